@@ -1,0 +1,133 @@
+"""What may stand at the right of a binding: a call at any level, from graph operators down to loops and libraries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from explorer.ir.dims import Dim, Shape
+from explorer.ir.kernel import Kernel
+from explorer.ir.types import Annotation
+
+AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]
+Attrs: TypeAlias = tuple[tuple[str, AttrValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A name for one value, with what is known of it. A name is bound once in a function."""
+
+    name: str
+    type: Annotation
+
+
+@dataclass(frozen=True, slots=True)
+class OpCall:
+    """A graph operator, by the name of its record in `explorer.ops` (ONNX's names); None is an input left out."""
+
+    op: str
+    args: tuple[Var | None, ...]
+    attrs: Attrs = ()
+
+    def attr(self, name: str, default: AttrValue = None) -> AttrValue:
+        """An attribute's value."""
+        return next((v for n, v in self.attrs if n == name), default)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it writes the binding's value.
+
+    `tiling` is what Roller decided, None before.
+    """
+
+    kernel: Kernel
+    args: tuple[Var, ...]
+    tiling: object | None = None  # explorer.ir.decisions.Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The same bytes under another shape, `offset` elements in; nothing is computed. The binding's type is the shape."""
+
+    arg: Var
+    offset: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A call of last resort into a library, such as the onnx package's reference implementation of an operator."""
+
+    library: str
+    function: str
+    args: tuple[Var | None, ...]
+    attrs: Attrs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """A call of another function of the program, recursion included."""
+
+    function: str
+    args: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchCast:
+    """The same value, checked at run time to be of the binding's type, whose bare symbols it defines."""
+
+    arg: Var
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOf:
+    """A small int64 tensor whose elements are dims: the shape of something, or what was computed from it."""
+
+    dims: Shape
+    rank: int = 1  # 0: a scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`then(*args)` if the bool scalar `cond` holds, else `orelse(*args)`: two functions of one signature."""
+
+    cond: Var
+    then: str
+    orelse: str
+    args: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state)` while `cond` and below `trip`.
+
+    `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last iteration.
+    """
+
+    body: str
+    trip: Var | None
+    cond: Var | None
+    state: tuple[Var, ...]
+    args: tuple[Var, ...]
+
+
+Expr: TypeAlias = (
+    OpCall | KernelCall | View | LibraryCall | FunctionCall | MatchCast | ShapeOf | Branch | Loop
+)
+
+
+def reads_of(expr: Expr) -> tuple[Var, ...]:
+    """Every value that an expression reads, in order."""
+    match expr:
+        case OpCall(_, args, _) | LibraryCall(_, _, args, _):
+            return tuple(a for a in args if a is not None)
+        case KernelCall(_, args, _) | FunctionCall(_, args):
+            return args
+        case View(arg, _) | MatchCast(arg):
+            return (arg,)
+        case ShapeOf():
+            return ()
+        case Branch(cond, _, _, args):
+            return (cond, *args)
+        case Loop(_, trip, cond, state, args):
+            return (*(v for v in (trip, cond) if v is not None), *state, *args)

@@ -1,0 +1,51 @@
+"""A contraction is found by its structure: the sum of a product of two loads. No operator is known by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth, column]`, indices affine."""
+
+    a: Read
+    b: Read
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    column: Axis
+    depth: tuple[Axis, ...]
+
+
+def _variables(read: Read) -> frozenset[str] | None:
+    if not all(isinstance(i, Affine) for i in read.index):
+        return None
+    return frozenset[str]().union(*(i.variables for i in read.index if isinstance(i, Affine)))
+
+
+def contraction(c: Compute) -> Contraction | None:
+    """The compute as a contraction, if one load misses the last output axis and the other all the row axes."""
+    match c.expr:
+        case Apply("mul", (Read() as a, Read() as b)) if c.combiner == "sum" and c.axes and c.reduce:
+            return _split(c, a, b)
+    return None
+
+
+def _split(c: Compute, a: Read, b: Read) -> Contraction | None:
+    in_a, in_b = _variables(a), _variables(b)
+    if in_a is None or in_b is None:
+        return None
+    column = c.axes[-1]
+    if column.name in in_a:
+        a, b, in_a, in_b = b, a, in_b, in_a
+    only_b = [x for x in c.axes if x.name in in_b and x.name not in in_a]
+    shared = in_a & in_b
+    if only_b != [column] or b.fill is not None or any(x.name not in shared for x in c.reduce):
+        return None
+    batch = tuple(x for x in c.axes if x.name in shared)
+    rows = tuple(x for x in c.axes if x.name in in_a - in_b)
+    if len(batch) + len(rows) + 1 != len(c.axes):
+        return None
+    return Contraction(a, b, batch, rows, column, c.reduce)

@@ -1,0 +1,240 @@
+"""What the systems leave behind: each decision as a value, with its losing candidates, read by later systems and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.dims import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was refused."""
+
+    label: str
+    value: object
+    terms: tuple[tuple[str, float], ...] = ()
+    refused: str = ""
+
+    @property
+    def cost_us(self) -> float:
+        """The modelled time; infinite where refused."""
+        return float("inf") if self.refused else sum(t for _, t in self.terms)
+
+
+# Grinder: control flow as uTasks.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTree:
+    """A uTask: an operator (leaf), or a loop, branch, call or sequence over parts, run at a hardware level.
+
+    `kind` is "operator", "sequence", "loop", "branch", "call" or "library"; `level` is "host" (back to Python), "device"
+    (all units in step, barriers between), or "unit" (each on its own).
+    """
+
+    kind: str
+    name: str
+    level: str
+    parts: tuple[TaskTree, ...] = ()
+    binding: str = ""
+    reason: str = ""
+    barriers_per_trip: int = 0
+    origin: frozenset[str] = frozenset()
+
+
+# Welder: the tile graph.
+
+
+@dataclass(frozen=True, slots=True)
+class TileEdge:
+    """An intermediate between two kernels and the memory level at which its tile is handed over."""
+
+    source: str  # binding names before welding
+    target: str
+    tensor: str
+    bytes: Dim
+    level: str  # "DRAM", "L2", "L1", "register"
+    reuse_tile: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FusionGroup:
+    """The kernels that became one: their names in order, and bytes moved to and from memory before and after."""
+
+    name: str  # the binding after welding
+    members: tuple[str, ...]
+    kinds: tuple[str, ...]
+    bytes_before: int
+    bytes_after: int
+    steps: tuple[Candidate, ...] = ()  # each merge that was weighed, taken or refused, with its terms
+    origin: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TileGraph:
+    """Groups and the edges between and inside of them."""
+
+    groups: tuple[FusionGroup, ...]
+    edges: tuple[TileEdge, ...]
+    policy: str = ""
+
+
+# Roller: tiles.
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """The register tile of a contraction: rows by vectors of `lanes` elements."""
+
+    rows: int = 14
+    vectors: int = 2
+    lanes: int = 16
+
+    @property
+    def columns(self) -> int:
+        """Elements in a row of the register tile."""
+        return self.vectors * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tile of one task: sizes by output axis (an axis not named is not cut), and how contractions run inside.
+
+    `pack`: copy a right operand that is no constant into panels. `depth_block`: products summed before the sums rest.
+    """
+
+    tile: tuple[tuple[str, int], ...] = ()
+    micro: Micro = Micro()
+    pack: bool = False
+    depth_block: int = 0
+
+    def size(self, axis: str) -> int | None:
+        """The tile's size along an axis, None if it is not cut."""
+        return next((n for a, n in self.tile if a == axis), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TilingDecision:
+    """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set by hand."""
+
+    binding: str
+    chosen: Tiling
+    candidates: tuple[Candidate, ...]
+    pinned: bool = False
+
+
+# Rammer: the wall. Evaluated per binding of the symbols.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A unit runs the tasks `first .. last` of a kernel call. One brick."""
+
+    call: int  # position in RProgram.calls
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A unit waits until another has finished `step` of its own instructions."""
+
+    unit: int
+    step: int
+
+
+Instruction = Run | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class RProgram:
+    """One launch: an instruction list for each unit. `calls` names the bindings; step n of a unit is its n-th Run."""
+
+    units: tuple[tuple[Instruction, ...], ...]
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Brick:
+    """One Run with its times."""
+
+    unit: int
+    start_us: float
+    end_us: float
+    call: str  # binding name
+    first: int
+    last: int
+    origin: frozenset[str]
+    program: int = 0  # which launch
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Idle time of a unit and its cause: dependency, tail, imbalance, barrier, launch, library, or preempted."""
+
+    unit: int
+    start_us: float
+    end_us: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock says measured."""
+
+    kind: str
+    bricks: tuple[Brick, ...]
+    gaps: tuple[Gap, ...]
+    units: int
+    total_us: float
+    policy: str = ""
+    device: str = ""
+    cuts_us: tuple[float, ...] = ()  # where one launch ends and the next begins
+
+    @property
+    def busy(self) -> float:
+        """The share of units times time that bricks fill."""
+        area = self.units * self.total_us
+        return sum(b.end_us - b.start_us for b in self.bricks) / area if area else 0.0
+
+
+# The arena. Evaluated per binding of the symbols.
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlacement:
+    """Where one intermediate lies in the arena, and from which to which call it lives (positions in the launch order)."""
+
+    name: str
+    bytes: int
+    offset: int
+    first: int
+    last: int
+    formula: str = ""
+    alias_of: str = ""
+    origin: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The arena of one binding. `naive_bytes` is the sum of all intermediates."""
+
+    buffers: tuple[BufferPlacement, ...]
+    planned_bytes: int
+    naive_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """All that was decided so far for a program; a stage that did not run has left None."""
+
+    tasks: TaskTree | None = None
+    tile_graph: TileGraph | None = None
+    tilings: tuple[TilingDecision, ...] = ()
+    rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
+    memory: object | None = None  # the memory planner's options: evaluated per binding
+
+    def tiling(self, binding: str) -> TilingDecision | None:
+        """What Roller weighed for a kernel call."""
+        return next((t for t in self.tilings if t.binding == binding), None)

@@ -1,0 +1,300 @@
+"""Loop-level kernels as data: axes, loads at affine indices, a scalar expression, a combiner.
+
+A kernel is a list of computes (softmax is four, attention seven), so an operator and a welded group have one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
+from explorer.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`sum(coefficient * variable) + const`; sorted and never zero, so equal values are equal objects.
+
+    Coefficients and constant are dims: integers, or expressions over the symbols of the shapes.
+    """
+
+    terms: tuple[tuple[str, Dim], ...] = ()
+    const: Dim = 0
+
+    def __add__(self, other: Affine | Dim) -> Affine:
+        right = other if isinstance(other, Affine) else Affine((), other)
+        if not right.terms:
+            return self if right.const == 0 else Affine(self.terms, simplify(self.const + right.const))
+        total = dict(self.terms)
+        for name, factor in right.terms:
+            total[name] = total[name] + factor if name in total else factor
+        return affine(total, self.const + right.const)
+
+    def __mul__(self, factor: Dim) -> Affine:
+        if factor == 1:
+            return self
+        return affine({name: c * factor for name, c in self.terms}, self.const * factor)
+
+    def __sub__(self, other: Affine | Dim) -> Affine:
+        right = other if isinstance(other, Affine) else Affine((), other)
+        return self + right * -1
+
+    def factor(self, name: str) -> Dim:
+        """The coefficient of a variable, 0 where it does not occur."""
+        return next((c for n, c in self.terms if n == name), 0)
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The variables that occur."""
+        return frozenset(n for n, _ in self.terms)
+
+    @property
+    def bare(self) -> str | None:
+        """The variable's name, if this is one variable and nothing else."""
+        one = len(self.terms) == 1 and self.terms[0][1] == 1 and self.const == 0
+        return self.terms[0][0] if one else None
+
+    def without(self, names: set[str] | frozenset[str]) -> Affine:
+        """The same with some variables at zero."""
+        return Affine(tuple(t for t in self.terms if t[0] not in names), self.const)
+
+    def substitute(self, values: Mapping[str, Affine]) -> Affine:
+        """The same with variables replaced by affine values."""
+        if not any(n in values for n, _ in self.terms):
+            return self
+        out = Affine((), self.const)
+        for name, factor in self.terms:
+            out = out + values.get(name, var(name)) * factor
+        return out
+
+    def bind(self, sizes: Sizes) -> Affine:
+        """The same with the symbols of the coefficients replaced by numbers."""
+        return affine({n: evaluate_dim(c, sizes) for n, c in self.terms}, evaluate_dim(self.const, sizes))
+
+
+def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
+    """An affine value in normal form."""
+    kept = ((n, simplify(c)) for n, c in terms.items())
+    return Affine(tuple(sorted(((n, c) for n, c in kept if c != 0), key=lambda t: t[0])), simplify(const))
+
+
+def var(name: str) -> Affine:
+    """One variable."""
+    return Affine(((name, 1),))
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number; a dim where it depends on the shapes."""
+
+    value: float | int | bool | Dim
+    dtype: DType = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """The value of an index expression as an int64 number (Range, causal masks)."""
+
+    index: Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One element of a tensor; outside the tensor the value is `fill` (None: never outside).
+
+    An index is affine in the axes, or a scalar int64 expression (Gather), which is clamped into the tensor.
+    """
+
+    tensor: str
+    index: tuple[Affine | Expr, ...]
+    fill: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function of scalars, one of `SCALAR_FUNCTIONS`, or `cast_<dtype>`."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+Expr: TypeAlias = Const | IndexValue | Read | Apply
+
+ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "pow", "max", "min", "neg", "abs"})
+FUNCTIONS = frozenset({"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "sign"})
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
+LOGIC = frozenset({"and", "or", "xor", "not", "where"})
+SCALAR_FUNCTIONS = ARITHMETIC | FUNCTIONS | COMPARISONS | LOGIC
+COMBINERS = frozenset({"sum", "prod", "max", "min"})
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop over `0 .. extent`."""
+
+    name: str
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """`out[store] = combiner over reduce of expr`, or `expr` itself where nothing is reduced.
+
+    `store` is the index written, affine in the axes, one entry a dim of `out`; empty means the axes themselves.
+    Different axis values write different elements. Several computes may write disjoint parts of one tensor (Concat).
+    """
+
+    out: str
+    axes: tuple[Axis, ...]
+    expr: Expr
+    reduce: tuple[Axis, ...] = ()
+    combiner: str | None = None
+    store: tuple[Affine, ...] = ()
+    origin: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def target(self) -> tuple[Affine, ...]:
+        """The index written."""
+        return self.store or tuple(var(a.name) for a in self.axes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the axes are the dims of what is written, in order."""
+        return all(i.bare == a.name for i, a in zip(self.store, self.axes, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor that a kernel reads or writes."""
+
+    name: str
+    shape: Shape
+    dtype: DType = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Computes in order. `inputs` are the tensors passed in, in order; the last compute's tensor is the output;
+    every other tensor is made and used inside. `constants` (a part of `inputs`) have values known at compile time."""
+
+    name: str
+    tensors: tuple[TensorSpec, ...]
+    computes: tuple[Compute, ...]
+    inputs: tuple[str, ...]
+    output: str
+    constants: frozenset[str] = frozenset()
+
+    def spec(self, name: str) -> TensorSpec:
+        """The tensor of that name."""
+        return next(t for t in self.tensors if t.name == name)
+
+    def shape(self, name: str) -> Shape:
+        """The shape of a tensor."""
+        return self.spec(name).shape
+
+    def dtype(self, name: str) -> DType:
+        """The dtype of a tensor."""
+        return self.spec(name).dtype
+
+    @property
+    def origin(self) -> frozenset[str]:
+        """The source operators that the computes come from."""
+        return frozenset[str]().union(*(c.origin for c in self.computes))
+
+
+def reads(expr: Expr) -> Iterator[Read]:
+    """Every load of an expression, the loads inside of data-dependent indices included."""
+    match expr:
+        case Apply(_, args):
+            for arg in args:
+                yield from reads(arg)
+        case Read(_, index, _):
+            yield expr
+            for i in index:
+                if not isinstance(i, Affine):
+                    yield from reads(i)
+        case Const() | IndexValue():
+            return
+
+
+def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
+    """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten first."""
+    match expr:
+        case Apply(op, args):
+            return Apply(op, tuple(rewrite(a, leaf) for a in args))
+        case Read(tensor, index, fill):
+            if all(isinstance(i, Affine) for i in index):
+                return leaf(expr)
+            inner = tuple(i if isinstance(i, Affine) else rewrite(i, leaf) for i in index)
+            return leaf(Read(tensor, inner, fill))
+        case Const() | IndexValue():
+            return expr
+
+
+def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
+    """The expression with axis variables replaced by affine values."""
+    match expr:
+        case Apply(op, args):
+            return Apply(op, tuple(substitute(a, values) for a in args))
+        case Read(tensor, index, fill):
+            return Read(tensor, tuple(substitute_index(i, values) for i in index), fill)
+        case IndexValue(index):
+            return IndexValue(index.substitute(values))
+        case Const():
+            return expr
+
+
+def substitute_index(index: Affine | Expr, values: Mapping[str, Affine]) -> Affine | Expr:
+    """One entry of an index with axis variables replaced."""
+    return index.substitute(values) if isinstance(index, Affine) else substitute(index, values)
+
+
+def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
+    """The kernel with its tensors renamed; names that are not given stay."""
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    def leaf(read: Read) -> Expr:
+        return replace(read, tensor=new(read.tensor))
+    return replace(
+        kernel,
+        tensors=tuple(replace(t, name=new(t.name)) for t in kernel.tensors),
+        computes=tuple(replace(c, out=new(c.out), expr=rewrite(c.expr, leaf)) for c in kernel.computes),
+        inputs=tuple(new(n) for n in kernel.inputs),
+        output=new(kernel.output),
+        constants=frozenset(new(n) for n in kernel.constants),
+    )
+
+
+def result_dtype(expr: Expr, kernel: Kernel) -> DType:
+    """The dtype of a scalar expression: comparisons are bool, `where` is its second argument's, the rest its first's."""
+    match expr:
+        case Const(_, dtype):
+            return dtype
+        case IndexValue():
+            return "int64"
+        case Read(tensor, _, _):
+            return kernel.dtype(tensor)
+        case Apply(op, args):
+            if op.startswith("cast_"):
+                return op.removeprefix("cast_")
+            if op in COMPARISONS or op in ("and", "or", "xor", "not"):
+                return "bool"
+            return result_dtype(args[1] if op == "where" else args[0], kernel)
+
+
+def axes(prefix: str, shape: Shape) -> tuple[Axis, ...]:
+    """One axis a dim, named `<prefix>0`, `<prefix>1`, ..."""
+    return tuple(Axis(f"{prefix}{i}", n) for i, n in enumerate(shape))
+
+
+def at(tensor: str, over: tuple[Axis, ...], fill: float | None = None) -> Read:
+    """The load of a tensor at these axes."""
+    return Read(tensor, tuple(var(a.name) for a in over), fill)
+
+
+def apply(name: str, *args: Expr | float) -> Apply:
+    """A scalar function; numbers become float32 constants."""
+    return Apply(name, tuple(Const(a) if isinstance(a, (int, float)) else a for a in args))

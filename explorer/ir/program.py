@@ -1,0 +1,135 @@
+"""A program: flat functions of bindings over named values, and the constants they share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from explorer.ir.calls import Expr, KernelCall, LibraryCall, Var, reads_of
+from explorer.ir.decisions import Decisions
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.stage import Stage
+from explorer.ir.types import Tensor, dtype_of
+
+
+class Constant:
+    """A tensor whose value is known; equal where the bytes are equal. The array is read-only."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array).reshape(array.shape)
+        self.array.flags.writeable = False
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of dtype, shape and bytes."""
+        head = f"{self.array.dtype.str}{self.array.shape}".encode()
+        return hashlib.blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=16, key=head[:64]).hexdigest()
+
+    @property
+    def type(self) -> Tensor:
+        """The annotation of the value."""
+        return Tensor(tuple(self.array.shape), dtype_of(self.array))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (self is other or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.type})"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """`vars = expr`. `origin` names the source operators that this comes from; passes must keep it."""
+
+    vars: tuple[Var, ...]
+    expr: Expr
+    origin: frozenset[str] = frozenset()
+
+    @property
+    def var(self) -> Var:
+        """The one value that is bound."""
+        assert len(self.vars) == 1, "this binding has several values"
+        return self.vars[0]
+
+    @property
+    def reads(self) -> tuple[Var, ...]:
+        """Every value that is read."""
+        return reads_of(self.expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Parameters, bindings in order, outputs. It sees its parameters, its bindings, and the program's constants."""
+
+    name: str
+    params: tuple[Var, ...]
+    body: tuple[Binding, ...]
+    outputs: tuple[Var, ...]
+    output_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOp:
+    """An operator of the source: an ONNX node or a Python line."""
+
+    name: str
+    op: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The one value that passes take and give. `functions[0]` is the one that runs.
+
+    `dropped` says of each source operator that is in no kernel why: ((name, reason), ...).
+    """
+
+    functions: tuple[Function, ...]
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    env: ShapeEnv = ShapeEnv()
+    sources: tuple[SourceOp, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
+    stage: Stage = Stage.IMPORTED
+    decisions: Decisions = Decisions()
+    name: str = "model"
+
+    @property
+    def main(self) -> Function:
+        """The function that runs."""
+        return self.functions[0]
+
+    def function(self, name: str) -> Function:
+        """The function of that name."""
+        return next(f for f in self.functions if f.name == name)
+
+    def with_body(self, body: tuple[Binding, ...]) -> Program:
+        """The same with another main body."""
+        return self.with_function(replace(self.main, body=body))
+
+    def with_function(self, function: Function) -> Program:
+        """The same with the function of that name replaced."""
+        new = tuple(function if f.name == function.name else f for f in self.functions)
+        return replace(self, functions=new)
+
+    def bindings(self) -> Iterator[tuple[Function, Binding]]:
+        """Every binding of every function."""
+        for f in self.functions:
+            for b in f.body:
+                yield f, b
+
+    @property
+    def kernel_calls(self) -> tuple[Binding, ...]:
+        """Every binding that calls a kernel."""
+        return tuple(b for _, b in self.bindings() if isinstance(b.expr, KernelCall))
+
+    @property
+    def library_calls(self) -> tuple[Binding, ...]:
+        """Every binding that calls a library."""
+        return tuple(b for _, b in self.bindings() if isinstance(b.expr, LibraryCall))

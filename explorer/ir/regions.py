@@ -1,0 +1,115 @@
+"""From an output tile to the part of every tensor that it needs: interval arithmetic on affine indices (Welder, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from explorer.ir.dims import Dim, Shape, simplify
+from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`lo <= value < lo + size`, with `lo` affine in the tile variables."""
+
+    lo: Affine
+    size: Dim
+
+
+Region = tuple[Interval, ...]
+
+
+@dataclass(slots=True)
+class Regions:
+    """What one output tile needs: the range of every axis of every compute, and the box of every tensor."""
+
+    axes: list[dict[str, Interval]]
+    tensors: dict[str, Region] = field(default_factory=dict)
+
+
+def tile_variable(axis: str) -> str:
+    """The first index of the current tile along an axis."""
+    return f"t_{axis}"
+
+
+def whole(shape: Shape) -> Region:
+    """The region that is all of a tensor."""
+    return tuple(Interval(Affine(), n) for n in shape)
+
+
+def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
+    """The values of an index while its axes run over their ranges; exact where each axis occurs once."""
+    lo, size = Affine((), index.const), 1
+    for name, factor in index.terms:
+        r = ranges[name]
+        down = isinstance(factor, int) and factor < 0
+        lo = lo + (r.lo + (r.size - 1) if down else r.lo) * factor
+        size = size + (-factor if down else factor) * (r.size - 1)
+    return Interval(lo, simplify(size))
+
+
+def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape: Shape) -> Region:
+    """The elements that a load touches; the whole dim where the index depends on data."""
+    return tuple(
+        interval(i, ranges) if isinstance(i, Affine) else Interval(Affine(), n)
+        for i, n in zip(index, shape, strict=True)
+    )
+
+
+def join(a: Region | None, b: Region, shape: Shape) -> Region:
+    """The smallest box around both; the whole dim where the two cannot be compared."""
+    if a is None:
+        return b
+    return tuple(_join(x, y, n) for x, y, n in zip(a, b, shape, strict=True))
+
+
+def _join(x: Interval, y: Interval, n: Dim) -> Interval:
+    gap = y.lo - x.lo
+    sizes = (gap.const, x.size, y.size)
+    if x == y:
+        return x
+    if gap.terms or not all(isinstance(s, int) for s in sizes):
+        return Interval(Affine(), n)
+    if gap.const >= 0:
+        return Interval(x.lo, max(x.size, y.size + gap.const))
+    return Interval(y.lo, max(x.size - gap.const, y.size))
+
+
+def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
+    """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the output."""
+    out = Regions([{} for _ in kernel.computes])
+    for n in reversed(range(len(kernel.computes))):
+        c = kernel.computes[n]
+        if c.out == kernel.output:
+            ranges = {a.name: _cut(a.name, a.extent, tile) for a in c.axes}
+        else:
+            ranges = _invert(c, out, kernel)
+        ranges |= {a.name: Interval(Affine(), a.extent) for a in c.reduce}
+        out.axes[n] = ranges
+        if c.out == kernel.output:
+            written = box(c.target, ranges, kernel.shape(c.out))
+            out.tensors[c.out] = join(out.tensors.get(c.out), written, kernel.shape(c.out))
+        for read in reads(c.expr):
+            shape = kernel.shape(read.tensor)
+            need = box(read.index, ranges, shape)
+            out.tensors[read.tensor] = join(out.tensors.get(read.tensor), need, shape)
+    return out
+
+
+def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
+    size = tile.get(axis)
+    if size is None or (isinstance(extent, int) and size >= extent):
+        return Interval(Affine(), extent)
+    return Interval(var(tile_variable(axis)), size)
+
+
+def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
+    """The axis ranges that write a region: exact where the axes are the dims, else everything is written."""
+    region = out.tensors.get(c.out)
+    extents = {a.name: a.extent for a in c.axes}
+    if region is None or any(i.bare is None for i in c.target):
+        if region is not None:
+            out.tensors[c.out] = whole(kernel.shape(c.out))
+        return {name: Interval(Affine(), n) for name, n in extents.items()}
+    return {str(i.bare): r for i, r in zip(c.target, region, strict=True)}

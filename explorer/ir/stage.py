@@ -1,0 +1,34 @@
+"""The ordered stages, and what a program of each stage promises."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Stage(IntEnum):
+    """How far a program has come; each stage keeps what the earlier ones promise."""
+
+    IMPORTED = 0
+    TYPED = 1
+    DIFFERENTIATED = 2
+    LEGALIZED = 3
+    TASKED = 4
+    WELDED = 5
+    ROLLED = 6
+    RAMMED = 7
+    PLANNED = 8
+    EMITTED = 9
+
+
+PROMISES: dict[Stage, str] = {
+    Stage.IMPORTED: "graph operators as they stand in the file",
+    Stage.TYPED: "every value has an annotation; shape arithmetic is folded into symbolic dims",
+    Stage.DIFFERENTIATED: "gradients stand beside the forward operators",
+    Stage.LEGALIZED: "every operator is a loop-level kernel, a view, or a marked library call",
+    Stage.TASKED: "control flow is a tree of uTasks with a level for each",
+    Stage.WELDED: "kernels that share tiles are one kernel",
+    Stage.ROLLED: "every kernel has its tiles for each memory level",
+    Stage.RAMMED: "rTasks stand on execution units in order, with barriers where data crosses",
+    Stage.PLANNED: "every intermediate has its place in one arena",
+    Stage.EMITTED: "every kernel is machine code",
+}

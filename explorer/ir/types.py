@@ -1,0 +1,99 @@
+"""Annotations: what is known of a value before the program runs (Relax, section 3.1: structural information)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from explorer.ir.dims import Dim, Shape, product
+
+DType: TypeAlias = str  # "float32", "int64", "bool", ...: NumPy's names
+
+ITEM_BYTES: dict[DType, int] = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4,
+    "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """Anything: the top of the lattice."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeType:
+    """A shape as a value; `dims` is None where only the rank is known, both None where nothing is."""
+
+    dims: Shape | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An array; each part may be unknown. `shape` implies `rank`."""
+
+    shape: Shape | None = None
+    dtype: DType | None = None
+    ndim: int | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The number of dims, where known."""
+        return self.ndim if self.shape is None else len(self.shape)
+
+    @property
+    def dims(self) -> Shape:
+        """The shape of a tensor whose shape is known."""
+        assert self.shape is not None, "the shape of this tensor is not known"
+        return self.shape
+
+    @property
+    def element(self) -> DType:
+        """The dtype of a tensor whose dtype is known."""
+        assert self.dtype is not None, "the dtype of this tensor is not known"
+        return self.dtype
+
+    @property
+    def is_known(self) -> bool:
+        """Whether shape and dtype are both known, if only as symbols."""
+        return self.shape is not None and self.dtype is not None
+
+    @property
+    def elements(self) -> Dim:
+        """How many elements there are."""
+        return product(self.dims)
+
+    @property
+    def bytes(self) -> Dim:
+        """How many bytes the elements take."""
+        return product((*self.dims, ITEM_BYTES[self.element]))
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """Several values."""
+
+    items: tuple[Annotation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Callable:
+    """A function; `params` is None where any arguments are taken."""
+
+    params: tuple[Annotation, ...] | None
+    result: Annotation
+
+
+Annotation: TypeAlias = Object | ShapeType | Tensor | TupleType | Callable
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
+    """NumPy's dtype of that name."""
+    return np.dtype(dtype)
+
+
+def dtype_of(array: np.ndarray) -> DType:
+    """The name of an array's dtype."""
+    return str(array.dtype.name)
