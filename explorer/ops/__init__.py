@@ -1,0 +1,1 @@
+"""Operators: one record each, what programs mean (`evaluate`) and must satisfy (`verify`)."""
