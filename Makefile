@@ -1,0 +1,100 @@
+# `make lab` and `make test` are all the set-up there is: both build .venv from the pinned versions.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+NOTEBOOK ?= notebooks/00_tour.ipynb
+REPORT ?= report.html
+PYTEST_FLAGS ?= -n 2 --dist loadfile
+QUICK_FLAGS ?= -q -x
+
+# An environment is as old as what it was made from, so its stamp carries the digest of that.
+stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cut -d' ' -f1)
+RUNTIME := $(call stamp,runtime,requirements.lock)
+DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
+
+.PHONY: help lab test check lint report lock browser clean
+
+help:
+	@echo 'make lab      JupyterLab, opened on the tour'
+	@echo 'make test     every check: ruff, mypy, import-linter, pytest, notebooks, browser'
+	@echo 'make check    the quick ones of these'
+	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
+	@echo 'make lock     takes the newest versions that pyproject.toml allows'
+	@echo 'make clean    removes .venv and everything that was made'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo 'Ironworks needs Python 3.11 or newer: make PYTHON=/path/to/python3.11'; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(RUNTIME): | $(BIN)/python
+	$(PIP) install --quiet -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/stamp-runtime-*
+	@touch $@
+
+$(DEV): | $(RUNTIME)
+	$(PIP) install --quiet -r requirements-dev.lock
+	@rm -f $(VENV)/stamp-dev-*
+	@touch $@
+
+lab: $(RUNTIME)
+	$(BIN)/ironworks lab $(NOTEBOOK)
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint browser
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) < /dev/null
+
+check: lint
+	$(BIN)/python -m pytest $(QUICK_FLAGS) -m 'not slow and not browser' < /dev/null
+
+# Chromium comes from the system's packages where we may install; pytest says so again at its end.
+CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome
+browser:
+	@if ! ($(CHROMIUM)) > /dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get update -qq < /dev/null \
+	        && apt-get install -y -qq --no-install-recommends \
+	            chromium fonts-liberation fonts-dejavu-core < /dev/null > /dev/null \
+	        || true; \
+	fi
+	@($(CHROMIUM)) > /dev/null \
+	    || echo 'BROWSER TESTS SKIPPED: there is no Chromium here, and it could not be installed'
+
+report: $(DEV)
+	model=$${MODEL:-$$($(BIN)/python -c "import pathlib, onnx; print(pathlib.Path( \
+	    onnx.__file__).parent / 'backend/test/data/light/light_squeezenet.onnx')")}; \
+	$(BIN)/ironworks report "$$model" -o $(REPORT); \
+	$(BIN)/ironworks race "$$model" --against onnxruntime
+
+# Fresh environments, so that nothing that happens to lie in .venv is pinned.
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet 'setuptools>=77' .
+	{ echo '# What `make lab` installs: the compiler and its notebooks. Made by `make lock`.'; \
+	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip; } > build/runtime.lock
+	build/lock/bin/pip install --quiet -c <(grep -v '^#' build/runtime.lock) '.[dev]'
+	{ echo '# What `make test` installs on top of the runtime pins. Made by `make lock`.'; \
+	  echo '-r requirements.lock'; \
+	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip \
+	      | grep -vxFf build/runtime.lock; } > build/dev.lock
+	mv build/runtime.lock requirements.lock
+	mv build/dev.lock requirements-dev.lock
+	rm -rf build/lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info $(REPORT)
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
