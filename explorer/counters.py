@@ -1,0 +1,104 @@
+"""What this process compiled, hit, missed and read, counted since it started.
+
+``explorer.counters.kernel_compiles`` reads one count; ``with explorer.counters.delta() as did:``
+says what a block did. Counts only rise, so two readers never disturb each other.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from threading import Lock
+
+__all__ = ["Counters", "Counts", "Delta", "counters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """All counts at one moment."""
+
+    kernel_compiles: int = 0  # kernels handed to LLVM
+    cache_hits_memory: int = 0  # results found in this process
+    cache_hits_disk: int = 0  # entries found intact in the cache folder
+    cache_misses: int = 0  # entries looked for in the cache folder and not found
+    cache_damaged: int = 0  # entries that failed their checksum and were removed
+    cache_write_failures: int = 0  # entries that could not be kept: disk full, read-only
+    cache_evictions: int = 0  # entries removed to stay within the size bound
+    host_reads: int = 0  # device values that Python waited for
+    library_calls: int = 0  # returns to Python to run a library's operator
+    pass_runs: int = 0  # passes that did their work
+    pass_hits: int = 0  # passes whose result was remembered
+    walls_planned: int = 0  # bindings for which a brick wall was laid
+    walls_remembered: int = 0  # bindings whose brick wall was remembered
+    arenas_made: int = 0  # arenas allocated for a binding
+    runs: int = 0  # runs of a compiled program
+
+    def __sub__(self, earlier: "Counts") -> "Counts":
+        """What was counted between the two moments."""
+        before = asdict(earlier)
+        return Counts(**{name: count - before[name] for name, count in asdict(self).items()})
+
+
+class Counters:
+    """The process's counts: read as attributes, raised by :meth:`add` from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = {field.name: 0 for field in fields(Counts)}
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Raise one count of :class:`Counts`; an unknown name is a ``KeyError``."""
+        with self._lock:
+            self._counts[name] += amount
+
+    def snapshot(self) -> Counts:
+        """All counts at this moment."""
+        with self._lock:
+            return Counts(**self._counts)
+
+    @contextmanager
+    def delta(self) -> Iterator["Delta"]:
+        """What the block has counted so far; it stands still when the block ends."""
+        did = Delta(self)
+        try:
+            yield did
+        finally:
+            did.stop()
+
+    def __getattr__(self, name: str) -> int:
+        counts: dict[str, int] = self.__dict__.get("_counts", {})
+        if name not in counts:
+            raise AttributeError(f"there is no counter named {name!r}")
+        return counts[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), *self._counts])
+
+    def __repr__(self) -> str:
+        counted = (f"{name}={count}" for name, count in asdict(self.snapshot()).items() if count)
+        return f"Counters({', '.join(counted)})"
+
+
+class Delta:
+    """The counts since a block began, read as attributes."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._before = counters.snapshot()
+        self._after: Counts | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """All counts since the block began, up to its end if it has ended."""
+        return (self._after or self._counters.snapshot()) - self._before
+
+    def stop(self) -> None:
+        """Count no further."""
+        self._after = self._counters.snapshot()
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return int(getattr(self.counts, name))
+
+
+counters = Counters()

@@ -1,0 +1,126 @@
+"""Every error that a user can meet.
+
+Each says one sentence about the thing it is about; the fields say it again in parts, for the
+shell's ``--json`` and for the notebook's error card. A bug of our own is an ``assert``.
+"""
+
+__all__ = [
+    "AnswerMismatch",
+    "BadModelFile",
+    "BadOption",
+    "BadPolicy",
+    "BoundError",
+    "CacheError",
+    "Cancelled",
+    "CheckFailed",
+    "DtypeError",
+    "IronworksError",
+    "KernelCompileError",
+    "MissingInput",
+    "NoSuchDevice",
+    "ShapeError",
+    "SnapshotError",
+    "UnknownInput",
+    "UnsupportedOperator",
+    "VerifyError",
+]
+
+
+class IronworksError(Exception):
+    """The sentence, and in parts: where it is, what was expected, what was found, what to try."""
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        where: object = "",
+        expected: object = "",
+        found: object = "",
+        try_: object = "",
+    ) -> None:
+        self.sentence = " ".join(sentence.split())
+        self.where = str(where)
+        self.expected = str(expected)
+        self.found = str(found)
+        self.try_ = str(try_)
+        super().__init__(self.sentence)
+
+    def fields(self) -> dict[str, str]:
+        """The error as JSON holds it: its kind, its sentence, and the parts that are not empty."""
+        parts = {
+            "error": type(self).__name__,
+            "sentence": self.sentence,
+            "where": self.where,
+            "expected": self.expected,
+            "found": self.found,
+            "try": self.try_,
+        }
+        return {name: part for name, part in parts.items() if part}
+
+
+class BadModelFile(IronworksError):
+    """The model file is missing, truncated, not of its format, or breaks one of its rules."""
+
+
+class UnsupportedOperator(IronworksError):
+    """The model holds an operator that no record, and no library call, stands for."""
+
+
+class ShapeError(IronworksError):
+    """Two extents that must agree do not, or a rank is wrong."""
+
+
+class DtypeError(IronworksError):
+    """A value has another element type than its place allows."""
+
+
+class BoundError(IronworksError):
+    """A symbolic extent is outside its bounds, or its bounds contradict each other."""
+
+
+class MissingInput(IronworksError):
+    """A run was not given one of the model's inputs."""
+
+
+class UnknownInput(IronworksError):
+    """A run was given an input that the model does not have."""
+
+
+class BadOption(IronworksError):
+    """An option, a flag or a plug-in is unknown, malformed or out of its range."""
+
+
+class BadPolicy(IronworksError):
+    """A policy returned no candidate, or one that its transform cannot take."""
+
+
+class VerifyError(IronworksError):
+    """A program is not well formed at its stage."""
+
+
+class CheckFailed(IronworksError):
+    """A pass changed the values that a program computes."""
+
+
+class CacheError(IronworksError):
+    """The cache folder is not safe to use, or is held by another process."""
+
+
+class NoSuchDevice(IronworksError):
+    """No data sheet and no machine here has this device's name."""
+
+
+class AnswerMismatch(IronworksError):
+    """Two runtimes gave different answers to the same inputs, so their times say nothing."""
+
+
+class SnapshotError(IronworksError):
+    """A saved state or compiled model is damaged, or of a version that is not known here."""
+
+
+class KernelCompileError(IronworksError):
+    """Generated source did not compile; the kernel and its operators are named."""
+
+
+class Cancelled(IronworksError):
+    """The user stopped the work; nothing that was there before has changed."""

@@ -1,0 +1,115 @@
+"""What every test stands on: its own cache folder, golden files, and honest skips."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OWN_CACHE = pytest.StashKey[str]()
+
+settings.register_profile("ironworks", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "ironworks")
+
+
+def find_chromium() -> str | None:
+    """The Chromium to drive: ``$IRONWORKS_CHROMIUM``, or the system's."""
+    chosen = os.environ.get("IRONWORKS_CHROMIUM")
+    return chosen or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@cache
+def has_gpu() -> bool:
+    """Whether Numba sees a CUDA device."""
+    from numba import cuda
+
+    return bool(cuda.is_available())  # type: ignore[no-untyped-call]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-snapshots", action="store_true", help="write the golden files, not compare them"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test reads or fills the user's cache; all workers of one run share one of their own.
+
+    ``$IRONWORKS_TEST_CACHE`` keeps it from run to run.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    kept = os.environ.get("IRONWORKS_TEST_CACHE")
+    if not kept:
+        config.stash[OWN_CACHE] = tempfile.mkdtemp(prefix="ironworks-test-cache-")
+    os.environ["IRONWORKS_CACHE"] = kept or config.stash[OWN_CACHE]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if OWN_CACHE in config.stash:
+        shutil.rmtree(config.stash[OWN_CACHE], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    no_browser = find_chromium() is None
+    for item in items:
+        if no_browser and item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.skip(reason="BROWSER TESTS SKIPPED: no Chromium here"))
+        if item.get_closest_marker("gpu") and not has_gpu():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    browser = [report for report in skipped if "BROWSER TESTS SKIPPED" in str(report.longrepr)]
+    if browser:
+        terminalreporter.write_line(
+            f"BROWSER TESTS SKIPPED: {len(browser)}, because there is no Chromium here; "
+            "install one (Debian: apt-get install chromium) or set IRONWORKS_CHROMIUM",
+            red=True,
+            bold=True,
+        )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of the Chromium to drive; a test that takes it carries the ``browser`` marker."""
+    found = find_chromium()
+    assert found is not None, "mark the test with pytest.mark.browser"
+    return found
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache folder for one test alone."""
+    folder = tmp_path / "own-cache"
+    monkeypatch.setenv("IRONWORKS_CACHE", str(folder))
+    yield folder
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``snapshot("fusion/two_matmuls.txt", text)``: the text equals the golden file of this name.
+
+    A missing file is a failure; ``--update-snapshots`` writes it, for the diff to be read.
+    """
+    update = bool(request.config.getoption("--update-snapshots"))
+
+    def check(name: str, text: str) -> None:
+        path = SNAPSHOTS / name
+        text = text.rstrip("\n") + "\n"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if not path.exists():
+            pytest.fail(f"no golden file {path.name}; run with --update-snapshots and read it")
+        assert text == path.read_text(encoding="utf-8")
+
+    return check
