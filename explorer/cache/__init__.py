@@ -1,0 +1,94 @@
+"""The content-addressed store: results in memory, bytes on disk.
+
+A key is a digest of everything that the result depends on, so an entry is never out of date: it is
+there or it is not. On disk an entry is one file that carries its own checksum; whatever a crash, a
+full disk or another program left of it is found out and counts as not there. The folder belongs to
+one user alone, because object code is loaded from it.
+"""
+
+import os
+import struct
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from platformdirs import user_cache_dir
+
+from explorer.cache.results import Memory, MemoryStats
+from explorer.cache.store import DiskStats, DiskStore, Verified
+
+__all__ = [
+    "DiskStats",
+    "DiskStore",
+    "Memory",
+    "MemoryStats",
+    "Verified",
+    "clear",
+    "content_key",
+    "disk",
+    "get",
+    "memory",
+    "put",
+    "stats",
+    "verify",
+]
+
+
+def content_key(*parts: str | bytes) -> str:
+    """The digest of the parts; moving a byte from one part to the next changes it."""
+    state = blake2b(digest_size=32)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        kind = b"s" if isinstance(part, str) else b"b"
+        state.update(kind + struct.pack("<Q", len(data)) + data)
+    return state.hexdigest()
+
+
+_memories: dict[str, Memory[Any]] = {}
+_memories_lock = Lock()
+
+
+def memory(namespace: str) -> Memory[Any]:
+    """The process's memory of this name, made at its first use."""
+    with _memories_lock:
+        return _memories.setdefault(namespace, Memory())
+
+
+_stores: dict[Path, DiskStore] = {}
+_stores_lock = Lock()
+
+
+def disk() -> DiskStore:
+    """The user's store: ``$IRONWORKS_CACHE``, or ``ironworks`` in the user's cache folder."""
+    chosen = os.environ.get("IRONWORKS_CACHE") or user_cache_dir("ironworks", appauthor=False)
+    folder = Path(os.path.abspath(Path(chosen).expanduser()))
+    with _stores_lock:
+        if folder not in _stores:
+            _stores[folder] = DiskStore(folder)
+        return _stores[folder]
+
+
+def get(key: str) -> bytes | None:
+    """The payload under this key in the user's store, or None."""
+    return disk().get(key)
+
+
+def put(key: str, payload: bytes) -> bool:
+    """Keep the payload in the user's store; False where it could not be kept."""
+    return disk().put(key, payload)
+
+
+def stats() -> DiskStats:
+    """What the user's store holds."""
+    return disk().stats()
+
+
+def clear() -> int:
+    """Empty the user's store; returns how many entries there were."""
+    return disk().clear()
+
+
+def verify() -> Verified:
+    """Read every entry of the user's store and remove the damaged ones."""
+    return disk().verify()

@@ -1,0 +1,93 @@
+"""Results in memory: what this process made, the least recently used dropped first."""
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar
+
+from explorer.counters import counters
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """How full one memory is, and how often it was asked."""
+
+    entries: int
+    size_bytes: int
+    hits: int
+    misses: int
+
+
+class Memory(Generic[Value]):
+    """Results of this process, the least recently used dropped first.
+
+    Bounded by entries and by approximate bytes. Values are immutable, so they are shared, not
+    copied. Safe to use from several threads.
+    """
+
+    def __init__(self, limit_entries: int = 1024, limit_bytes: int = 256 * 1024**2) -> None:
+        self.limit_entries = limit_entries
+        self.limit_bytes = limit_bytes
+        self._lock = Lock()
+        self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._size_bytes = 0
+        self._hits = 0
+        self._misses = 0
+
+    def get(self, key: Hashable) -> Value | None:
+        """The value under this key, or None."""
+        with self._lock:
+            if key not in self._kept:
+                self._misses += 1
+                return None
+            self._kept.move_to_end(key)
+            self._hits += 1
+            value = self._kept[key][0]
+        counters.add("cache_hits_memory")
+        return value
+
+    def put(self, key: Hashable, value: Value, size_bytes: int | None = None) -> Value:
+        """Keep a value; returns the one that is kept, which is the first if two threads raced.
+
+        A value larger than the whole bound is returned and not kept.
+        """
+        size = _approximate_bytes(value) if size_bytes is None else size_bytes
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]
+            if size > self.limit_bytes or self.limit_entries < 1:
+                return value
+            self._kept[key] = (value, size)
+            self._size_bytes += size
+            while self._size_bytes > self.limit_bytes or len(self._kept) > self.limit_entries:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size_bytes -= dropped
+        return value
+
+    def get_or_make(
+        self, key: Hashable, make: Callable[[], Value], size_bytes: int | None = None
+    ) -> Value:
+        """The value under this key, made where it is missing; a failure keeps nothing."""
+        found = self.get(key)
+        return self.put(key, make(), size_bytes) if found is None else found
+
+    def clear(self) -> None:
+        """Forget every value."""
+        with self._lock:
+            self._kept.clear()
+            self._size_bytes = 0
+
+    def stats(self) -> MemoryStats:
+        """How full it is, and how often it was asked."""
+        with self._lock:
+            return MemoryStats(len(self._kept), self._size_bytes, self._hits, self._misses)
+
+
+def _approximate_bytes(value: object) -> int:
+    size = getattr(value, "nbytes", None)
+    return size if isinstance(size, int) else sys.getsizeof(value)

@@ -1,0 +1,218 @@
+"""Bytes on disk: one private folder of entries, shared by all processes of one user."""
+
+import errno
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from filelock import FileLock, Timeout
+
+from explorer.cache import entry
+from explorer.counters import counters
+from explorer.errors import CacheError
+
+LIMIT_BYTES = 2 * 1024**3
+LOCK_NAME = ".lock"
+LOCK_SECONDS = 10.0
+KEPT_AFTER_EVICTION = 0.9  # of the limit, so that the next put does not evict again
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStats:
+    """What the cache folder holds."""
+
+    folder: str
+    entries: int
+    size_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What reading every entry found: entries kept, and damaged ones now removed."""
+
+    intact: int
+    removed: int
+
+
+class DiskStore:
+    """One private folder of entries, shared by all processes of one user.
+
+    Raises ``CacheError`` where the folder is not private; where it cannot be written, it works as
+    an empty store that keeps nothing, and warns once.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.folder = folder
+        self.limit_bytes = limit_bytes
+        self._lock = Lock()
+        self._size_bytes: int | None = None  # what this process believes; None: not looked yet
+        self._warned = False
+
+    def get(self, key: str) -> bytes | None:
+        """The payload under this key, or None if it is not there or not intact."""
+        entry.entry_name(key)  # refuses a key that is none, before anything is touched
+        try:
+            with self._opened(make=False) as folder:
+                payload = entry.read(folder, key)
+        except OSError:
+            payload = None
+        counters.add("cache_misses" if payload is None else "cache_hits_disk")
+        return payload
+
+    def put(self, key: str, payload: bytes) -> bool:
+        """Keep the payload; False, and nothing half-written, where it could not be kept."""
+        entry.entry_name(key)
+        size = entry.HEADER.size + len(payload)
+        if size > self.limit_bytes:
+            return False
+        try:
+            with self._opened(make=True) as folder:
+                entry.write(folder, key, payload)
+                if self._grew(folder, size) > self.limit_bytes:
+                    self._evict(folder)
+        except OSError as problem:
+            self._could_not_write(problem)
+            return False
+        return True
+
+    def stats(self) -> DiskStats:
+        """What the folder holds; nothing where it is not there."""
+        try:
+            with self._opened(make=False) as folder:
+                sizes = [file.st_size for _, file in entry.entries(folder)]
+        except OSError:
+            sizes = []
+        return DiskStats(str(self.folder), len(sizes), sum(sizes), self.limit_bytes)
+
+    def clear(self) -> int:
+        """Remove every entry; returns how many there were. Other files stay."""
+        try:
+            with self._opened(make=False) as folder, self._held(folder, LOCK_SECONDS):
+                gone = [key for key, _ in entry.entries(folder) if entry.remove(folder, key)]
+                entry.remove_abandoned(folder)
+        except FileNotFoundError:
+            return 0
+        except Timeout:
+            raise self._error(
+                f"the cache at {self.folder} is held by another process, so it was not cleared",
+                try_="wait for it to end, then clear again",
+            ) from None
+        except OSError as problem:
+            raise self._error(
+                f"the cache at {self.folder} could not be cleared: {problem.strerror}"
+            ) from problem
+        with self._lock:
+            self._size_bytes = None
+        return len(gone)
+
+    def verify(self) -> Verified:
+        """Read every entry and remove those whose checksum is wrong."""
+        intact = removed = 0
+        try:
+            with self._opened(make=False) as folder:
+                for key, _ in entry.entries(folder):
+                    damaged = entry.read(folder, key) is None
+                    removed += damaged
+                    intact += not damaged
+        except FileNotFoundError:
+            pass
+        except OSError as problem:
+            raise self._error(
+                f"the cache at {self.folder} could not be read: {problem.strerror}"
+            ) from problem
+        return Verified(intact, removed)
+
+    @contextmanager
+    def _opened(self, *, make: bool) -> Iterator[int]:
+        """The folder as a descriptor, so that what was checked is what is used."""
+        if make:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.folder.mkdir(mode=0o700)
+        try:
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+                raise
+            raise self._error(
+                f"the cache folder {self.folder} is a link or a file, not a folder of its own",
+                expected="a folder",
+                try_="set IRONWORKS_CACHE to the real folder",
+            ) from problem
+        try:
+            self._refuse_if_shared(os.fstat(folder))
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _refuse_if_shared(self, folder: os.stat_result) -> None:
+        if folder.st_uid != os.geteuid():
+            raise self._error(
+                f"the cache folder {self.folder} belongs to another user, so it is not used",
+                expected=f"owner {os.geteuid()}",
+                found=f"owner {folder.st_uid}",
+                try_="set IRONWORKS_CACHE to a folder of your own",
+            )
+        if folder.st_mode & 0o022:
+            raise self._error(
+                f"the cache folder {self.folder} can be written by others, so it is not used",
+                expected="mode 700",
+                found=f"mode {stat.S_IMODE(folder.st_mode):03o}",
+                try_=f"chmod 700 {self.folder}, then clear it",
+            )
+
+    def _error(self, sentence: str, **fields: str) -> CacheError:
+        return CacheError(sentence, where=self.folder, **fields)
+
+    def _grew(self, folder: int, size: int) -> int:
+        with self._lock:
+            if self._size_bytes is None:
+                self._size_bytes = sum(file.st_size for _, file in entry.entries(folder))
+            else:
+                self._size_bytes += size
+            return self._size_bytes
+
+    def _evict(self, folder: int) -> None:
+        """After: the folder is within its bound, and what went was used longest ago."""
+        try:
+            with self._held(folder, wait_seconds=0):
+                kept = sorted(entry.entries(folder), key=lambda keyed: keyed[1].st_mtime_ns)
+                size_bytes = sum(file.st_size for _, file in kept)
+                for key, file in kept:
+                    if size_bytes <= self.limit_bytes * KEPT_AFTER_EVICTION:
+                        break
+                    if entry.remove(folder, key):
+                        counters.add("cache_evictions")
+                    size_bytes -= file.st_size
+                entry.remove_abandoned(folder)
+        except Timeout:
+            return  # another process is evicting
+        with self._lock:
+            self._size_bytes = size_bytes
+
+    @contextmanager
+    def _held(self, folder: int, wait_seconds: float) -> Iterator[None]:
+        """One process at a time removes entries; readers and writers need no lock."""
+        with suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+            os.close(os.open(LOCK_NAME, flags, 0o600, dir_fd=folder))
+        with FileLock(self.folder / LOCK_NAME, timeout=wait_seconds, mode=0o600):
+            yield
+
+    def _could_not_write(self, problem: OSError) -> None:
+        counters.add("cache_write_failures")
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            reason = problem.strerror or type(problem).__name__
+            warnings.warn(
+                f"results are not kept on disk: {self.folder} could not be written ({reason})",
+                RuntimeWarning,
+                stacklevel=4,
+            )
