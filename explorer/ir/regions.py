@@ -106,6 +106,9 @@ def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
 
 def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
     """The axis ranges that write a region: exact where the axes are the dims, else everything is written."""
+    aligned = _aligned_reader(c, out, kernel)
+    if aligned is not None:
+        return aligned
     region = out.tensors.get(c.out)
     extents = {a.name: a.extent for a in c.axes}
     if region is None or any(i.bare is None for i in c.target):
@@ -113,3 +116,18 @@ def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
             out.tensors[c.out] = whole(kernel.shape(c.out))
         return {name: Interval(Affine(), n) for name, n in extents.items()}
     return {str(i.bare): r for i, r in zip(c.target, region, strict=True)}
+
+
+def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval] | None:
+    """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a split store)."""
+    if c.is_plain:
+        return None
+    users = [(n, k) for n, k in enumerate(kernel.computes) if any(r.tensor == c.out for r in reads(k.expr))]
+    if len(users) != 1 or len(users[0][1].axes) != len(c.axes):
+        return None
+    n, user = users[0]
+    names = {a.name: var(b.name) for a, b in zip(c.axes, user.axes, strict=True)}
+    index = tuple(i.substitute(names) for i in c.target)
+    if any(r.index != index for r in reads(user.expr) if r.tensor == c.out):
+        return None
+    return {a.name: out.axes[n][b.name] for a, b in zip(c.axes, user.axes, strict=True)}

@@ -1,0 +1,1 @@
+"""Tile programs as machine code: one generator, no template per operator."""

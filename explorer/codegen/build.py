@@ -1,0 +1,248 @@
+"""From the kernels of a program to machine code, each different one once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from explorer.codegen.canonical import canonical
+from explorer.codegen.expressions import symbol_name
+from explorer.codegen.numba_cpu import emit
+from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble
+from explorer.errors import Cancelled
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbols_of
+from explorer.ir.kernel import Const, IndexValue, Kernel
+from explorer.ir.program import Program
+from explorer.ir.tile_program import (
+    Buffer, Do, Fetch, For, Load, Map, Pack, Packing, Panels, Reduce, Span, Statement, TileExpr,
+    TileProgram, fetches,
+)
+from explorer.ir.types import ITEM_BYTES
+from explorer.roller.normal import normalise
+from explorer.roller.transform import lower
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One int64 of a kernel's argument block.
+
+    `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of a constant laid out by
+    `pack_constant`), "table" (the address of `values`), "scratch" (the address of `elements` items, one block a worker,
+    on a 64-byte border), or "dim" (the value of the symbol `name`).
+    """
+
+    kind: str
+    name: str
+    local: str
+    elements: Dim = 0
+    item_bytes: int = 0
+    values: tuple[int, ...] = ()
+    packing: Packing | None = None
+
+
+class KernelCode:
+    """One compiled kernel, under the tensor names of the kernel call that it was built for."""
+
+    def __init__(
+        self, source: str, machine: MachineCode, tile_program: TileProgram, arguments: tuple[Argument, ...]
+    ) -> None:
+        self.source = source
+        self.machine = machine
+        self.tile_program = tile_program
+        self.arguments = arguments
+
+    @property
+    def key(self) -> str:
+        """The content hash: kernels with the same one share their code."""
+        return self.machine.key
+
+    @property
+    def address(self) -> int:
+        """Where the C function `void kernel(int64 first, int64 last, int64* args)` lies."""
+        return self.machine.address
+
+    def tasks(self, sizes: Sizes) -> int:
+        """How many tasks there are under a binding."""
+        return self.tile_program.tasks(sizes)
+
+    @cached_property
+    def _text(self) -> tuple[str, str]:
+        return disassemble(self.machine, self.source)
+
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        return self._text[0]
+
+    def assembly(self) -> str:
+        """The machine code in assembly language."""
+        return self._text[1]
+
+
+def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
+    """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros past the last column."""
+    flat = np.ascontiguousarray(array, np.float32).reshape(-1)[packing.offset:]
+    steps = tuple(s * flat.itemsize for s in packing.strides)
+    seen = np.lib.stride_tricks.as_strided(flat, packing.extents, steps, writeable=False)
+    lead, columns = packing.extents[:packing.batch], packing.extents[packing.batch]
+    depth, lanes = prod(packing.extents[packing.batch + 1:]), packing.lanes
+    panels = -(-columns // lanes)
+    out = np.zeros((prod(lead), panels, depth, lanes), np.float32)
+    rows = seen.reshape(prod(lead), columns, *packing.extents[packing.batch + 1:])
+    for n in range(panels):
+        part = rows[:, n * lanes:(n + 1) * lanes]
+        width = part.shape[1]
+        out[:, n, :, :width] = part.reshape(prod(lead), width, depth).swapaxes(1, 2)
+    return out.reshape(-1)
+
+
+def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv) -> KernelCode:
+    """The machine code of one kernel (brought into normal form here), from the cache where it is there."""
+    source, program, arguments = print_kernel(kernel, tiling, env)
+    return KernelCode(source, compile_cfunc(source), program, arguments)
+
+
+def print_kernel(
+    kernel: Kernel, tiling: Tiling, env: ShapeEnv
+) -> tuple[str, TileProgram, tuple[Argument, ...]]:
+    """The source of a kernel, its tile program, and its arguments, without compiling."""
+    normal = normalise(kernel)
+    named, tiles = canonical(normal, tiling)
+    program = lower(named, tiles, env)
+    arguments = _arguments(program, named, normal)
+    return emit(program, tuple((a.local, a.kind) for a in arguments)), program, arguments
+
+
+def _arguments(p: TileProgram, named: Kernel, original: Kernel) -> tuple[Argument, ...]:
+    """The argument block: what the body touches, in the order of the buffers, then the symbols."""
+    names = dict(zip((*named.inputs, named.output), (*original.inputs, original.output), strict=True))
+    packed = {q.name: q for q in p.packings}
+    tables = dict(p.tables)
+    touched = {b.name for s in p.body for b in _buffers(s)}
+    out: list[Argument] = []
+    for b in p.buffers:
+        if b.name not in touched:
+            continue
+        size = ITEM_BYTES[b.dtype]
+        match b.kind:
+            case "packed":
+                q = packed[b.name]
+                out.append(Argument("packed", names[q.source], b.name, b.size, size, packing=q))
+            case "table":
+                out.append(Argument("table", b.name, b.name, b.size, size, tables[b.name]))
+            case "scratch":
+                out.append(Argument("scratch", b.name, b.name, b.size, size))
+            case _:
+                out.append(Argument("tensor", names[b.name], b.name, b.size, size))
+    for symbol in sorted(_symbols(p)):
+        out.append(Argument("dim", symbol, symbol_name(symbol)))
+    return tuple(out)
+
+
+def _symbols(p: TileProgram) -> frozenset[str]:
+    found: set[str] = set()
+
+    def dims(*values: Dim) -> None:
+        for v in values:
+            found.update(symbols_of(v))
+
+    def span(s: Span) -> None:
+        dims(s.size, s.extent, s.base.const, *(c for _, c in s.base.terms))
+
+    def expr(e: TileExpr) -> None:
+        match e:
+            case Do(_, args):
+                for a in args:
+                    expr(a)
+            case Fetch(_, offset, dynamic):
+                dims(offset.const, *(c for _, c in offset.terms))
+                for index, stride, extent in dynamic:
+                    expr(index)
+                    dims(stride, extent)
+            case IndexValue(index):
+                dims(index.const, *(c for _, c in index.terms))
+            case Const(value, _):
+                if not isinstance(value, (int, float)):
+                    dims(value)
+
+    def statement(s: Statement) -> None:
+        match s:
+            case For(over, body):
+                span(over)
+                for inner in body:
+                    statement(inner)
+            case Load(target, source, spans):
+                for x in spans:
+                    span(x)
+                expr(target)
+                expr(source)
+            case Map(target, spans, value):
+                for x in spans:
+                    span(x)
+                expr(target)
+                expr(value)
+            case Reduce(target, spans, over, _, value, _):
+                for x in (*spans, *over):
+                    span(x)
+                expr(target)
+                expr(value)
+            case Pack(target, source, columns, depth, _):
+                dims(target.size)
+                for x in (columns, *depth):
+                    span(x)
+                expr(source)
+            case Panels(rows, columns, _, c, _, epilogue):
+                for x in (*rows, columns):
+                    span(x)
+                dims(c.depth)
+                expr(c.a)
+                expr(c.b)
+                statement(epilogue)
+            case _:
+                dims(s.target.size)
+    for g in p.grid:
+        dims(g.extent)
+    for s in p.body:
+        statement(s)
+    return frozenset(found)
+
+
+def _buffers(s: Statement) -> list[Buffer]:
+    match s:
+        case For(_, body):
+            return [b for inner in body for b in _buffers(inner)]
+        case Load(target, source, _):
+            return [target.buffer, *(f.buffer for f in fetches(source))]
+        case Map(target, _, expr) | Reduce(target, _, _, _, expr, _):
+            return [target.buffer, *(f.buffer for f in fetches(expr))]
+        case Pack(target, source, _, _, _):
+            return [target, source.buffer]
+        case Panels(_, _, _, c, table, epilogue):
+            return [c.acc, c.a.buffer, c.segments, c.b.buffer, table, *_buffers(epilogue)]
+        case _:
+            return [s.target]
+
+
+Progress = Callable[[str, int, int], bool | None]
+
+
+def build(program: Program, progress: Progress | None = None) -> dict[str, KernelCode]:
+    """The code of every kernel call of a program, by the binding's name.
+
+    `progress(name, done, total)` is told of each; Cancelled is raised where it answers False.
+    """
+    calls = program.kernel_calls
+    out: dict[str, KernelCode] = {}
+    for n, binding in enumerate(calls):
+        if progress is not None and progress(binding.var.name, n, len(calls)) is False:
+            raise Cancelled("code generation was cancelled")
+        call = binding.expr
+        assert isinstance(call, KernelCall)
+        tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()
+        out[binding.var.name] = build_kernel(call.kernel, tiling, program.env)
+    return out

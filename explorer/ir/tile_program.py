@@ -1,0 +1,211 @@
+"""Tile programs (the Roller paper's rProgram): loops over tiles of Fill, Load, Pack, Contract, Map, Reduce on flat buffers.
+
+All addresses are affine offsets into a buffer, in elements; edge tiles are clipped by `Span`, never by the addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from explorer.ir.decisions import Micro
+from explorer.ir.dims import Dim, Sizes, ceil_div, evaluate_dim
+from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Flat memory. `kind`: input, constant, output, scratch (one a worker), packed (a constant laid out for `Contract`),
+    or table (int64 offsets known at compile time)."""
+
+    name: str
+    kind: str
+    size: Dim
+    dtype: DType = "float32"
+    level: str = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One element: `Read` with the layout and the tile's origin resolved.
+
+    `dynamic` adds data-dependent terms: each is (index expression, stride, extent); the index is clamped to the extent.
+    """
+
+    buffer: Buffer
+    offset: Affine
+    dynamic: tuple[tuple[TileExpr, Dim, Dim], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """A scalar function of tile expressions."""
+
+    op: str
+    args: tuple[TileExpr, ...]
+
+
+TileExpr: TypeAlias = Const | IndexValue | Fetch | Do
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`axis` runs over `base .. base + size`, clipped to `0 .. extent` where the flags say that it can be outside."""
+
+    axis: str
+    base: Affine
+    size: Dim
+    extent: Dim
+    clip_low: bool = False
+    clip_high: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """One iteration of the body for each value of the axis."""
+
+    span: Span
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Every element of a buffer becomes `value`."""
+
+    target: Buffer
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Copy the part of a region that exists; with `Fill` before it, the rest is padding."""
+
+    target: Fetch
+    source: Fetch
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels of a micro-kernel."""
+
+    target: Buffer
+    source: Fetch
+    columns: Span
+    depth: tuple[Span, ...]
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`target = expr` for every point of the spans, the last one fastest."""
+
+    target: Fetch
+    spans: tuple[Span, ...]
+    expr: TileExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`target = combiner over `over` of expr` for every point of the spans."""
+
+    target: Fetch
+    spans: tuple[Span, ...]
+    over: tuple[Span, ...]
+    combiner: str
+    expr: TileExpr
+    dtype: DType = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth + k) * b_step + c]`.
+
+    The accumulators live in registers for the whole sum. Rows past the end repeat the last one: nothing is read outside.
+    """
+
+    acc: Buffer
+    a: Fetch
+    segments: Buffer
+    segment_values: tuple[int, ...]
+    depth: Dim
+    a_step: int
+    b: Fetch
+    b_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then map the micro-tile.
+
+    In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first column of the panel.
+    """
+
+    rows: tuple[Span, ...]
+    columns: Span
+    micro: Micro
+    contract: Contract
+    row_table: Buffer
+    epilogue: Map
+
+
+Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | Panels
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One tile variable: the task number is split over these, the last one fastest."""
+
+    variable: str
+    axis: str
+    tile: int
+    extent: Dim
+
+    @property
+    def count(self) -> Dim:
+        """How many tiles there are along the axis."""
+        return ceil_div(self.extent, self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every index of
+    [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero past the last column."""
+
+    name: str
+    source: str
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    batch: int  # how many of the leading extents are batch dims
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileProgram:
+    """One task, as a function of the tile variables of `grid`."""
+
+    grid: tuple[Grid, ...]
+    body: tuple[Statement, ...]
+    buffers: tuple[Buffer, ...]
+    packings: tuple[Packing, ...] = ()
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def tasks(self, sizes: Sizes) -> int:
+        """How many tasks there are under a binding."""
+        total = 1
+        for g in self.grid:
+            total *= evaluate_dim(g.count, sizes)
+        return total
+
+
+def fetches(expr: TileExpr) -> tuple[Fetch, ...]:
+    """Every element that an expression loads, those inside of data-dependent offsets included."""
+    match expr:
+        case Do(_, args):
+            return tuple(f for a in args for f in fetches(a))
+        case Fetch(_, _, dynamic):
+            return (expr, *(f for e, _, _ in dynamic for f in fetches(e)))
+        case Const() | IndexValue():
+            return ()

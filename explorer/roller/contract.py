@@ -1,0 +1,181 @@
+"""A contraction as register tiles over packed columns: `Panels` of `Contract` with the epilogue behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from explorer.ir.contraction import Contraction
+from explorer.ir.dims import Dim, ceil_div, product, simplify
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
+from explorer.ir.tile_program import (
+    Contract, Do, Fetch, For, Map, Pack, Packing, Panels, Span, Statement, TileExpr,
+)
+from explorer.roller.places import Place, Places, row_major
+
+
+def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
+    """The summed axes from the longest step through the left operand to the shortest: the fewest segments."""
+    steps = [a.offset.factor(x.name) for x in axes]
+    if not all(isinstance(s, int) for s in steps):
+        return axes
+    return tuple(x for x, _ in sorted(zip(axes, steps, strict=True), key=lambda p: -abs(int(p[1]))))
+
+
+def segments(steps: tuple[Dim, ...], extents: tuple[Dim, ...]) -> tuple[tuple[int, ...], Dim, int] | None:
+    """Start offsets of the longest runs of equal step that the sum walks, the run's length and its step.
+
+    None where they depend on symbols, so that no table can be made.
+    """
+    length, step, rest = extents[-1], steps[-1], len(extents) - 1
+    while rest and simplify(steps[rest - 1] - length * step) == 0:
+        length, rest = product((length, extents[rest - 1])), rest - 1
+    outer = (*steps[:rest], *extents[:rest], step)
+    if not all(isinstance(x, int) for x in outer) or (rest and not isinstance(length, int)):
+        return None
+    starts = [0]
+    for stride, extent in zip(steps[:rest], extents[:rest], strict=True):
+        starts = [s + int(stride) * i for s in starts for i in range(int(extent))]
+    return tuple(starts), length, int(step)
+
+
+def contract(
+    p: Places, n: int, c: Compute, found: Contraction, epilogue: Compute | None,
+    halo: Mapping[Read, Place],
+) -> list[Statement] | None:
+    """The statements of one contraction within the tile; None where its depth cannot be walked by a table."""
+    spans, micro, name = p.spans(n, c), p.tiling.micro, c.out
+    column = spans[found.column.name]
+    a = p.resolve(found.a, halo)
+    assert isinstance(a, Fetch)
+    depth = depth_order(found.depth, a)
+    names = frozenset(x.name for x in depth)
+    walk = segments(tuple(a.offset.factor(x.name) for x in depth), tuple(x.extent for x in depth))
+    if walk is None or len(walk[0]) > 4096:
+        return None
+    starts, length, step = walk
+    total = product(tuple(x.extent for x in depth))
+    p.tables[f"{name}_seg"] = starts
+    columns = _columns(p, found, depth, column, total)
+    if columns is None:
+        return None
+    b, b_step, prepare = columns
+    acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, level="L1")
+    rows = tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
+    count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
+    table = p.buffer(f"{name}_rows", "scratch", product((count, micro.rows)), "int64", "L1")
+    seg = p.buffer(f"{name}_seg", "table", len(starts), "int64")
+    inner = Contract(acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step)
+    mine = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
+    panels = Panels(rows, column, micro, inner, table, _epilogue(p, c, epilogue, mine, column))
+    body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c))
+    for axis in reversed(found.batch):
+        body = (For(spans[axis.name], body),)
+    return list(body)
+
+
+def _epilogue(p: Places, c: Compute, epilogue: Compute | None, mine: Fetch, column: Span) -> Map:
+    """What happens to a register tile: it is stored, or an element-wise compute is done on it."""
+    if epilogue is None:
+        return Map(p.place(c.out).at(c.target), (column,), mine)
+    names = {e.name: var(x.name) for e, x in zip(epilogue.axes, c.axes, strict=True)}
+    target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
+    expr = _with_sum(p, substitute(epilogue.expr, names), c.out, mine)
+    return Map(target, (column,), expr)
+
+
+def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
+    match expr:
+        case Read(name, _, _) if name == tensor:
+            return mine
+        case Apply(op, args):
+            return Do(op, tuple(_with_sum(p, a, tensor, mine) for a in args))
+        case _:
+            return p.resolve(expr, {})
+
+
+def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
+    """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in scratch in between."""
+    block, k = p.tiling.depth_block, whole.contract
+    if not block or not isinstance(k.depth, int) or len(k.segment_values) > 1 or k.depth <= block:
+        return [whole]
+    count = -(-k.depth // block)
+    ranges = p.regions.tensors[c.out]
+    partial = p.scratch(f"{c.out}_partial", ranges).at(c.target)
+    acc = Fetch(k.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j"))
+    so_far = Do("add", (acc, partial))
+
+    def part(number: Affine, depth: int, target: Fetch, expr: TileExpr) -> Panels:
+        a = replace(k.a, offset=k.a.offset + number * (block * k.a_step))
+        b = replace(k.b, offset=k.b.offset + number * (block * k.b_step))
+        inner = replace(k, a=a, b=b, depth=depth)
+        return replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))
+    last = _replace(whole.epilogue.expr, acc, so_far)
+    out: list[Statement] = [part(Affine(), block, partial, acc)]
+    if count > 2:
+        span = Span("_block", Affine((), 1), count - 2, count)
+        out.append(For(span, (part(var("_block"), block, partial, so_far),)))
+    rest = k.depth - (count - 1) * block
+    return [*out, part(Affine((), count - 1), rest, whole.epilogue.target, last)]
+
+
+def _replace(expr: TileExpr, old: Fetch, new: TileExpr) -> TileExpr:
+    match expr:
+        case Do(op, args):
+            return Do(op, tuple(_replace(a, old, new) for a in args))
+        case _:
+            return new if expr == old else expr
+
+
+def _columns(
+    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span, total: Dim,
+) -> tuple[Fetch, int, list[Statement]] | None:
+    """The right operand as panels: packed ahead if constant, in place if rows of it are panels, else packed into scratch."""
+    lanes, names = p.tiling.micro.columns, frozenset(x.name for x in depth)
+    source = p.resolve(found.b, {})
+    assert isinstance(source, Fetch)
+    if found.b.tensor in p.kernel.constants and isinstance(total, int):
+        packed = _packed_ahead(p, found, depth, source, total)
+        return None if packed is None else (packed, lanes, [])
+    steps = tuple(source.offset.factor(x.name) for x in depth)
+    walk = segments(steps, tuple(x.extent for x in depth))
+    in_place = (
+        not p.tiling.pack and source.offset.factor(column.axis) == 1 and walk is not None
+        and len(walk[0]) == 1 and not column.clip_high and isinstance(column.size, int)
+        and column.size % lanes == 0
+    )
+    if in_place and walk is not None:
+        offset = source.offset.without(names).substitute({column.axis: var("_j")})
+        return Fetch(source.buffer, offset), walk[2], []
+    size = product((ceil_div(column.size, lanes), lanes, total))
+    panels = p.buffer(f"{found.b.tensor}_panels{len(p.buffers)}", "scratch", size, level="L2")
+    over = tuple(Span(x.name, Affine(), x.extent, x.extent) for x in depth)
+    return Fetch(panels, (var("_j") - column.base) * total), lanes, [
+        Pack(panels, source, column, over, lanes)]
+
+
+def _packed_ahead(
+    p: Places, found: Contraction, depth: tuple[Axis, ...], source: Fetch, total: int,
+) -> Fetch | None:
+    lanes = p.tiling.micro.columns
+    order = (*found.batch, found.column, *depth)
+    extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
+    if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const)):
+        return None
+    ext, columns = [int(e) for e in extents], found.column.extent
+    assert isinstance(columns, int)
+    name = f"{found.b.tensor}_packed"
+    batch = len(found.batch)
+    made = Packing(name, found.b.tensor, tuple(ext), tuple(int(s) for s in steps),
+                   int(source.offset.const), batch, lanes)
+    while any(q.name == name and q != made for q in p.packings):
+        name += "_"
+        made = replace(made, name=name)
+    if made not in p.packings:
+        p.packings.append(made)
+    one = -(-columns // lanes) * lanes * total
+    offset = var("_j") * total
+    for x, stride in zip(found.batch, row_major(tuple(ext[:batch])), strict=True):
+        offset = offset + var(x.name) * product((stride, one))
+    return Fetch(p.buffer(name, "packed", prod(ext[:batch]) * one), offset)

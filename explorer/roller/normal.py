@@ -1,0 +1,167 @@
+"""The normal form that kernels are tiled in: what one compute alone needs is part of it, and epilogues share its axes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.ir.contraction import contraction
+from explorer.ir.dims import simplify
+from explorer.ir.kernel import (
+    Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads, result_dtype, rewrite, substitute, var,
+)
+
+CHEAP = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "where", "eq", "ne", "lt", "le",
+                   "gt", "ge", "and", "or", "not"})
+
+
+def normalise(kernel: Kernel) -> Kernel:
+    """The same values from a kernel in normal form: no axis of extent 1, producers inlined, epilogues aligned."""
+    return align(inline(drop_unit_axes(kernel)))
+
+
+def drop_unit_axes(kernel: Kernel) -> Kernel:
+    """After: no loop runs once, except where it is the only one."""
+    return replace(kernel, computes=tuple(_without_units(c) for c in kernel.computes))
+
+
+def _without_units(c: Compute) -> Compute:
+    gone = {a.name: Affine() for a in (*c.axes, *c.reduce) if a.extent == 1}
+    kept = tuple(a for a in c.axes if a.name not in gone) or c.axes[-1:]
+    over = tuple(a for a in c.reduce if a.name not in gone) or c.reduce[-1:]
+    for a in (*kept, *over):
+        gone.pop(a.name, None)
+    if not gone:
+        return c
+    store = tuple(i.substitute(gone) for i in c.target)
+    return replace(c, axes=kept, reduce=over, store=store, expr=substitute(c.expr, gone))
+
+
+def writers(kernel: Kernel, tensor: str) -> list[Compute]:
+    """The computes that write a tensor."""
+    return [c for c in kernel.computes if c.out == tensor]
+
+
+def inline(kernel: Kernel) -> Kernel:
+    """After: an element-wise compute that one compute reads at one index is part of that compute."""
+    changed = True
+    while changed:
+        changed = False
+        for p in kernel.computes:
+            new = _inlined(kernel, p)
+            if new is not None:
+                kernel, changed = new, True
+                break
+    return kernel
+
+
+def _inlined(kernel: Kernel, p: Compute) -> Kernel | None:
+    if p.reduce or p.out == kernel.output or len(writers(kernel, p.out)) > 1:
+        return None
+    if result_dtype(p.expr, kernel) != kernel.dtype(p.out):
+        return None
+    users = [(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == p.out]
+    if len({c.out for c, _ in users}) != 1 or any(c is not users[0][0] for c, _ in users):
+        return None
+    if len({r.index for _, r in users}) != 1 and not _is_cheap(p.expr):
+        return None
+    user = users[0][0]
+    if contraction(user) and not isinstance(p.expr, Read):
+        return None
+    axes = [_values(p, r) for _, r in users]
+    if any(v is None or r.fill is not None for v, (_, r) in zip(axes, users, strict=True)):
+        return None
+
+    def moved(read: Read) -> Expr:
+        values = _values(p, read)
+        assert values is not None
+        return substitute(p.expr, values)
+    expr = rewrite(user.expr, lambda r: moved(r) if r.tensor == p.out else r)
+    new = replace(user, expr=expr, origin=user.origin | p.origin)
+    computes = tuple(new if c is user else c for c in kernel.computes if c is not p)
+    tensors = tuple(t for t in kernel.tensors if t.name != p.out)
+    return replace(kernel, computes=computes, tensors=tensors)
+
+
+def _is_cheap(expr: Expr) -> bool:
+    match expr:
+        case Apply(op, args):
+            return (op in CHEAP or op.startswith("cast_")) and all(_is_cheap(a) for a in args)
+        case _:
+            return True
+
+
+def _values(p: Compute, read: Read) -> dict[str, Affine] | None:
+    """The producer's axes in terms of the reader's, for one load; None where they cannot be told."""
+    values: dict[str, Affine] = {}
+    for stored, index in zip(p.target, read.index, strict=True):
+        if not isinstance(index, Affine):
+            return None
+        if stored.bare is None:
+            if stored == index:  # both a constant, such as the one place of a unit dim
+                continue
+            return None
+        values[stored.bare] = index
+    return values if len(values) == len(p.axes) else None
+
+
+def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
+    """The next element-wise compute, if it alone reads this one, point by point, and all else that it reads is ready."""
+    users = [k for k in kernel.computes if any(r.tensor == c.out for r in reads(k.expr))]
+    if len(users) != 1 or users[0].reduce or c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+        return None
+    user = users[0]
+    place = kernel.computes.index(c)
+    ready = {k.out for k in kernel.computes[:place]} | {c.out, *kernel.inputs}
+    mine = [r for r in reads(user.expr) if r.tensor == c.out]
+    if any(r.tensor not in ready for r in reads(user.expr)) or any(r.fill is not None for r in mine):
+        return None
+    same = len({r.index for r in mine}) == 1 and _reader_axes(c, user, mine[0]) is not None
+    return user if same else None
+
+
+def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | None:
+    """The reader's axes in terms of the writer's: each dim is read at a bare axis, or at the constant it is stored at."""
+    values: dict[str, Affine] = {}
+    for stored, index in zip(c.target, read.index, strict=True):
+        if not isinstance(index, Affine):
+            return None
+        if index == stored and not index.terms:
+            continue
+        if index.bare is None or index.bare in values:
+            return None
+        values[index.bare] = stored
+    return values if set(values) == {a.name for a in user.axes} else None
+
+
+def align(kernel: Kernel) -> Kernel:
+    """After: an epilogue has the axes of the compute it follows, in its order, under names of its own.
+
+    `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes `y[n, g'*68 + o'] = max(t[n, g'*68 + o'], 0)`.
+    """
+    for n, c in enumerate(kernel.computes):
+        user = epilogue_of(kernel, c)
+        if user is None:
+            continue
+        read = next(r for r in reads(user.expr) if r.tensor == c.out)
+        values = _reader_axes(c, user, read)
+        assert values is not None
+        if len(user.axes) == len(c.axes) and all(
+            values[u.name].bare == a.name for u, a in zip(user.axes, c.axes, strict=True)
+        ):
+            continue
+        names = {a.name: f"{a.name}_e{n}" for a in c.axes}
+        renamed = {a: var(b) for a, b in names.items()}
+        moved = {u: simplify_affine(v.substitute(renamed)) for u, v in values.items()}
+        new = replace(
+            user,
+            axes=tuple(Axis(names[a.name], a.extent) for a in c.axes),
+            expr=substitute(user.expr, moved),
+            store=tuple(i.substitute(moved) for i in user.target),
+        )
+        kernel = replace(kernel, computes=tuple(new if k is user else k for k in kernel.computes))
+    return kernel
+
+
+def simplify_affine(a: Affine) -> Affine:
+    """The affine value with its coefficients in normal form."""
+    return Affine(tuple((n, simplify(c)) for n, c in a.terms), simplify(a.const))

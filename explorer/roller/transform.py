@@ -1,0 +1,188 @@
+"""Kernel and tiling -> tile program. Contractions are recognised by their structure; no operator is known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from explorer.errors import BadOption
+from explorer.ir.contraction import Contraction, contraction
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv, product
+from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute, var
+from explorer.ir.regions import Interval, propagate, tile_variable
+from explorer.ir.tile_program import (
+    Fill, For, Grid, Map, Reduce, Statement, TileProgram,
+)
+from explorer.ir.types import ITEM_BYTES
+from explorer.roller.contract import contract
+from explorer.roller.normal import epilogue_of, writers
+from explorer.roller.places import Place, Places
+
+KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
+
+
+def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
+    """The compute as a contraction that the micro-kernels can do: float32, and columns enough to fill a vector."""
+    found = contraction(c)
+    if found is None or kernel.dtype(c.out) != "float32":
+        return None
+    if any(kernel.dtype(r.tensor) != "float32" for r in (found.a, found.b)):
+        return None
+    narrow = isinstance(found.column.extent, int) and found.column.extent < 8
+    return None if narrow else found
+
+
+def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
+    """The tile variables: the axes of the output that are cut, outermost first."""
+    last = writers(kernel, kernel.output)[-1]
+    cut = []
+    for a in last.axes:
+        size = tiling.size(a.name)
+        if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
+            cut.append(Grid(tile_variable(a.name), a.name, size, a.extent))
+    return tuple(cut)
+
+
+def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
+    """The program of one task of a kernel in normal form: its output tile, and all in between in scratch.
+
+    Raises BadOption where the tile's columns do not begin at a panel of packed weights.
+    """
+    grid = grid_of(kernel, tiling)
+    places = Places(kernel, env, grid, tiling, propagate(kernel, dict(tiling.tile)))
+    body: list[Statement] = []
+    done: set[int] = set()
+    for n, c in enumerate(kernel.computes):
+        if n in done:
+            continue
+        run, shared = _run(kernel, n, places)
+        if len(run) > 1:
+            body += _row_by_row(places, n, run, shared)
+            done |= set(range(n, n + len(run)))
+        else:
+            statements, epilogue = _compute(places, n, c)
+            body += statements
+            if epilogue is not None:
+                done.add(kernel.computes.index(epilogue))
+    buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
+    return TileProgram(grid, tuple(body), tuple(buffers), tuple(places.packings),
+                       tuple(places.tables.items()))
+
+
+def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
+    """One compute, with its epilogue where it is a contraction that has one."""
+    halo, body = p.halos(n, c)
+    found = tensor_contraction(p.kernel, c)
+    if found is not None:
+        epilogue = epilogue_of(p.kernel, c)
+        column = p.regions.axes[n][found.column.name]
+        if found.b.tensor in p.kernel.constants and column.lo.terms:
+            _check_columns(c, column, p.tiling)
+        before = (dict(p.buffers), list(p.packings), dict(p.tables))
+        made = contract(p, n, c, found, epilogue, halo)
+        if made is not None:
+            return [*_fills(p, (epilogue or c).out), *body, *made], epilogue
+        p.buffers, p.packings, p.tables = before
+    return [*_fills(p, c.out), *body, _loop(p, n, c, halo)], None
+
+
+def _check_columns(c: Compute, column: Interval, tiling: Tiling) -> None:
+    lanes = tiling.micro.columns
+    if not isinstance(column.size, int) or column.size % lanes:
+        raise BadOption(
+            f"a tile of {column.size} columns of {c.out} does not begin at a packed panel: "
+            f"take a multiple of {lanes}")
+
+
+def _fills(p: Places, tensor: str) -> list[Statement]:
+    """An intermediate that is read past its border is filled before it is written."""
+    if tensor in p.kernel.inputs or tensor == p.kernel.output:
+        return []
+    fills = {r.fill for k in p.kernel.computes for r in reads(k.expr)
+             if r.tensor == tensor and r.fill is not None}
+    return [Fill(p.place(tensor).buffer, f) for f in fills]
+
+
+def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statement:
+    target = p.place(c.out).at(c.target)
+    spans = tuple(p.spans(n, c).values())
+    expr = p.resolve(c.expr, halo)
+    if c.reduce:
+        dtype = p.kernel.dtype(c.out)
+        return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
+    return Map(target, spans, expr)
+
+
+def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
+    """The computes from here on that are no contractions and walk the same leading axes, and how many those are."""
+    run: list[Compute] = []
+    first = kernel.computes[start]
+    shared = len(first.axes)
+    for n, c in enumerate(kernel.computes[start:], start):
+        made = {k.out for k in run}
+        if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1 or _has_fill(kernel, c):
+            break
+        if c.out != kernel.output and not c.is_plain:
+            break
+        more = min(shared, len(c.axes) - (0 if c.reduce else 1))
+        while more and _ranges(p, n, more) != _ranges(p, start, more):
+            more -= 1
+        prefix = tuple(var(a.name) for a in c.axes[:more])
+        same = all(r.index[:more] == prefix for r in reads(c.expr) if r.tensor in made)
+        if not more or not same:
+            break
+        run, shared = [*run, c], more
+    return run, shared
+
+
+def _ranges(p: Places, n: int, count: int) -> list[object]:
+    c = p.kernel.computes[n]
+    return [(p.regions.axes[n][a.name], a.extent) for a in c.axes[:count]]
+
+
+def _has_fill(kernel: Kernel, c: Compute) -> bool:
+    return any(r.fill is not None for k in kernel.computes for r in reads(k.expr)
+               if r.tensor == c.out or k is c)
+
+
+def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
+    """Several computes walked by one loop over their common leading axes: what only they use is one row, in L1."""
+    rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
+    kernel = p.kernel
+    body: list[Statement] = []
+    for n, c in enumerate(run, start):
+        outside = any(r.tensor == c.out for k in kernel.computes if k not in run
+                      for r in reads(k.expr))
+        if not outside and c.out != kernel.output:
+            rest = p.regions.tensors[c.out][shared:]
+            size = product(tuple(r.size for r in rest))
+            made = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")
+            p.places[c.out] = replace(p.scratch(f"{c.out}", rows + rest), buffer=made)
+        names = {a.name: r.lo for a, r in zip(c.axes, rows, strict=False)}
+        target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
+        every = p.spans(n, c)
+        spans = tuple(every[a.name] for a in c.axes[shared:])
+        expr = p.resolve(substitute(c.expr, names), {})
+        if c.reduce:
+            dtype = kernel.dtype(c.out)
+            body.append(Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype))
+        else:
+            body.append(Map(target, spans, expr))
+    inner = tuple(body)
+    first = p.spans(start, run[0])
+    for d in reversed(range(shared)):
+        span = first[run[0].axes[d].name]
+        inner = (For(replace(span, axis=f"_row{d}"), inner),)
+    return list(inner)
+
+
+def scratch_bytes(program: TileProgram) -> int | None:
+    """Bytes of scratch of one worker where no size depends on symbols."""
+    total = 0
+    for b in program.buffers:
+        if b.kind == "scratch":
+            if not isinstance(b.size, int):
+                return None
+            total += -(-b.size * ITEM_BYTES[b.dtype] // 64) * 64
+    return total
