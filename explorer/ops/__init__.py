@@ -1,1 +1,77 @@
 """Operators: one record each, what programs mean (`evaluate`) and must satisfy (`verify`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    View,
+)
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding
+from explorer.ops import (
+    arithmetic,
+    conv,
+    elementwise,
+    gather,
+    generate,
+    layout,
+    matmul,
+    normalization,
+    pooling,
+    recurrent,
+    reduction,
+    resize,
+    slicing,
+    softmax,
+)
+from explorer.ops.families import FAMILIES, kernel_family
+from explorer.ops.record import OperatorRecord
+
+__all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family"]
+
+RECORDS: Mapping[str, OperatorRecord] = {
+    record.name: record
+    for room in (
+        elementwise,
+        arithmetic,
+        matmul,
+        conv,
+        pooling,
+        reduction,
+        softmax,
+        normalization,
+        layout,
+        slicing,
+        gather,
+        generate,
+        resize,
+        recurrent,
+    )
+    for record in room.RECORDS
+}
+
+
+def family(thing: Binding | Kernel) -> str:
+    """One of `FAMILIES`: what a binding or a kernel does."""
+    if isinstance(thing, Kernel):
+        return kernel_family(thing)
+    match thing.expr:
+        case KernelCall(kernel, _, _):
+            return kernel_family(kernel)
+        case Branch() | Loop() | FunctionCall():
+            return "control flow"
+        case LibraryCall():
+            return "library call"
+        case View() | MatchCast() | ShapeOf():
+            return "layout"
+        case OpCall(op, _, _):
+            return RECORDS[op].family if op in RECORDS else "library call"

@@ -2,6 +2,172 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import sympy
+
+from explorer.errors import ShapeError
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.dims import evaluate_dim, evaluate_shape
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+from explorer.ops import RECORDS
+from explorer.ops.bind import bind_sizes
+from explorer.ops.libraries import call_library
 from explorer.ops.loop_nest import evaluate_kernel
 
-__all__ = ["evaluate_kernel"]
+__all__ = ["bind_sizes", "evaluate", "evaluate_kernel"]
+
+Array = np.ndarray
+
+
+def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of a program of any stage, by name.
+
+    Raises what `bind_sizes` raises where the inputs do not fit.
+    """
+    main = program.main
+    sizes = bind_sizes(program, inputs)
+    found = _Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
+    names = main.output_names or tuple(v.name for v in main.outputs)
+    return dict(zip(names, found, strict=True))
+
+
+class _Interpreter:
+    """The values of one run."""
+
+    def __init__(self, program: Program, sizes: dict[str, int]) -> None:
+        self.program, self.sizes = program, sizes
+        self.constants = program.constants
+        self.functions = {f.name: f for f in program.functions}
+
+    def run(self, function: Function, args: Sequence[Array]) -> list[Array]:
+        """A function's outputs; what nothing reads any more is dropped."""
+        values = {p.name: a for p, a in zip(function.params, args, strict=True)}
+        last = _last_uses(function)
+        for at, binding in enumerate(function.body):
+            found = self.binding(binding, values)
+            values.update(zip((v.name for v in binding.vars), found, strict=False))
+            for name in last[at]:
+                values.pop(name, None)
+        return [self.value(v, values) for v in function.outputs]
+
+    def value(self, var: Var, values: Mapping[str, Array]) -> Array:
+        found = values.get(var.name)
+        return self.constants[var.name].array if found is None else found
+
+    def binding(self, binding: Binding, values: Mapping[str, Array]) -> Sequence[Array]:
+        """The values that a binding binds."""
+
+        def read(var: Var) -> Array:
+            return self.value(var, values)
+
+        match binding.expr:
+            case OpCall() as call:
+                return self.operator(
+                    call, [None if a is None else read(a) for a in call.args], len(binding.vars)
+                )
+            case KernelCall(kernel, args, _):
+                return (evaluate_kernel(kernel, [read(a) for a in args], self.sizes),)
+            case View(arg, offset):
+                return (self.view(read(arg), binding.var, evaluate_dim(offset, self.sizes)),)
+            case LibraryCall(library, function, args, attrs):
+                given = [None if a is None else read(a) for a in args]
+                return call_library(library, function, attrs, given, len(binding.vars))
+            case FunctionCall(name, args):
+                return self.call(name, [read(a) for a in args])
+            case MatchCast(arg):
+                self.match(binding.var, read(arg))
+                return (read(arg),)
+            case ShapeOf(dims, rank):
+                row = np.array(evaluate_shape(dims, self.sizes), np.int64)
+                return (row if rank else row.reshape(()),)
+            case Branch(cond, then, orelse, args):
+                taken = then if bool(read(cond)) else orelse
+                return self.call(taken, [read(a) for a in args])
+            case Loop() as loop:
+                return self.loop(loop, values)
+
+    def operator(self, call: OpCall, args: list[Array | None], results: int) -> Sequence[Array]:
+        record = RECORDS.get(call.op)
+        if record is None:
+            return call_library("onnx", call.op, call.attrs, args, results)
+        attrs = {name: _plain(value, self.sizes) for name, value in call.attrs}
+        for position, name in record.by_value.items():
+            value = args[position] if position < len(args) else None
+            if value is not None:
+                attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+        if "num_outputs" not in attrs and call.op == "Split":
+            attrs["num_outputs"] = results
+        with np.errstate(all="ignore"):
+            found = record.reference(attrs, args)
+        return found if isinstance(found, tuple) else (found,)
+
+    def view(self, array: Array, var: Var, offset: int) -> Array:
+        assert isinstance(var.type, Tensor)
+        shape = evaluate_shape(var.type.dims, self.sizes)
+        return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
+
+    def call(self, name: str, args: Sequence[Array]) -> list[Array]:
+        """Another function's outputs; bare symbols of its parameters that are not known are its own."""
+        function = self.functions[name]
+        for param, arg in zip(function.params, args, strict=True):
+            self.define(param, arg)
+        return self.run(function, args)
+
+    def define(self, var: Var, array: Array) -> None:
+        shape = var.type.shape if isinstance(var.type, Tensor) else None
+        for dim, extent in zip(shape or (), array.shape, strict=False):
+            if isinstance(dim, sympy.Symbol):
+                self.sizes.setdefault(dim.name, extent)
+
+    def match(self, var: Var, array: Array) -> None:
+        """Check a value against an annotation, whose new bare symbols become known."""
+        self.define(var, array)
+        if isinstance(var.type, Tensor) and var.type.shape is not None:
+            wanted = evaluate_shape(var.type.shape, self.sizes)
+            if wanted != array.shape:
+                raise ShapeError(f"{var.name!r} must have shape {wanted} and has {array.shape}")
+
+    def loop(self, loop: Loop, values: Mapping[str, Array]) -> Sequence[Array]:
+        trip = None if loop.trip is None else int(self.value(loop.trip, values))
+        going: Any = np.bool_(True) if loop.cond is None else self.value(loop.cond, values)
+        state = [self.value(v, values) for v in loop.state]
+        args, step = [self.value(v, values) for v in loop.args], 0
+        while bool(going) and (trip is None or step < trip):
+            count = np.array(step, np.int64)
+            going, *state = self.call(loop.body, [count, np.asarray(going), *state, *args])
+            step += 1
+        return state
+
+
+def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with its dims as numbers."""
+    if isinstance(value, tuple):
+        return tuple(_plain(v, sizes) for v in value)
+    return evaluate_dim(value, sizes) if isinstance(value, sympy.Basic) else value
+
+
+def _last_uses(function: Function) -> tuple[tuple[str, ...], ...]:
+    """For each binding the values that no later binding and no output reads."""
+    seen = {v.name for v in function.outputs}
+    found: list[tuple[str, ...]] = []
+    for binding in reversed(function.body):
+        names = {v.name for v in (*binding.reads, *binding.vars)} - seen
+        found.append(tuple(names))
+        seen |= names
+    return tuple(reversed(found))

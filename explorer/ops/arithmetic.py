@@ -1,0 +1,335 @@
+"""Operators of several arguments, element by element, with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import sympy
+
+from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
+from explorer.ir.kernel import Const, Expr
+from explorer.ir.types import DType, Tensor
+from explorer.ops.broadcast import broadcast
+from explorer.ops.elementwise import call
+from explorer.ops.lowering import Lowering, Number
+from explorer.ops.record import Array, Fold, OperatorRecord, Site
+from explorer.ops.scalar import divide
+
+Combine = Callable[[Site, list[Expr], DType], Expr]
+FoldEach = Callable[[ShapeEnv, list[Dim]], "Dim | bool | None"]
+
+
+def _types(result: DType | None, of: int = 0) -> Callable[[Site], tuple[Tensor, ...]]:
+    """Broadcast all shapes; the dtype is `result`, or that of one argument."""
+
+    def deduce(site: Site) -> tuple[Tensor, ...]:
+        dtypes = {site.dtype(i) for i in range(of, len(site.args))}
+        if len(dtypes) > 1 and site.op != "Pow":
+            site.fail(f"arguments of different dtypes: {', '.join(sorted(dtypes))}")
+        shape = broadcast(site, [site.shape(i) for i in range(len(site.args))])
+        return (Tensor(shape, result or site.dtype(of)),)
+
+    return deduce
+
+
+def _fold(each: FoldEach) -> Fold:
+    """The operator on dims, element by element; unknown where one element is."""
+
+    def fold(site: Site) -> tuple[Array | None, ...]:
+        known = [v for v in site.values if v is not None]
+        if len(known) < len(site.args):
+            return (None,)
+        arrays = np.broadcast_arrays(*known)
+        out = np.empty(arrays[0].shape, dtype=object)
+        for at in np.ndindex(out.shape):
+            value = each(site.env, [a[at] for a in arrays])
+            if value is None:
+                return (None,)
+            out[at] = value if isinstance(value, bool) else simplify(value)
+        return (out,)
+
+    return fold
+
+
+def _record(
+    name: str,
+    combine: Combine,
+    reference: Callable[..., Any],
+    fold: FoldEach | None = None,
+    dtype: DType | None = None,
+) -> OperatorRecord:
+    def lower(low: Lowering) -> None:
+        nest, site = low.nest(name.lower()), low.site
+        names = "ab" if len(site.args) == 2 else [f"x{i}" for i in range(len(site.args))]
+        nest.map(
+            "y",
+            low.result,
+            lambda axes: combine(
+                site,
+                [nest.along(a, n, axes) for a, n in zip(site.given, names, strict=True)],
+                site.dtype(),
+            ),
+        )
+
+    return OperatorRecord(
+        name,
+        "elementwise",
+        _types(dtype),
+        lambda attrs, args: reference(attrs, args),
+        lower,
+        _fold(fold) if fold else None,
+    )
+
+
+def _binary(
+    name: str,
+    op: str,
+    reference: Callable[[Any, Any], Any],
+    fold: FoldEach | None = None,
+    dtype: DType | None = None,
+) -> OperatorRecord:
+    """`op(a, b)`; more than two arguments are taken from the left."""
+    return _record(
+        name,
+        lambda site, xs, t: reduce(lambda a, b: call(op, a, b), xs),
+        lambda attrs, args: reduce(reference, args),
+        fold,
+        dtype,
+    )
+
+
+# Arithmetic on dims, for shapes that are computed.
+
+
+def _sum(env: ShapeEnv, v: list[Dim]) -> Dim:
+    return simplify(sum(v[1:], v[0]))
+
+
+def _product(env: ShapeEnv, v: list[Dim]) -> Dim:
+    return simplify(v[0] * v[1])
+
+
+def _quotient(env: ShapeEnv, v: list[Dim]) -> Dim | None:
+    """ONNX divides towards zero, which is down where neither is negative."""
+    a, b = v
+    if isinstance(a, int) and isinstance(b, int):
+        return int(divide(np.int64(a), np.int64(b))) if b else None
+    positive = env.bounds(a)[0] >= 0 and env.bounds(b)[0] > 0
+    return floor_div(a, b) if positive else None
+
+
+def _remainder(env: ShapeEnv, v: list[Dim]) -> Dim | None:
+    a, b = v
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b if b else None
+    return simplify(a - floor_div(a, b) * b) if env.bounds(b)[0] > 0 else None
+
+
+def most(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
+    """The greatest of several dims, without a Max where bounds decide."""
+    return reduce(lambda a, b: _choose(env, a, b, sympy.Max), v)
+
+
+def least(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
+    """The least of several dims, without a Min where bounds decide."""
+    return reduce(lambda a, b: _choose(env, a, b, sympy.Min), v)
+
+
+def _choose(env: ShapeEnv, a: Dim, b: Dim, kind: Any) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b) if kind is sympy.Max else min(a, b)
+    low, high = env.bounds(simplify(a - b))
+    if low >= 0:
+        return a if kind is sympy.Max else b
+    if high is not None and high <= 0:
+        return b if kind is sympy.Max else a
+    chosen: Dim = kind(a, b)
+    return chosen
+
+
+def _compare(decide: Callable[[int, int | None], bool | None]) -> FoldEach:
+    """A comparison of dims by the bounds of their difference."""
+
+    def fold(env: ShapeEnv, v: list[Dim]) -> bool | None:
+        return decide(*env.bounds(simplify(v[0] - v[1])))
+
+    return fold
+
+
+def _is_equal(low: int, high: int | None) -> bool | None:
+    if low == high == 0:
+        return True
+    return False if low > 0 or (high is not None and high < 0) else None
+
+
+def _is_less(low: int, high: int | None) -> bool | None:
+    return True if high is not None and high < 0 else (False if low >= 0 else None)
+
+
+def _is_at_most(low: int, high: int | None) -> bool | None:
+    return True if high is not None and high <= 0 else (False if low > 0 else None)
+
+
+def _negate(found: bool | None) -> bool | None:
+    return None if found is None else not found
+
+
+# Operators that are not one function.
+
+
+def _mean(site: Site, xs: list[Expr], t: DType) -> Expr:
+    total = reduce(lambda a, b: call("add", a, b), xs)
+    return call("mul", total, 1 / len(xs), dtype=t) if len(xs) > 1 else total
+
+
+def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
+    a, b = xs
+    if not site.integer("fmod"):
+        return call("mod", a, b)
+    size = call("mod", call("abs", a), call("abs", b))
+    return call("where", call("lt", a, 0, dtype=t), call("neg", size), size)
+
+
+def power(x: Expr, exponent: Number | None, by: Expr, dtype: DType) -> Expr:
+    """`x ** exponent`, without a call of `pow` where products and roots give it."""
+    if dtype.startswith("float"):
+        root = call("sqrt", x)
+        match exponent:
+            case 1:
+                return x
+            case 3:
+                return call("mul", call("mul", x, x), x)
+            case 0.5:
+                return root
+            case 0.75:
+                return call("mul", root, call("sqrt", root))
+            case -1:
+                return call("div", Const(1.0, dtype), x)
+            case -0.5:
+                return call("div", Const(1.0, dtype), root)
+    return call("mul", x, x) if exponent == 2 else call("pow", x, by)
+
+
+def _lower_power(low: Lowering) -> None:
+    nest, (x, y), site = low.nest("pow"), low.site.given, low.site
+
+    def body(axes: Any) -> Expr:
+        by = nest.along(y, "b", axes)
+        if site.dtype(1) != site.dtype():
+            by = call(f"cast_{site.dtype()}", by)
+        return power(nest.along(x, "a", axes), low.scalar(y), by, site.dtype())
+
+    nest.map("y", low.result, body)
+
+
+def _power_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    return np.power(args[0], args[1].astype(args[0].dtype))
+
+
+def _slope(site: Site, xs: list[Expr], t: DType) -> Expr:
+    x, slope = xs
+    return call("where", call("lt", x, 0, dtype=t), call("mul", x, slope), x)
+
+
+def _modulo_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    return (np.fmod if attrs.get("fmod") else np.mod)(*args)
+
+
+# Where.
+
+
+def _where_types(site: Site) -> tuple[Tensor, ...]:
+    if site.dtype(0) != "bool":
+        site.fail(f"the condition must be bool and is {site.dtype(0)}")
+    return _types(None, of=1)(site)
+
+
+def _lower_where(low: Lowering) -> None:
+    nest, args = low.nest("where"), low.site.given
+    nest.map(
+        "y",
+        low.result,
+        lambda axes: call(
+            "where", *(nest.along(a, n, axes) for a, n in zip(args, "cab", strict=True))
+        ),
+    )
+
+
+def _fold_where(site: Site) -> tuple[Array | None, ...]:
+    condition, a, b = site.values
+    if condition is None or a is None or b is None:
+        return (None,)
+    return (np.where(condition.astype(bool), a, b).astype(object),)
+
+
+# Clip: limits are attributes before version 11, arguments since.
+
+
+def _clip_types(site: Site) -> tuple[Tensor, ...]:
+    return (site.tensor(0),)
+
+
+def _lower_clip(low: Lowering) -> None:
+    nest, site, dtype = low.nest("clip"), low.site, low.site.dtype()
+
+    def body(axes: Any) -> Expr:
+        x = nest.along(site.arg(0), "x", axes)
+        for position, name, op in ((1, "min", "max"), (2, "max", "min")):
+            if site.has(position):
+                x = call(op, x, nest.along(site.arg(position), name, axes))
+            elif name in site.attrs:
+                x = call(op, x, site.number(name, 0.0), dtype=dtype)
+        return x
+
+    nest.map("y", low.result, body)
+
+
+def _clip_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, low, high = (*args, None, None)[:3]
+    low = attrs.get("min") if low is None else low
+    high = attrs.get("max") if high is None else high
+    x = x if low is None else np.maximum(x, np.asarray(low, x.dtype))
+    return x if high is None else np.minimum(x, np.asarray(high, x.dtype))
+
+
+RECORDS = (
+    _binary("Add", "add", np.add, _sum),
+    _binary("Sub", "sub", np.subtract, lambda env, v: simplify(v[0] - v[1])),
+    _binary("Mul", "mul", np.multiply, _product),
+    _binary("Div", "div", divide, _quotient),
+    _binary("Sum", "add", np.add),
+    _binary("Max", "max", np.maximum, most),
+    _binary("Min", "min", np.minimum, least),
+    _record("Mean", _mean, lambda attrs, args: reduce(np.add, args) / len(args)),
+    _record("Mod", _modulo, _modulo_reference, _remainder),
+    OperatorRecord("Pow", "elementwise", _types(None), _power_reference, _lower_power),
+    _record("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
+    # comparisons
+    _binary("Equal", "eq", np.equal, _compare(_is_equal), "bool"),
+    _binary("Greater", "gt", np.greater, _compare(lambda l, h: _negate(_is_at_most(l, h))), "bool"),
+    _binary("Less", "lt", np.less, _compare(_is_less), "bool"),
+    _binary(
+        "GreaterOrEqual",
+        "ge",
+        np.greater_equal,
+        _compare(lambda l, h: _negate(_is_less(l, h))),
+        "bool",
+    ),
+    _binary("LessOrEqual", "le", np.less_equal, _compare(_is_at_most), "bool"),
+    # logic
+    _binary("And", "and", np.logical_and, lambda env, v: bool(v[0] and v[1])),
+    _binary("Or", "or", np.logical_or, lambda env, v: bool(v[0] or v[1])),
+    _binary("Xor", "xor", np.logical_xor, lambda env, v: bool(v[0]) != bool(v[1])),
+    OperatorRecord(
+        "Where",
+        "elementwise",
+        _where_types,
+        lambda attrs, args: np.where(*args),
+        _lower_where,
+        _fold_where,
+    ),
+    OperatorRecord("Clip", "elementwise", _clip_types, _clip_reference, _lower_clip),
+)

@@ -1,0 +1,183 @@
+"""How an operator becomes bindings: loop nests over its arguments, views, constants and temporaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from explorer.ir.calls import KernelCall, ShapeOf, Var, View
+from explorer.ir.dims import Dim, Shape
+from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Expr as Scalar
+from explorer.ir.program import Binding, Constant
+from explorer.ir.types import DType, Tensor, dtype_of
+from explorer.ops.record import Array, Site
+
+LETTERS = "ijklmnpq"
+Number = bool | int | float
+
+
+class Lowering:
+    """One operator being lowered: what it is, the values it must bind, and the bindings made so far."""
+
+    def __init__(
+        self,
+        site: Site,
+        results: tuple[Var, ...],
+        origin: frozenset[str],
+        constants: Mapping[str, Constant],
+        read: Callable[[str], bool],
+    ) -> None:
+        self.site, self.results, self.origin, self.is_read = site, results, origin, read
+        self.known = constants
+        self.constants: dict[str, Constant] = {}
+        self.bindings: list[Binding] = []
+
+    @property
+    def result(self) -> Var:
+        """The first value to bind."""
+        return self.results[0]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first value to bind."""
+        return shape_of(self.result)
+
+    def array(self, value: Var) -> Array | None:
+        """The value of a constant."""
+        found = self.known.get(value.name) or self.constants.get(value.name)
+        return None if found is None else found.array
+
+    def scalar(self, value: Var) -> Number | None:
+        """The value of a constant of one element."""
+        found = self.array(value)
+        return None if found is None or found.size != 1 else found.reshape(()).item()
+
+    def constant(self, array: Array, hint: str) -> Var:
+        """A new constant of the program."""
+        array = np.asarray(array)
+        made = Var(f"{self.result.name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
+        self.constants[made.name] = Constant(array)
+        return made
+
+    def temporary(self, hint: str, shape: Shape, dtype: DType) -> Var:
+        """A new value between the operator's arguments and results."""
+        return Var(f"{self.result.name}.{hint}", Tensor(tuple(shape), dtype))
+
+    def bind(self, result: Var, expr: KernelCall | View | ShapeOf) -> Var:
+        """Bind a value."""
+        self.bindings.append(Binding((result,), expr, self.origin))
+        return result
+
+    def view(self, result: Var, arg: Var, offset: Dim = 0) -> Var:
+        """Bind the same bytes under another shape."""
+        return self.bind(result, View(arg, offset))
+
+    def nest(self, name: str) -> Nest:
+        """A kernel to be written."""
+        return Nest(self, name)
+
+
+class Nest:
+    """A kernel being written: computes over arguments that are read by short names."""
+
+    def __init__(self, lowering: Lowering, name: str) -> None:
+        self.lowering, self.name = lowering, name
+        self.args: dict[str, Var] = {}
+        self.specs: dict[str, TensorSpec] = {}
+        self.computes: list[Compute] = []
+
+    def tensor(self, value: Var, name: str) -> str:
+        """The short name that an argument is read by; one name for one value."""
+        for short, known in self.args.items():
+            if known == value:
+                return short
+        fresh = next(
+            n for n in (name, *(f"{name}{i}" for i in range(2, 10000))) if n not in self.specs
+        )
+        assert isinstance(value.type, Tensor)
+        self.args[fresh] = value
+        self.specs[fresh] = TensorSpec(fresh, value.type.dims, value.type.element)
+        return fresh
+
+    def load(
+        self, value: Var, name: str, index: Sequence[Affine | Scalar], fill: float | None = None
+    ) -> Expr:
+        """One element of an argument; a number where the argument is a constant of one element."""
+        number = self.lowering.scalar(value) if fill is None else None
+        if number is not None:
+            assert isinstance(value.type, Tensor)
+            return Const(number, value.type.element)
+        return Read(self.tensor(value, name), tuple(index), fill)
+
+    def along(self, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
+        """The element of an argument that NumPy's broadcasting puts at these axes."""
+        assert isinstance(value.type, Tensor)
+        shape = value.type.dims
+        last = axes[len(axes) - len(shape) :]
+        return self.load(value, name, tuple(entry(a, n) for a, n in zip(last, shape, strict=True)))
+
+    def compute(
+        self,
+        out: str,
+        shape: Shape,
+        dtype: DType,
+        axes: Sequence[Axis],
+        expr: Expr,
+        reduce: Sequence[Axis] = (),
+        combiner: str | None = None,
+        store: Sequence[Affine] = (),
+    ) -> str:
+        """Add a compute that writes (a part of) a tensor made inside; the last one's tensor is the result."""
+        self.specs[out] = TensorSpec(out, tuple(shape), dtype)
+        origin = self.lowering.origin
+        self.computes.append(
+            Compute(out, tuple(axes), expr, tuple(reduce), combiner, tuple(store), origin)
+        )
+        return out
+
+    def map(self, out: str, result: Var, expr: Callable[[tuple[Axis, ...]], Expr]) -> Var:
+        """Add a compute of one element for each of a result's, and bind the result to the kernel."""
+        assert isinstance(result.type, Tensor)
+        axes = letters(result.type.dims)
+        self.compute(out, result.type.dims, result.type.element, axes, expr(axes))
+        return self.into(result)
+
+    def into(self, result: Var) -> Var:
+        """Bind a value to the kernel written so far."""
+        constants = frozenset(n for n, v in self.args.items() if self.lowering.array(v) is not None)
+        kernel = Kernel(
+            self.name,
+            tuple(self.specs.values()),
+            tuple(self.computes),
+            tuple(self.args),
+            self.computes[-1].out,
+            constants,
+        )
+        return self.lowering.bind(result, KernelCall(kernel, tuple(self.args.values())))
+
+
+def shape_of(value: Var) -> Shape:
+    """The shape of a value."""
+    assert isinstance(value.type, Tensor)
+    return value.type.dims
+
+
+def entry(axis: Axis, extent: Dim) -> Affine:
+    """The index along an axis into a dim that may be broadcast."""
+    return Affine() if extent == 1 else var(axis.name)
+
+
+def letters(shape: Shape) -> tuple[Axis, ...]:
+    """An axis for each dim: i, j, k, ..."""
+    names = LETTERS if len(shape) <= len(LETTERS) else tuple(f"i{d}" for d in range(len(shape)))
+    return tuple(Axis(n, e) for n, e in zip(names, shape, strict=False))
+
+
+def at(
+    name: str, axes: Sequence[Axis], shape: Shape | None = None, fill: float | None = None
+) -> Read:
+    """The load of a tensor made inside, at these axes."""
+    dims = shape or tuple(a.extent for a in axes)
+    return Read(name, tuple(entry(a, n) for a, n in zip(axes, dims, strict=True)), fill)

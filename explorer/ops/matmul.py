@@ -1,0 +1,172 @@
+"""Matrix products: one contraction each, and what stands after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dims import Dim, Shape
+from explorer.ir.kernel import Axis, Expr, apply
+from explorer.ir.types import Tensor
+from explorer.ops.broadcast import agree, broadcast
+from explorer.ops.elementwise import call
+from explorer.ops.lowering import Lowering, Nest, at
+from explorer.ops.record import OperatorRecord, Site
+
+
+def check_depth(site: Site, left: Dim, right: Dim) -> None:
+    """ShapeError unless the summed extents agree."""
+    if left != right and not agree(left, right, site.env):
+        site.fail(
+            f"inner is {left} on the left and {right} on the right; is an operand transposed?"
+        )
+
+
+def _matmul_types(site: Site) -> tuple[Tensor, ...]:
+    a, b = site.shape(0), site.shape(1)
+    if not a or not b:
+        site.fail("an operand is a scalar")
+    check_depth(site, a[-1], b[-2] if len(b) > 1 else b[0])
+    rows = a[-2:-1] if len(a) > 1 else ()
+    columns = b[-1:] if len(b) > 1 else ()
+    return (Tensor((*broadcast(site, [a[:-2], b[:-2]]), *rows, *columns), site.dtype()),)
+
+
+def _lower_matmul(low: Lowering) -> None:
+    a, b, shape = low.site.shape(0), low.site.shape(1), low.shape
+    rows, columns = len(a) > 1, len(b) > 1
+    batch = [Axis(f"b{d}", n) for d, n in enumerate(shape[: len(shape) - rows - columns])]
+    i = [Axis("i", shape[len(batch)])] if rows else []
+    j = [Axis("j", shape[-1])] if columns else []
+    k, nest = Axis("k", a[-1]), low.nest("matmul")
+    left = _load(nest, low.site, 0, "a", [*batch, *i, k], a)
+    right = _load(nest, low.site, 1, "b", [*batch, k, *j], b)
+    nest.compute(
+        "y", shape, low.site.dtype(), [*batch, *i, *j], apply("mul", left, right), [k], "sum"
+    )
+    nest.into(low.result)
+
+
+def _load(nest: Nest, site: Site, i: int, name: str, axes: list[Axis], shape: Shape) -> Expr:
+    last = axes[len(axes) - len(shape) :]
+    value = site.arg(i)
+    return at(nest.tensor(value, name), last, shape)
+
+
+# Gemm.
+
+
+def _gemm_types(site: Site) -> tuple[Tensor, ...]:
+    if len(site.shape(0)) != 2 or len(site.shape(1)) != 2:
+        site.fail("both operands must be matrices")
+    (m, k), (depth, n) = site.shape(0), site.shape(1)
+    if site.integer("transA"):
+        m, k = k, m
+    if site.integer("transB"):
+        depth, n = n, depth
+    check_depth(site, k, depth)
+    if site.has(2):
+        broadcast(site, [(m, n), site.shape(2)])
+    return (Tensor((m, n), site.dtype()),)
+
+
+def _lower_gemm(low: Lowering) -> None:
+    site, nest, shape = low.site, low.nest("gemm"), low.shape
+    depth = site.shape(0)[0 if site.integer("transA") else 1]
+    i, j, k = Axis("i", shape[0]), Axis("j", shape[1]), Axis("k", depth)
+    left = [k, i] if site.integer("transA") else [i, k]
+    right = [j, k] if site.integer("transB") else [k, j]
+    a = _load(nest, site, 0, "a", left, site.shape(0))
+    b = _load(nest, site, 1, "b", right, site.shape(1))
+    dtype, alpha, beta = site.dtype(), site.number("alpha", 1.0), site.number("beta", 1.0)
+    plain = alpha == 1 and not site.has(2)
+    product = apply("mul", a, b)
+    nest.compute("y" if plain else "acc", shape, dtype, [i, j], product, [k], "sum")
+    if not plain:
+        y: Expr = at("acc", [i, j])
+        y = y if alpha == 1 else call("mul", y, alpha, dtype=dtype)
+        if site.has(2):
+            c = nest.along(site.arg(2), "c", [i, j])
+            y = call("add", y, c if beta == 1 else call("mul", c, beta, dtype=dtype))
+        nest.compute("y", shape, dtype, [i, j], y)
+    nest.into(low.result)
+
+
+def _gemm_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    a = args[0].T if attrs.get("transA") else args[0]
+    b = args[1].T if attrs.get("transB") else args[1]
+    y = a.dtype.type(attrs.get("alpha", 1.0)) * (a @ b)
+    return (
+        y
+        if len(args) < 3 or args[2] is None
+        else y + a.dtype.type(attrs.get("beta", 1.0)) * args[2]
+    )
+
+
+# Einsum, of one or two operands.
+
+
+def _letters(site: Site) -> tuple[list[str], str]:
+    equation = site.text("equation", "").replace(" ", "")
+    if "." in equation or not site.args:
+        site.unsupported(f"the equation {equation!r} has no kernel rule")
+    left, _, out = equation.partition("->")
+    terms = left.split(",")
+    if "->" not in equation:
+        out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
+    return terms, out
+
+
+def _einsum_extents(site: Site) -> tuple[list[str], str, dict[str, Dim]]:
+    terms, out = _letters(site)
+    extents: dict[str, Dim] = {}
+    if len(terms) != len(site.args):
+        site.fail(f"the equation names {len(terms)} operands and there are {len(site.args)}")
+    for i, term in enumerate(terms):
+        if len(term) != len(site.shape(i)):
+            site.fail(f"{term!r} does not name the {len(site.shape(i))} dims of operand {i}")
+        for letter, extent in zip(term, site.shape(i), strict=True):
+            known = extents.setdefault(letter, extent)
+            if known != extent and not agree(known, extent, site.env):
+                site.fail(f"{letter!r} is both {known} and {extent}")
+    return terms, out, extents
+
+
+def _einsum_types(site: Site) -> tuple[Tensor, ...]:
+    _, out, extents = _einsum_extents(site)
+    return (Tensor(tuple(extents[c] for c in out), site.dtype()),)
+
+
+def _lower_einsum(low: Lowering) -> None:
+    terms, out, extents = _einsum_extents(low.site)
+    if len(terms) > 2:
+        low.site.unsupported("more than two operands have no kernel rule")
+    nest = low.nest("einsum")
+    loads = [
+        _load(nest, low.site, i, "ab"[i], [Axis(c, extents[c]) for c in term], low.site.shape(i))
+        for i, term in enumerate(terms)
+    ]
+    axes = [Axis(c, extents[c]) for c in out]
+    summed = [Axis(c, n) for c, n in extents.items() if c not in out]
+    expr = apply("mul", *loads) if len(loads) == 2 else loads[0]
+    shape = tuple(a.extent for a in axes)
+    nest.compute("y", shape, low.site.dtype(), axes, expr, summed, "sum" if summed else None)
+    nest.into(low.result)
+
+
+RECORDS = (
+    OperatorRecord(
+        "MatMul", "matmul", _matmul_types, lambda attrs, args: np.matmul(*args), _lower_matmul
+    ),
+    OperatorRecord("Gemm", "matmul", _gemm_types, _gemm_reference, _lower_gemm),
+    OperatorRecord(
+        "Einsum",
+        "matmul",
+        _einsum_types,
+        lambda attrs, args: np.einsum(attrs["equation"], *args),
+        _lower_einsum,
+        first=12,
+    ),
+)

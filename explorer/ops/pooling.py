@@ -1,0 +1,185 @@
+"""Pools: a reduction over windows, or over all positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dims import product, simplify
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.types import Tensor
+from explorer.ops.elementwise import call
+from explorer.ops.lowering import Lowering, Nest, at
+from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.windows import Windows, attribute_site, padded, views, windows
+
+
+def _window(site: Site) -> Windows:
+    sizes = site.integers("kernel_shape")
+    if sizes is None or len(sizes) != len(site.shape()) - 2:
+        site.fail(f"kernel_shape {sizes} does not fit an input of rank {len(site.shape())}")
+    return windows(site, site.shape()[2:], sizes)
+
+
+def _types(site: Site) -> tuple[Tensor, ...]:
+    found = Tensor((*site.shape()[:2], *_window(site).extents), site.dtype())
+    return (found, Tensor(found.shape, "int64"))[: site.results]
+
+
+def _lead(low: Lowering) -> list[Axis]:
+    return [Axis("n", low.shape[0]), Axis("c", low.shape[1])]
+
+
+def _lower_max(low: Lowering) -> None:
+    if len(low.results) > 1 and low.is_read(low.results[1].name):
+        low.site.unsupported("the indices of the maxima have no kernel rule")
+    w, nest, floating = (
+        _window(low.site),
+        low.nest("max_pool"),
+        low.site.dtype().startswith("float"),
+    )
+    if w.pads and not floating:
+        low.site.unsupported("padding of integers has no kernel rule")
+    x = nest.tensor(low.site.arg(0), "x")
+    read = Read(x, (var("n"), var("c"), *w.index), float("-inf") if w.pads else None)
+    axes = [*_lead(low), *w.axes]
+    nest.compute("y", low.shape, low.site.dtype(), axes, read, w.offsets, "max")
+    nest.into(low.result)
+
+
+def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, site = args[0], attribute_site("MaxPool", attrs)
+    low = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+    w = windows(site, x.shape[2:], attrs["kernel_shape"])
+    return views(x, w, low).max(axis=tuple(range(-len(w.extents), 0)))
+
+
+def _lower_average(low: Lowering) -> None:
+    site, w, nest = low.site, _window(low.site), low.nest("average_pool")
+    x = nest.tensor(site.arg(0), "x")
+    read = Read(x, (var("n"), var("c"), *w.index), 0.0 if w.pads else None)
+    axes, dtype = [*_lead(low), *w.axes], site.dtype()
+    nest.compute("acc", low.shape, dtype, axes, read, w.offsets, "sum")
+    nest.compute("y", low.shape, dtype, axes, _mean(nest, low, w, at("acc", axes)))
+    nest.into(low.result)
+
+
+def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
+    """The sum over a window divided by how many elements it holds, which edges make fewer."""
+    site, dtype = low.site, low.site.dtype()
+    if not w.pads or (site.integer("count_include_pad") and not site.integer("ceil_mode")):
+        return call("mul", total, 1 / int(np.prod(w.sizes)), dtype=dtype)
+    spatial = site.shape()[2:]
+    if all(isinstance(n, int) for n in (*spatial, *w.extents)):
+        weights = low.constant((1 / _counts(site, w)).astype(dtype), "weights")
+        return call("mul", total, nest.load(weights, "weights", [var(a.name) for a in w.axes]))
+    return call("div", total, call(f"cast_{dtype}", _count_expr(site, w)))
+
+
+def _counts(site: Site, w: Windows) -> np.ndarray:
+    """How many elements each window holds: [*output positions]."""
+    spatial = tuple(int(str(n)) for n in site.shape()[2:])
+    ones = np.ones((1, 1, *spatial), np.float32)
+    inside = site.integer("count_include_pad")
+    if inside:  # the padding asked for counts; what ceil_mode adds after it does not
+        pads = site.integers("pads", (0,) * 2 * len(spatial)) or ()
+        half = len(spatial)
+        around = [(pads[d], pads[half + d]) for d in range(half)]
+        ones = np.pad(ones, [(0, 0), (0, 0), *around], constant_values=1)
+        rest = tuple(simplify(a - pads[half + d]) for d, a in enumerate(w.after))
+        w = Windows(w.extents, w.sizes, w.strides, w.dilations, (0,) * half, rest)
+    count: np.ndarray = views(ones, w, 0).sum(axis=tuple(range(-len(spatial), 0)))[0, 0]
+    return count
+
+
+def _count_expr(site: Site, w: Windows) -> Expr:
+    """How many elements a window holds, as an expression of its position."""
+    if any(d != 1 for d in w.dilations) or site.integer("ceil_mode"):
+        site.unsupported("edges of dilated windows or ceil_mode, over extents that are symbols")
+    total: Expr = Const(1, "int64")
+    for axis, size, stride, before, n in zip(
+        w.axes, w.sizes, w.strides, w.before, site.shape()[2:], strict=True
+    ):
+        start: Affine = var(axis.name) * stride - before
+        last = call("min", IndexValue(start + size), Const(n, "int64"))
+        first = call("max", IndexValue(start), Const(0, "int64"))
+        total = call("mul", total, call("sub", last, first))
+    return total
+
+
+def _average_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, site = args[0], attribute_site("AveragePool", attrs)
+    w = windows(site, x.shape[2:], attrs["kernel_shape"])
+    places = tuple(range(-len(w.extents), 0))
+    total = views(x, w, 0).sum(axis=places, dtype=x.dtype)
+    inside = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    if attrs.get("count_include_pad"):
+        pads, half = attrs.get("pads", (0,) * 2 * len(w.extents)), len(w.extents)
+        given = Windows(w.extents, w.sizes, w.strides, w.dilations, pads[:half], pads[half:])
+        inside = padded(inside, given, 1)
+        after = tuple(int(q) - int(p) for p, q in zip(pads[half:], w.after, strict=True))
+        w = Windows(w.extents, w.sizes, w.strides, w.dilations, (0,) * half, after)
+    return (total / views(inside, w, 0).sum(axis=places)).astype(x.dtype)
+
+
+# Over all positions.
+
+
+def _global_types(site: Site) -> tuple[Tensor, ...]:
+    x = site.shape()
+    return (Tensor((*x[:2], *(1 for _ in x[2:])), site.dtype()),)
+
+
+def _lower_global(combiner: str) -> Any:
+    def lower(low: Lowering) -> None:
+        site, average = low.site, combiner == "sum"
+        nest, axes = low.nest("global_average_pool" if average else "global_max_pool"), _lead(low)
+        spatial = site.shape()[2:]
+        over = [Axis(n, e) for n, e in zip("dhw"[3 - len(spatial) :], spatial, strict=True)]
+        read = at(nest.tensor(site.arg(0), "x"), [*axes, *over])
+        store = (var("n"), var("c"), *(Affine() for _ in spatial))
+        dtype = site.dtype()
+        nest.compute("acc" if average else "y", low.shape, dtype, axes, read, over, combiner, store)
+        if average:
+            total = Read("acc", store)
+            nest.compute(
+                "y", low.shape, dtype, axes, scaled(total, product(spatial), dtype), store=store
+            )
+        nest.into(low.result)
+
+    return lower
+
+
+def scaled(total: Expr, count: Any, dtype: str) -> Expr:
+    """A sum divided by how many there were."""
+    if isinstance(count, int):
+        return call("mul", total, 1 / count, dtype=dtype)
+    return call("div", total, Const(count, dtype))
+
+
+def _positions(x: np.ndarray) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+RECORDS = (
+    OperatorRecord("MaxPool", "reduction", _types, _max_reference, _lower_max),
+    OperatorRecord("AveragePool", "reduction", _types, _average_reference, _lower_average),
+    OperatorRecord(
+        "GlobalAveragePool",
+        "reduction",
+        _global_types,
+        lambda attrs, args: args[0].mean(
+            axis=_positions(args[0]), keepdims=True, dtype=args[0].dtype
+        ),
+        _lower_global("sum"),
+    ),
+    OperatorRecord(
+        "GlobalMaxPool",
+        "reduction",
+        _global_types,
+        lambda attrs, args: args[0].max(axis=_positions(args[0]), keepdims=True),
+        _lower_global("max"),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Sliding windows over the trailing dims: kernel sizes, strides, dilations, pads, and the extents that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dims import Dim, Shape, ceil_div, floor_div, simplify
+from explorer.ir.kernel import Affine, Axis, var
+from explorer.ops.record import Site
+
+SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One window along each spatial dim: output extents, sizes, strides, dilations, and zeros before and after."""
+
+    extents: Shape
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The output positions: h, w."""
+        return tuple(Axis(n, e) for n, e in zip(_names(self.extents), self.extents, strict=True))
+
+    @property
+    def offsets(self) -> tuple[Axis, ...]:
+        """The places in a window: kh, kw."""
+        names = _names(self.extents)
+        return tuple(Axis(f"k{n}", e) for n, e in zip(names, self.sizes, strict=True))
+
+    @property
+    def index(self) -> tuple[Affine, ...]:
+        """Where the window at an output position reads: h * stride + kh * dilation - pad."""
+        parts = zip(self.axes, self.offsets, self.strides, self.dilations, self.before, strict=True)
+        return tuple(var(a.name) * s + var(k.name) * d - p for a, k, s, d, p in parts)
+
+    @property
+    def pads(self) -> bool:
+        """Whether windows reach outside."""
+        return any(p != 0 for p in (*self.before, *self.after))
+
+
+def _names(shape: Sequence[Any]) -> Sequence[str]:
+    return SPATIAL.get(len(shape), tuple(f"s{d}" for d in range(len(shape))))
+
+
+def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
+    """The windows of a convolution or a pool over extents `spatial`."""
+    count = len(spatial)
+    strides = _each(site, "strides", count, 1)
+    dilations = _each(site, "dilations", count, 1)
+    spans = [d * (k - 1) + 1 for k, d in zip(sizes, dilations, strict=True)]
+    before, after = _pads(site, spatial, spans, strides)
+    up = bool(site.integer("ceil_mode"))
+    extents, reach = [], []
+    for n, span, s, p, q in zip(spatial, spans, strides, before, after, strict=True):
+        room = simplify(n + p + q - span)
+        steps = _ceil_steps(n, room, p, s) if up else floor_div(room, s)
+        extent = simplify(steps + 1)
+        if isinstance(extent, int) and extent <= 0:
+            site.fail(f"a window of {span} does not fit into {n} and its padding")
+        extents.append(extent)
+        reach.append(simplify(q + steps * s - room) if up else q)
+    return Windows(tuple(extents), tuple(sizes), strides, dilations, tuple(before), tuple(reach))
+
+
+def _ceil_steps(n: Dim, room: Dim, before: Dim, stride: int) -> Dim:
+    """Steps rounded up, but no window starts in the padding after the tensor."""
+    steps = ceil_div(room, stride)
+    if isinstance(steps, int) and isinstance(n, int) and isinstance(before, int):
+        return steps - (steps * stride >= n + before)
+    return steps
+
+
+def _each(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
+    found = site.integers(name, (default,) * count)
+    assert found is not None
+    if len(found) != count or any(v < 1 for v in found):
+        site.fail(f"{name} must be {count} positive integers and is {found}")
+    return found
+
+
+def _pads(
+    site: Site, spatial: Shape, spans: Sequence[int], strides: Sequence[int]
+) -> tuple[list[Dim], list[Dim]]:
+    mode, count = site.text("auto_pad", "NOTSET"), len(spatial)
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [_same(site, n, k, s) for n, k, s in zip(spatial, spans, strides, strict=True)]
+        small = [floor_div(t, 2) for t in totals]
+        large = [simplify(t - s) for t, s in zip(totals, small, strict=True)]
+        return (small, large) if mode == "SAME_UPPER" else (large, small)
+    pads = site.integers("pads", (0,) * 2 * count) if mode == "NOTSET" else (0,) * 2 * count
+    assert pads is not None
+    if len(pads) != 2 * count or any(p < 0 for p in pads):
+        site.fail(f"pads must be {2 * count} integers, none negative, and is {pads}")
+    return list(pads[:count]), list(pads[count:])
+
+
+def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:
+    """The padding that gives ceil(n / stride) windows."""
+    if isinstance(n, int):
+        return max((-(-n // stride) - 1) * stride + span - n, 0)
+    if stride == 1:
+        return span - 1
+    return site.unsupported("auto_pad SAME with a stride, over an extent that is a symbol")
+
+
+# NumPy: the windows of an array.
+
+
+def attribute_site(op: str, attrs: Mapping[str, Any]) -> Site:
+    """A site that has attributes only, for the references."""
+    return Site(op, op, (), attrs)
+
+
+def padded(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
+    """The array with what its windows read outside of it."""
+    lead: list[tuple[Any, Any]] = [(0, 0)] * (x.ndim - len(w.extents))
+    around = [(int(p), max(int(q), 0)) for p, q in zip(w.before, w.after, strict=True)]
+    return np.pad(x, lead + around, constant_values=fill)
+
+
+def views(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
+    """The windows of an array: [..., *output positions, *places in a window]."""
+    x, count = padded(x, w, fill), len(w.extents)
+    first = x.ndim - count
+    spans = [d * (k - 1) + 1 for k, d in zip(w.sizes, w.dilations, strict=True)]
+    found = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(first, x.ndim)))
+    lead = (slice(None),) * first
+    steps = tuple(
+        slice(0, (int(e) - 1) * s + 1, s) for e, s in zip(w.extents, w.strides, strict=True)
+    )
+    inner = tuple(slice(None, None, d) for d in w.dilations)
+    return found[(*lead, *steps, *inner)]
