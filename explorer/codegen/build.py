@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from explorer.codegen.canonical import canonical
 from explorer.codegen.expressions import symbol_name
 from explorer.codegen.numba_cpu import emit
 from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble
@@ -18,12 +17,26 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbols_of
 from explorer.ir.kernel import Const, IndexValue, Kernel
-from explorer.ir.program import Program
+from explorer.ir.program import Constant, Program
 from explorer.ir.tile_program import (
-    Buffer, Do, Fetch, For, Load, Map, Pack, Packing, Panels, Reduce, Span, Statement, TileExpr,
-    TileProgram, fetches,
+    Buffer,
+    Do,
+    Fetch,
+    For,
+    Load,
+    Map,
+    Pack,
+    Packing,
+    Panels,
+    Reduce,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+    fetches,
 )
 from explorer.ir.types import ITEM_BYTES
+from explorer.roller.canonical import canonical, renamed_tiling
 from explorer.roller.normal import normalise
 from explorer.roller.transform import lower
 
@@ -32,9 +45,10 @@ from explorer.roller.transform import lower
 class Argument:
     """One int64 of a kernel's argument block.
 
-    `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of a constant laid out by
-    `pack_constant`), "table" (the address of `values`), "scratch" (the address of `elements` items, one block a worker,
-    on a 64-byte border), or "dim" (the value of the symbol `name`).
+    `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of
+    a constant laid out by `pack_constant`), "table" (the address of `values`), "scratch" (the
+    address of `elements` items, one block a worker, on a 64-byte border), or "dim" (the value of
+    the symbol `name`).
     """
 
     kind: str
@@ -50,7 +64,11 @@ class KernelCode:
     """One compiled kernel, under the tensor names of the kernel call that it was built for."""
 
     def __init__(
-        self, source: str, machine: MachineCode, tile_program: TileProgram, arguments: tuple[Argument, ...]
+        self,
+        source: str,
+        machine: MachineCode,
+        tile_program: TileProgram,
+        arguments: tuple[Argument, ...],
     ) -> None:
         self.source = source
         self.machine = machine
@@ -85,24 +103,40 @@ class KernelCode:
 
 
 def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
-    """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros past the last column."""
-    flat = np.ascontiguousarray(array, np.float32).reshape(-1)[packing.offset:]
+    """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros
+    past the last column.
+
+    It begins on a 64-byte border.
+    """
+    flat = np.ascontiguousarray(array, np.float32).reshape(-1)[packing.offset :]
     steps = tuple(s * flat.itemsize for s in packing.strides)
     seen = np.lib.stride_tricks.as_strided(flat, packing.extents, steps, writeable=False)
-    lead, columns = packing.extents[:packing.batch], packing.extents[packing.batch]
-    depth, lanes = prod(packing.extents[packing.batch + 1:]), packing.lanes
+    lead, columns = packing.extents[: packing.batch], packing.extents[packing.batch]
+    depth, lanes = prod(packing.extents[packing.batch + 1 :]), packing.lanes
     panels = -(-columns // lanes)
-    out = np.zeros((prod(lead), panels, depth, lanes), np.float32)
-    rows = seen.reshape(prod(lead), columns, *packing.extents[packing.batch + 1:])
+    block = np.zeros(prod(lead) * panels * depth * lanes + 16, np.float32)
+    start = (-block.ctypes.data % 64) // 4
+    flat_out = block[start : start + block.size - 16]
+    out = flat_out.reshape(prod(lead), panels, depth, lanes)
+    rows = seen.reshape(prod(lead), columns, *packing.extents[packing.batch + 1 :])
     for n in range(panels):
-        part = rows[:, n * lanes:(n + 1) * lanes]
+        part = rows[:, n * lanes : (n + 1) * lanes]
         width = part.shape[1]
         out[:, n, :, :width] = part.reshape(prod(lead), width, depth).swapaxes(1, 2)
-    return out.reshape(-1)
+    return flat_out
+
+
+def packed_constant(packing: Packing, constant: Constant) -> np.ndarray:
+    """The laid out constant on a 64-byte border, made once for as long as the constant lives."""
+    layout = replace(packing, name="", source="")
+
+    return constant.laid_out(layout, lambda array: pack_constant(packing, array))
 
 
 def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv) -> KernelCode:
-    """The machine code of one kernel (brought into normal form here), from the cache where it is there."""
+    """The machine code of one kernel (brought into normal form here), from the cache where it is
+    there.
+    """
     source, program, arguments = print_kernel(kernel, tiling, env)
     return KernelCode(source, compile_cfunc(source), program, arguments)
 
@@ -112,15 +146,17 @@ def print_kernel(
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
     """The source of a kernel, its tile program, and its arguments, without compiling."""
     normal = normalise(kernel)
-    named, tiles = canonical(normal, tiling)
-    program = lower(named, tiles, env)
+    named, axes = canonical(normal)
+    program = lower(named, renamed_tiling(tiling, axes), env)
     arguments = _arguments(program, named, normal)
     return emit(program, tuple((a.local, a.kind) for a in arguments)), program, arguments
 
 
 def _arguments(p: TileProgram, named: Kernel, original: Kernel) -> tuple[Argument, ...]:
     """The argument block: what the body touches, in the order of the buffers, then the symbols."""
-    names = dict(zip((*named.inputs, named.output), (*original.inputs, original.output), strict=True))
+    names = dict(
+        zip((*named.inputs, named.output), (*original.inputs, original.output), strict=True)
+    )
     packed = {q.name: q for q in p.packings}
     tables = dict(p.tables)
     touched = {b.name for s in p.body for b in _buffers(s)}
@@ -205,6 +241,7 @@ def _symbols(p: TileProgram) -> frozenset[str]:
                 statement(epilogue)
             case _:
                 dims(s.target.size)
+
     for g in p.grid:
         dims(g.extent)
     for s in p.body:

@@ -11,7 +11,17 @@ from explorer.ir.kernel import COMPARISONS, Affine, Const, IndexValue
 from explorer.ir.tile_program import Do, Fetch, TileExpr
 from explorer.ir.types import DType
 
-INFIX = {"add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
 FLOAT = ("float32", "float64")
 NUMBER = {"float32": "F", "float64": "D", "int64": "I", "int32": "I32", "bool": "B"}
 VECTOR_MATH = ("exp", "tanh", "sigmoid", "erf")
@@ -167,7 +177,10 @@ class Printer:
 
     def whole(self, text: str, dtype: DType, op: str) -> str:
         """Numba widens small integers; they are narrowed again."""
-        if dtype in ("int32", "int8", "uint8", "int16", "uint16", "uint32") and op not in COMPARISONS:
+        if (
+            dtype in ("int32", "int8", "uint8", "int16", "uint16", "uint32")
+            and op not in COMPARISONS
+        ):
             return f"{dtype}({text})"
         return text
 
@@ -181,8 +194,13 @@ class Printer:
     def power(self, x: str, exponent: float, dtype: DType) -> str:
         """Small powers as products."""
         one = f"{NUMBER.get(dtype, dtype)}(1)"
-        return {2.0: f"{x} * {x}", 3.0: f"{x} * {x} * {x}", 0.5: f"sqrt_({x})",
-                -1.0: f"{one} / {x}", 1.0: x}[exponent]
+        return {
+            2.0: f"{x} * {x}",
+            3.0: f"{x} * {x} * {x}",
+            0.5: f"sqrt_({x})",
+            -1.0: f"{one} / {x}",
+            1.0: x,
+        }[exponent]
 
     def cast(self, x: str, source: DType, target: DType) -> str:
         """A conversion between dtypes."""

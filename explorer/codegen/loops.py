@@ -24,7 +24,7 @@ def collapse(
         if _is_one(outer, inner, all_fetches) and not {outer.axis, inner.axis} & fixed:
             joined = _join(outer, inner)
             names = {outer.axis, inner.axis}
-            spans = (*spans[:n - 1], joined, *spans[n + 1:])
+            spans = (*spans[: n - 1], joined, *spans[n + 1 :])
             expr = _renamed(expr, names, inner.axis, joined.axis)
             others = tuple(_fetch(f, names, inner.axis, joined.axis) for f in others)
         n -= 1
@@ -44,8 +44,14 @@ def _is_one(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
 
 def _join(outer: Span, inner: Span) -> Span:
     n = inner.size
-    return Span(f"{outer.axis}_{inner.axis}", outer.base * n, product((outer.size, n)),
-                product((outer.extent, n)), outer.clip_low, outer.clip_high)
+    return Span(
+        f"{outer.axis}_{inner.axis}",
+        outer.base * n,
+        product((outer.size, n)),
+        product((outer.extent, n)),
+        outer.clip_low,
+        outer.clip_high,
+    )
 
 
 def _fetch(f: Fetch, names: set[str], inner: str, joined: str) -> Fetch:

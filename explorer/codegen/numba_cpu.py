@@ -1,4 +1,6 @@
-"""TileProgram -> Python source of one kernel `kernel(first, last, args)`, which Numba compiles to a C function."""
+"""TileProgram -> Python source of one kernel `kernel(first, last, args)`, which Numba compiles to a
+C function.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,19 @@ from explorer.codegen.loops import collapse
 from explorer.ir.dims import Dim, product
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import (
-    Do, Fetch, Fill, For, Load, Map, Pack, Panels, Reduce, Span, Statement, TileExpr, TileProgram,
+    Do,
+    Fetch,
+    Fill,
+    For,
+    Load,
+    Map,
+    Pack,
+    Panels,
+    Reduce,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
     fetches,
 )
 from explorer.ir.types import DType
@@ -28,7 +42,7 @@ HEADER = (
     "globals().update(ACCESS)",
 )
 DECORATOR = (
-    '@cfunc(types.void(types.int64, types.int64, types.uintp), '
+    "@cfunc(types.void(types.int64, types.int64, types.uintp), "
     'fastmath={"contract", "nsz"}, error_model="numpy", boundscheck=False)'
 )
 
@@ -134,7 +148,9 @@ class _Emitter:
         return f"bool({text})" if s.dtype == "bool" else text
 
     def reduce_rows(self, s: Reduce, first: str) -> None:
-        """The last spatial axis innermost, so that it is the one in vectors; the sums stay in the target, in L1."""
+        """The last spatial axis innermost, so that it is the one in vectors; the sums stay in the
+        target, in L1.
+        """
         for span in s.spans[:-1]:
             self.loop(span)
         outside = self.depth
@@ -149,7 +165,9 @@ class _Emitter:
         self.store(s.target, self.combined(s, acc, s.expr))
 
     def turn(self, columns: Span, depth: Span, source: Fetch, target: Fetch, step: Dim) -> None:
-        """Copy with the two axes swapped in memory: whole 16 x 16 blocks in registers, what remains one by one."""
+        """Copy with the two axes swapped in memory: whole 16 x 16 blocks in registers, what remains
+        one by one.
+        """
         to, at = target.buffer.name, affine_text(target.offset)
         self.turn_to(columns, depth, source, to, at, dim_text(step))
 
@@ -194,7 +212,9 @@ class _Emitter:
         size = s.columns.size
         if s.columns.clip_high or not isinstance(size, int) or size % s.lanes:
             text = dim_text(size)
-            self.line(f"for _c in range({hi} - ({lo}), udiv({text} + {s.lanes - 1}, {s.lanes}) * {s.lanes}):")
+            self.line(
+                f"for _c in range({hi} - ({lo}), udiv({text} + {s.lanes - 1}, {s.lanes}) * {s.lanes}):"
+            )
             self.line(f"    for _k in range({dim_text(total)}):")
             zero = f"udiv(_c, {s.lanes}) * {block} + urem(_c, {s.lanes}) + _k * {s.lanes}"
             self.line(f"        st_float32({s.target.name}, {zero}, F(0.0))")
@@ -218,7 +238,9 @@ class _Emitter:
         shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
         self.header.append(f"{uk} = micro_kernel({shape})")
         if full:
-            steps = tuple((_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1])
+            steps = tuple(
+                (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
+            )
             stride = _row_step(c.a.offset, s.rows)
             self.header.append(f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps})")
         for n, span in enumerate(s.rows):
@@ -233,15 +255,20 @@ class _Emitter:
         self.line(f"st_int64({s.row_table.name}, _i, {affine_text(c.a.offset)})")
         self.depth -= 1
         lo, hi = self.bounds(s.columns)
-        whole = (not s.columns.clip_high and isinstance(s.columns.size, int)
-                 and s.columns.size % lanes == 0)
+        whole = (
+            not s.columns.clip_high
+            and isinstance(s.columns.size, int)
+            and s.columns.size % lanes == 0
+        )
         self.line(f"for _j in range({lo}, {hi}, {lanes}):")
         self.depth += 1
         self.line(f"for _i in range(0, _rows, {m.rows}):")
         self.depth += 1
-        operands = (f"{c.a.buffer.name}, {s.row_table.name} + _i * 8, {c.segments.name}, "
-                    f"{len(c.segment_values)}, {dim_text(c.depth)}, "
-                    f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * 4")
+        operands = (
+            f"{c.a.buffer.name}, {s.row_table.name} + _i * 8, {c.segments.name}, "
+            f"{len(c.segment_values)}, {dim_text(c.depth)}, "
+            f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * 4"
+        )
         if full:
             fits = "" if whole else f" and _j + {lanes} <= {hi}"
             self.line(f"if _i + {m.rows} <= _rows{fits}:")
@@ -265,20 +292,27 @@ class _Emitter:
 
 
 def _along_last(s: Reduce) -> bool:
-    """The loads are dense along the last spatial axis, and not along the last reduced one: that one goes innermost.
+    """The loads are dense along the last spatial axis, and not along the last reduced one: that one
+    goes innermost.
 
-    Few reduced points with a fixed number are left to LLVM, which unrolls them and keeps the sums in registers.
+    Few reduced points with a fixed number are left to LLVM, which unrolls them and keeps the sums
+    in registers.
     """
     loads = fetches(s.expr)
     sizes = [o.size for o in s.over]
-    if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= 16:  # type: ignore[operator]
+    if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= 16:
         return False
-    return bool(s.spans) and any(f.offset.factor(s.spans[-1].axis) == 1 for f in loads) and not any(
-        f.offset.factor(s.over[-1].axis) == 1 for f in loads)
+    return (
+        bool(s.spans)
+        and any(f.offset.factor(s.spans[-1].axis) == 1 for f in loads)
+        and not any(f.offset.factor(s.over[-1].axis) == 1 for f in loads)
+    )
 
 
 def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:
-    """The axis along which the source is dense, where the target is dense along the last one and the source is not."""
+    """The axis along which the source is dense, where the target is dense along the last one and
+    the source is not.
+    """
     if not isinstance(source, Fetch) or source.dynamic or not spans:
         return None
     if source.buffer.dtype != "float32":
@@ -286,8 +320,14 @@ def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | 
     last = spans[-1].axis
     if target.offset.factor(last) != 1 or source.offset.factor(last) in (0, 1):
         return None
-    return next((s for s in spans[:-1]
-                 if source.offset.factor(s.axis) == 1 and target.offset.factor(s.axis) != 0), None)
+    return next(
+        (
+            s
+            for s in spans[:-1]
+            if source.offset.factor(s.axis) == 1 and target.offset.factor(s.axis) != 0
+        ),
+        None,
+    )
 
 
 def _row_step(offset: Affine, rows: tuple[Span, ...]) -> int | None:
@@ -305,9 +345,11 @@ def _row_step(offset: Affine, rows: tuple[Span, ...]) -> int | None:
 
 
 def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
-    """The epilogue as a tree for the micro-kernel, and its operands, target first; None: it must run on the tile in L1.
+    """The epilogue as a tree for the micro-kernel, and its operands, target first; None: it must
+    run on the tile in L1.
 
-    Arithmetic is done on the registers; a function like erf would need more of them, and its cost hides the trip to L1.
+    Arithmetic is done on the registers; a function like erf would need more of them, and its cost
+    hides the trip to L1.
     """
     operands = [s.epilogue.target]
 
@@ -329,17 +371,22 @@ def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
                     left, right = right, left
                 return (op, left, right)
         raise LookupError
+
     try:
         found = tree(s.epilogue.expr)
     except LookupError:
         return None
-    good = all(_row_step(f.offset, s.rows) is not None and f.offset.factor(s.columns.axis) in (0, 1)
-               for f in operands)
+    good = all(
+        _row_step(f.offset, s.rows) is not None and f.offset.factor(s.columns.axis) in (0, 1)
+        for f in operands
+    )
     return (found, operands) if good and operands[0].offset.factor(s.columns.axis) == 1 else None
 
 
 def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
-    """The source of a program. `arguments` are (local name, meaning) in the order of the argument block."""
+    """The source of a program. `arguments` are (local name, meaning) in the order of the argument
+    block.
+    """
     e = _Emitter()
     e.depth = 1
     e.line("wide()")

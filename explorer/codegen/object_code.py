@@ -1,4 +1,6 @@
-"""Numba source to machine code, kept as an object file under a content hash: a warm start compiles and unpickles nothing."""
+"""Numba source to machine code, kept as an object file under a content hash: a warm start compiles
+and unpickles nothing.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,20 @@ class MachineCode:
 
 @cache
 def target_text() -> str:
-    """What object code depends on besides the source: the processor, its features, and the versions of the tools."""
+    """What object code depends on besides the source: the processor, its features, and the versions
+    of the tools.
+    """
     features = llvm.get_host_cpu_features().flatten()
-    return f"{FORMAT} {llvm.get_host_cpu_name()} {features} {numba.__version__} {llvmlite.__version__}"
+    return (
+        f"{FORMAT} {llvm.get_host_cpu_name()} {features} {numba.__version__} {llvmlite.__version__}"
+    )
 
 
 @cache
 def generator_text() -> str:
     """A hash of the code that generated source calls: a changed helper makes another key."""
     from explorer.codegen import scalar, simd, vector_math
+
     digest = hashlib.blake2b(digest_size=16)
     for module in (scalar, simd, vector_math):
         with open(str(module.__file__), "rb") as file:
@@ -60,7 +67,9 @@ def key_of(source: str, function: str = "kernel") -> str:
 
 
 def compile_cfunc(source: str, function: str = "kernel") -> MachineCode:
-    """The machine code of a C function in a source text of our own making; from memory, disk, or LLVM, in that order."""
+    """The machine code of a C function in a source text of our own making; from memory, disk, or
+    LLVM, in that order.
+    """
     key = key_of(source, function)
     with _lock:
         if key in _loaded:
@@ -81,7 +90,7 @@ def _from_disk(store: DiskStore, key: str) -> MachineCode | None:
     if data is None:
         return None
     (length,) = struct.unpack_from("<I", data)
-    symbol, code = data[4:4 + length].decode(), data[4 + length:]
+    symbol, code = data[4 : 4 + length].decode(), data[4 + length :]
     return MachineCode(key, _load(code, symbol), code, symbol, 0.0)
 
 
@@ -106,12 +115,16 @@ def _compile(store: DiskStore, key: str, source: str, function: str) -> MachineC
 
 def _load(code: bytes, symbol: str) -> int:
     module = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(module, llvm.Target.from_default_triple().create_target_machine())
+    engine = llvm.create_mcjit_compiler(
+        module, llvm.Target.from_default_triple().create_target_machine()
+    )
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     address = engine.get_function_address(symbol)
     if not address:
-        raise KernelCompileError(f"the cached object code has no function {symbol}: clear the cache")
+        raise KernelCompileError(
+            f"the cached object code has no function {symbol}: clear the cache"
+        )
     _engines.append(engine)
     return int(address)
 

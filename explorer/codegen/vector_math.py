@@ -1,6 +1,8 @@
-"""exp, tanh, sigmoid and erf in float32 as plain arithmetic that LLVM turns into vector code; inf and NaN as in NumPy.
+"""exp, tanh, sigmoid and erf in float32 as plain arithmetic that LLVM turns into vector code; inf
+and NaN as in NumPy.
 
-Numba's wheel has no vector math library: a call into libm costs 14 ns an element where this costs about 0.4.
+Numba's wheel has no vector math library: a call into libm costs 14 ns an element where this costs
+about 0.4.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ def _bits(context, value):
 def _nearest(context, value):
     def emit(cx, b, sig, a):
         return b.call(b.module.declare_intrinsic("llvm.nearbyint", [ir.FloatType()]), [a[0]])
+
     return types.float32(types.float32), emit
 
 
 def _math(f: Any) -> Any:
-    """Own flags: `contract` only, so that a caller's reassociation cannot break the range reduction."""
+    """Own flags: `contract` only, so that a caller's reassociation cannot break the range
+    reduction.
+    """
     return njit(fastmath={"contract", "nsz", "arcp"}, error_model="numpy", forceinline=True)(f)
 
 
@@ -43,8 +48,10 @@ TOP = F(88.02)
 
 
 @_math
-def exp32(x):  # type: ignore[no-untyped-def]
-    """exp, relative error about 1e-7 (2 ulp); 0 below -87.3 (subnormals are flushed), inf above 88.7."""
+def exp32(x):
+    """exp, relative error about 1e-7 (2 ulp); 0 below -87.3 (subnormals are flushed), inf above
+    88.7.
+    """
     z = at_most(at_least(x, LOW), HIGH)
     n = _nearest(z * LOG2E)
     r = z - n * LN2_HI - n * LN2_LO
@@ -57,7 +64,7 @@ def exp32(x):  # type: ignore[no-untyped-def]
 
 
 @_math
-def sigmoid32(x):  # type: ignore[no-untyped-def]
+def sigmoid32(x):
     """1 / (1 + exp(-x))."""
     return ONE / (ONE + exp32(-x))
 
@@ -67,7 +74,7 @@ T4, T5, SMALL = F(1.33314422036e-1), F(-3.33332819422e-1), F(0.625)
 
 
 @_math
-def tanh32(x):  # type: ignore[no-untyped-def]
+def tanh32(x):
     """tanh: a polynomial below 0.625, by exp above."""
     z = x * x
     near = ((((T1 * z + T2) * z + T3) * z + T4) * z + T5) * z * x + x
@@ -84,7 +91,7 @@ B6, B8 = F(-2.13374055278905e-04), F(-1.45660718464996e-05)
 
 
 @_math
-def erf32(x):  # type: ignore[no-untyped-def]
+def erf32(x):
     """erf: a rational approximation on -4 .. 4 (the one of Eigen and XLA), 1 outside."""
     c = at_most(at_least(x, -FOUR), FOUR)
     z = c * c

@@ -1,4 +1,6 @@
-"""What may stand at the right of a binding: a call at any level, from graph operators down to loops and libraries."""
+"""What may stand at the right of a binding: a call at any level, from graph operators down to loops
+and libraries.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class OpCall:
-    """A graph operator, by the name of its record in `explorer.ops` (ONNX's names); None is an input left out."""
+    """A graph operator, by the name of its record in `explorer.ops` (ONNX's names); None is an
+    input left out.
+    """
 
     op: str
     args: tuple[Var | None, ...]
@@ -36,7 +40,8 @@ class OpCall:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it writes the binding's value.
+    """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it
+    writes the binding's value.
 
     `tiling` is what Roller decided, None before.
     """
@@ -48,7 +53,9 @@ class KernelCall:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The same bytes under another shape, `offset` elements in; nothing is computed. The binding's type is the shape."""
+    """The same bytes under another shape, `offset` elements in; nothing is computed. The binding's
+    type is the shape.
+    """
 
     arg: Var
     offset: Dim = 0
@@ -56,7 +63,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """A call of last resort into a library, such as the onnx package's reference implementation of an operator."""
+    """A call of last resort into a library, such as the onnx package's reference implementation of
+    an operator.
+    """
 
     library: str
     function: str
@@ -74,14 +83,18 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class MatchCast:
-    """The same value, checked at run time to be of the binding's type, whose bare symbols it defines."""
+    """The same value, checked at run time to be of the binding's type, whose bare symbols it
+    defines.
+    """
 
     arg: Var
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeOf:
-    """A small int64 tensor whose elements are dims: the shape of something, or what was computed from it."""
+    """A small int64 tensor whose elements are dims: the shape of something, or what was computed
+    from it.
+    """
 
     dims: Shape
     rank: int = 1  # 0: a scalar
@@ -89,7 +102,9 @@ class ShapeOf:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """`then(*args)` if the bool scalar `cond` holds, else `orelse(*args)`: two functions of one signature."""
+    """`then(*args)` if the bool scalar `cond` holds, else `orelse(*args)`: two functions of one
+    signature.
+    """
 
     cond: Var
     then: str
@@ -99,9 +114,11 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state)` while `cond` and below `trip`.
+    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state)` while `cond` and below
+    `trip`.
 
-    `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last iteration.
+    `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
+    iteration.
     """
 
     body: str

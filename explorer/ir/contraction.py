@@ -1,4 +1,6 @@
-"""A contraction is found by its structure: the sum of a product of two loads. No operator is known by name."""
+"""A contraction is found by its structure: the sum of a product of two loads. No operator is known
+by name.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from explorer.ir.kernel import Affine, Apply, Axis, Compute, Read
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth, column]`, indices affine."""
+    """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth,
+    column]`, indices affine.
+    """
 
     a: Read
     b: Read
@@ -26,9 +30,13 @@ def _variables(read: Read) -> frozenset[str] | None:
 
 
 def contraction(c: Compute) -> Contraction | None:
-    """The compute as a contraction, if one load misses the last output axis and the other all the row axes."""
+    """The compute as a contraction, if one load misses the last output axis and the other all the
+    row axes.
+    """
     match c.expr:
-        case Apply("mul", (Read() as a, Read() as b)) if c.combiner == "sum" and c.axes and c.reduce:
+        case Apply("mul", (Read() as a, Read() as b)) if (
+            c.combiner == "sum" and c.axes and c.reduce
+        ):
             return _split(c, a, b)
     return None
 

@@ -1,4 +1,6 @@
-"""What the systems leave behind: each decision as a value, with its losing candidates, read by later systems and pictures."""
+"""What the systems leave behind: each decision as a value, with its losing candidates, read by
+later systems and pictures.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from explorer.ir.dims import Dim
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was refused."""
+    """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was
+    refused.
+    """
 
     label: str
     value: object
@@ -27,10 +31,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class TaskTree:
-    """A uTask: an operator (leaf), or a loop, branch, call or sequence over parts, run at a hardware level.
+    """A uTask: an operator (leaf), or a loop, branch, call or sequence over parts, run at a
+    hardware level.
 
-    `kind` is "operator", "sequence", "loop", "branch", "call" or "library"; `level` is "host" (back to Python), "device"
-    (all units in step, barriers between), or "unit" (each on its own).
+    `kind` is "operator", "sequence", "loop", "branch", "call" or "library"; `level` is "host" (back
+    to Python), "device" (all units in step, barriers between), or "unit" (each on its own).
     """
 
     kind: str
@@ -60,14 +65,18 @@ class TileEdge:
 
 @dataclass(frozen=True, slots=True)
 class FusionGroup:
-    """The kernels that became one: their names in order, and bytes moved to and from memory before and after."""
+    """The kernels that became one: their names in order, and bytes moved to and from memory before
+    and after.
+    """
 
     name: str  # the binding after welding
     members: tuple[str, ...]
     kinds: tuple[str, ...]
     bytes_before: int
     bytes_after: int
-    steps: tuple[Candidate, ...] = ()  # each merge that was weighed, taken or refused, with its terms
+    steps: tuple[
+        Candidate, ...
+    ] = ()  # each merge that was weighed, taken or refused, with its terms
     origin: frozenset[str] = frozenset()
 
 
@@ -99,9 +108,11 @@ class Micro:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tile of one task: sizes by output axis (an axis not named is not cut), and how contractions run inside.
+    """The tile of one task: sizes by output axis (an axis not named is not cut), and how
+    contractions run inside.
 
-    `pack`: copy a right operand that is no constant into panels. `depth_block`: products summed before the sums rest.
+    `pack`: copy a right operand that is no constant into panels. `depth_block`: products summed
+    before the sums rest.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
@@ -116,7 +127,9 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class TilingDecision:
-    """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set by hand."""
+    """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set
+    by hand.
+    """
 
     binding: str
     chosen: Tiling
@@ -149,7 +162,9 @@ Instruction = Run | Wait
 
 @dataclass(frozen=True, slots=True)
 class RProgram:
-    """One launch: an instruction list for each unit. `calls` names the bindings; step n of a unit is its n-th Run."""
+    """One launch: an instruction list for each unit. `calls` names the bindings; step n of a unit
+    is its n-th Run.
+    """
 
     units: tuple[tuple[Instruction, ...], ...]
     calls: tuple[str, ...]
@@ -171,7 +186,9 @@ class Brick:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Idle time of a unit and its cause: dependency, tail, imbalance, barrier, launch, library, or preempted."""
+    """Idle time of a unit and its cause: dependency, tail, imbalance, barrier, launch, library, or
+    preempted.
+    """
 
     unit: int
     start_us: float
@@ -181,7 +198,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock says measured."""
+    """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock
+    says measured.
+    """
 
     kind: str
     bricks: tuple[Brick, ...]
@@ -204,7 +223,9 @@ class Wall:
 
 @dataclass(frozen=True, slots=True)
 class BufferPlacement:
-    """Where one intermediate lies in the arena, and from which to which call it lives (positions in the launch order)."""
+    """Where one intermediate lies in the arena, and from which to which call it lives (positions in
+    the launch order).
+    """
 
     name: str
     bytes: int

@@ -1,4 +1,6 @@
-"""Symbolic extents: integers, or sympy expressions over named symbols with bounds, all judged in one `ShapeEnv`."""
+"""Symbolic extents: integers, or sympy expressions over named symbols with bounds, all judged in
+one `ShapeEnv`.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def evaluate_shape(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SymbolBound:
-    """What is known of one symbol: `low <= symbol <= high`, and the value that tiles are chosen for."""
+    """What is known of one symbol: `low <= symbol <= high`, and the value that tiles are chosen
+    for.
+    """
 
     name: str
     low: int = 1

@@ -1,6 +1,7 @@
 """Loop-level kernels as data: axes, loads at affine indices, a scalar expression, a combiner.
 
-A kernel is a list of computes (softmax is four, attention seven), so an operator and a welded group have one type.
+A kernel is a list of computes (softmax is four, attention seven), so an operator and a welded group
+have one type.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from explorer.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """`sum(coefficient * variable) + const`; sorted and never zero, so equal values are equal objects.
+    """`sum(coefficient * variable) + const`; sorted and never zero, so equal values are equal
+    objects.
 
     Coefficients and constant are dims: integers, or expressions over the symbols of the shapes.
     """
@@ -26,7 +28,9 @@ class Affine:
     def __add__(self, other: Affine | Dim) -> Affine:
         right = other if isinstance(other, Affine) else Affine((), other)
         if not right.terms:
-            return self if right.const == 0 else Affine(self.terms, simplify(self.const + right.const))
+            return (
+                self if right.const == 0 else Affine(self.terms, simplify(self.const + right.const))
+            )
         total = dict(self.terms)
         for name, factor in right.terms:
             total[name] = total[name] + factor if name in total else factor
@@ -71,13 +75,17 @@ class Affine:
 
     def bind(self, sizes: Sizes) -> Affine:
         """The same with the symbols of the coefficients replaced by numbers."""
-        return affine({n: evaluate_dim(c, sizes) for n, c in self.terms}, evaluate_dim(self.const, sizes))
+        return affine(
+            {n: evaluate_dim(c, sizes) for n, c in self.terms}, evaluate_dim(self.const, sizes)
+        )
 
 
 def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
     """An affine value in normal form."""
     kept = ((n, simplify(c)) for n, c in terms.items())
-    return Affine(tuple(sorted(((n, c) for n, c in kept if c != 0), key=lambda t: t[0])), simplify(const))
+    return Affine(
+        tuple(sorted(((n, c) for n, c in kept if c != 0), key=lambda t: t[0])), simplify(const)
+    )
 
 
 def var(name: str) -> Affine:
@@ -104,7 +112,8 @@ class IndexValue:
 class Read:
     """One element of a tensor; outside the tensor the value is `fill` (None: never outside).
 
-    An index is affine in the axes, or a scalar int64 expression (Gather), which is clamped into the tensor.
+    An index is affine in the axes, or a scalar int64 expression (Gather), which is clamped into the
+    tensor.
     """
 
     tensor: str
@@ -122,8 +131,12 @@ class Apply:
 
 Expr: TypeAlias = Const | IndexValue | Read | Apply
 
-ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod", "pow", "max", "min", "neg", "abs"})
-FUNCTIONS = frozenset({"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "sign"})
+ARITHMETIC = frozenset(
+    {"add", "sub", "mul", "div", "floordiv", "mod", "pow", "max", "min", "neg", "abs"}
+)
+FUNCTIONS = frozenset(
+    {"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "sign"}
+)
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 LOGIC = frozenset({"and", "or", "xor", "not", "where"})
 SCALAR_FUNCTIONS = ARITHMETIC | FUNCTIONS | COMPARISONS | LOGIC
@@ -142,8 +155,9 @@ class Axis:
 class Compute:
     """`out[store] = combiner over reduce of expr`, or `expr` itself where nothing is reduced.
 
-    `store` is the index written, affine in the axes, one entry a dim of `out`; empty means the axes themselves.
-    Different axis values write different elements. Several computes may write disjoint parts of one tensor (Concat).
+    `store` is the index written, affine in the axes, one entry a dim of `out`; empty means the axes
+    themselves. Different axis values write different elements. Several computes may write disjoint
+    parts of one tensor (Concat).
     """
 
     out: str
@@ -162,7 +176,9 @@ class Compute:
     @property
     def is_plain(self) -> bool:
         """Whether the axes are the dims of what is written, in order."""
-        return all(i.bare == a.name for i, a in zip(self.store, self.axes, strict=False))
+        if not self.store:
+            return True
+        return [i.bare for i in self.store] == [a.name for a in self.axes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +192,10 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Computes in order. `inputs` are the tensors passed in, in order; the last compute's tensor is the output;
-    every other tensor is made and used inside. `constants` (a part of `inputs`) have values known at compile time."""
+    """Computes in order. `inputs` are the tensors passed in, in order; the last compute's tensor is
+    the output; every other tensor is made and used inside. `constants` (a part of `inputs`) have
+    values known at compile time.
+    """
 
     name: str
     tensors: tuple[TensorSpec, ...]
@@ -220,7 +238,9 @@ def reads(expr: Expr) -> Iterator[Read]:
 
 
 def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
-    """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten first."""
+    """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten
+    first.
+    """
     match expr:
         case Apply(op, args):
             return Apply(op, tuple(rewrite(a, leaf) for a in args))
@@ -253,15 +273,19 @@ def substitute_index(index: Affine | Expr, values: Mapping[str, Affine]) -> Affi
 
 def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
     """The kernel with its tensors renamed; names that are not given stay."""
+
     def new(name: str) -> str:
         return names.get(name, name)
 
     def leaf(read: Read) -> Expr:
         return replace(read, tensor=new(read.tensor))
+
     return replace(
         kernel,
         tensors=tuple(replace(t, name=new(t.name)) for t in kernel.tensors),
-        computes=tuple(replace(c, out=new(c.out), expr=rewrite(c.expr, leaf)) for c in kernel.computes),
+        computes=tuple(
+            replace(c, out=new(c.out), expr=rewrite(c.expr, leaf)) for c in kernel.computes
+        ),
         inputs=tuple(new(n) for n in kernel.inputs),
         output=new(kernel.output),
         constants=frozenset(new(n) for n in kernel.constants),
@@ -269,7 +293,9 @@ def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
 
 
 def result_dtype(expr: Expr, kernel: Kernel) -> DType:
-    """The dtype of a scalar expression: comparisons are bool, `where` is its second argument's, the rest its first's."""
+    """The dtype of a scalar expression: comparisons are bool, `where` is its second argument's, the
+    rest its first's.
+    """
     match expr:
         case Const(_, dtype):
             return dtype

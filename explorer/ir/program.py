@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,12 +22,21 @@ class Constant:
     def __init__(self, array: np.ndarray) -> None:
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
+        self._layouts: dict[Hashable, np.ndarray] = {}
+
+    def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The value in another layout, made once for as long as the constant lives."""
+        if layout not in self._layouts:
+            self._layouts[layout] = make(self.array)
+        return self._layouts[layout]
 
     @cached_property
     def digest(self) -> str:
         """A hash of dtype, shape and bytes."""
         head = f"{self.array.dtype.str}{self.array.shape}".encode()
-        return hashlib.blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=16, key=head[:64]).hexdigest()
+        return hashlib.blake2b(
+            self.array.reshape(-1).view(np.uint8).data, digest_size=16, key=head[:64]
+        ).hexdigest()
 
     @property
     def type(self) -> Tensor:
@@ -66,7 +75,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Parameters, bindings in order, outputs. It sees its parameters, its bindings, and the program's constants."""
+    """Parameters, bindings in order, outputs. It sees its parameters, its bindings, and the
+    program's constants.
+    """
 
     name: str
     params: tuple[Var, ...]

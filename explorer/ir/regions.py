@@ -1,4 +1,6 @@
-"""From an output tile to the part of every tensor that it needs: interval arithmetic on affine indices (Welder, section 3.1)."""
+"""From an output tile to the part of every tensor that it needs: interval arithmetic on affine
+indices (Welder, section 3.1).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Region = tuple[Interval, ...]
 
 @dataclass(slots=True)
 class Regions:
-    """What one output tile needs: the range of every axis of every compute, and the box of every tensor."""
+    """What one output tile needs: the range of every axis of every compute, and the box of every
+    tensor.
+    """
 
     axes: list[dict[str, Interval]]
     tensors: dict[str, Region] = field(default_factory=dict)
@@ -39,7 +43,9 @@ def whole(shape: Shape) -> Region:
 
 
 def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
-    """The values of an index while its axes run over their ranges; exact where each axis occurs once."""
+    """The values of an index while its axes run over their ranges; exact where each axis occurs
+    once.
+    """
     lo, size = Affine((), index.const), 1
     for name, factor in index.terms:
         r = ranges[name]
@@ -77,7 +83,9 @@ def _join(x: Interval, y: Interval, n: Dim) -> Interval:
 
 
 def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
-    """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the output."""
+    """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the
+    output.
+    """
     out = Regions([{} for _ in kernel.computes])
     for n in reversed(range(len(kernel.computes))):
         c = kernel.computes[n]
@@ -105,24 +113,33 @@ def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
 
 
 def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
-    """The axis ranges that write a region: exact where the axes are the dims, else everything is written."""
+    """The axis ranges that write a region: exact where the axes are the dims, else everything is
+    written.
+    """
     aligned = _aligned_reader(c, out, kernel)
     if aligned is not None:
         return aligned
     region = out.tensors.get(c.out)
     extents = {a.name: a.extent for a in c.axes}
-    if region is None or any(i.bare is None for i in c.target):
+    if region is None or any(i.bare is None and i.terms for i in c.target):
         if region is not None:
             out.tensors[c.out] = whole(kernel.shape(c.out))
         return {name: Interval(Affine(), n) for name, n in extents.items()}
-    return {str(i.bare): r for i, r in zip(c.target, region, strict=True)}
+    ranges = {i.bare: r for i, r in zip(c.target, region, strict=True) if i.bare is not None}
+    return {name: ranges.get(name, Interval(Affine(), n)) for name, n in extents.items()}
 
 
 def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval] | None:
-    """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a split store)."""
+    """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a
+    split store).
+    """
     if c.is_plain:
         return None
-    users = [(n, k) for n, k in enumerate(kernel.computes) if any(r.tensor == c.out for r in reads(k.expr))]
+    users = [
+        (n, k)
+        for n, k in enumerate(kernel.computes)
+        if any(r.tensor == c.out for r in reads(k.expr))
+    ]
     if len(users) != 1 or len(users[0][1].axes) != len(c.axes):
         return None
     n, user = users[0]

@@ -1,6 +1,8 @@
-"""Tile programs (the Roller paper's rProgram): loops over tiles of Fill, Load, Pack, Contract, Map, Reduce on flat buffers.
+"""Tile programs (the Roller paper's rProgram): loops over tiles of Fill, Load, Pack, Contract, Map,
+Reduce on flat buffers.
 
-All addresses are affine offsets into a buffer, in elements; edge tiles are clipped by `Span`, never by the addresses.
+All addresses are affine offsets into a buffer, in elements; edge tiles are clipped by `Span`, never
+by the addresses.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from explorer.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Flat memory. `kind`: input, constant, output, scratch (one a worker), packed (a constant laid out for `Contract`),
-    or table (int64 offsets known at compile time)."""
+    """Flat memory. `kind`: input, constant, output, scratch (one a worker), packed (a constant laid
+    out for `Contract`), or table (int64 offsets known at compile time).
+    """
 
     name: str
     kind: str
@@ -30,7 +33,8 @@ class Buffer:
 class Fetch:
     """One element: `Read` with the layout and the tile's origin resolved.
 
-    `dynamic` adds data-dependent terms: each is (index expression, stride, extent); the index is clamped to the extent.
+    `dynamic` adds data-dependent terms: each is (index expression, stride, extent); the index is
+    clamped to the extent.
     """
 
     buffer: Buffer
@@ -51,7 +55,9 @@ TileExpr: TypeAlias = Const | IndexValue | Fetch | Do
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`axis` runs over `base .. base + size`, clipped to `0 .. extent` where the flags say that it can be outside."""
+    """`axis` runs over `base .. base + size`, clipped to `0 .. extent` where the flags say that it
+    can be outside.
+    """
 
     axis: str
     base: Affine
@@ -88,7 +94,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels of a micro-kernel."""
+    """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels
+    of a micro-kernel.
+    """
 
     target: Buffer
     source: Fetch
@@ -120,9 +128,11 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth + k) * b_step + c]`.
+    """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth
+    + k) * b_step + c]`.
 
-    The accumulators live in registers for the whole sum. Rows past the end repeat the last one: nothing is read outside.
+    The accumulators live in registers for the whole sum. Rows past the end repeat the last one:
+    nothing is read outside.
     """
 
     acc: Buffer
@@ -137,7 +147,8 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then map the micro-tile.
+    """For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then
+    map the micro-tile.
 
     In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first column of the panel.
     """
@@ -170,8 +181,10 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every index of
-    [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero past the last column."""
+    """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
+    index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
+    past the last column.
+    """
 
     name: str
     source: str

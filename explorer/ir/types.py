@@ -1,4 +1,6 @@
-"""Annotations: what is known of a value before the program runs (Relax, section 3.1: structural information)."""
+"""Annotations: what is known of a value before the program runs (Relax, section 3.1: structural
+information).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,18 @@ from explorer.ir.dims import Dim, Shape, product
 DType: TypeAlias = str  # "float32", "int64", "bool", ...: NumPy's names
 
 ITEM_BYTES: dict[DType, int] = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4,
-    "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
 }
 
 

@@ -2,3 +2,7 @@
 
 rTile: `explorer.ir.decisions.Tiling` (one tile a memory level); rProgram: `explorer.ir.tile_program.TileProgram`.
 """
+
+from explorer.roller.roll import Options, Roll
+
+__all__ = ["Options", "Roll"]

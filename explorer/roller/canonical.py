@@ -1,15 +1,20 @@
-"""Equal kernels under equal names, so that they are compiled once whatever the model calls its tensors."""
+"""Equal kernels under equal names, so that they are compiled once whatever the model calls its
+tensors.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute, var
 
 
-def canonical(kernel: Kernel, tiling: Tiling) -> tuple[Kernel, Tiling]:
-    """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y`, others `t0, ..`, axes `i0, ..` and `r0, ..`."""
+def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
+    """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y`, others `t0, ..`, axes
+    `i0, ..` and `r0, ..`; and the new name of each axis.
+    """
     names: dict[str, str] = {}
     for n, tensor in enumerate(kernel.inputs):
         names[tensor] = f"{'w' if tensor in kernel.constants else 'x'}{n}"
@@ -21,11 +26,12 @@ def canonical(kernel: Kernel, tiling: Tiling) -> tuple[Kernel, Tiling]:
     tensors = tuple(sorted((t for t in renamed.tensors if t.name in used), key=lambda t: t.name))
     axes: dict[str, str] = {}
     computes = tuple(_axes(c, axes) for c in renamed.computes)
-    tile = tuple((axes.get(a, a), n) for a, n in tiling.tile)
-    return (
-        replace(renamed, name="kernel", tensors=tensors, computes=computes),
-        replace(tiling, tile=tile),
-    )
+    return replace(renamed, name="kernel", tensors=tensors, computes=computes), axes
+
+
+def renamed_tiling(tiling: Tiling, names: Mapping[str, str]) -> Tiling:
+    """A tiling with its axes renamed."""
+    return replace(tiling, tile=tuple((names.get(a, a), n) for a, n in tiling.tile))
 
 
 def _axes(c: Compute, names: dict[str, str]) -> Compute:

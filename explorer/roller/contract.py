@@ -1,4 +1,6 @@
-"""A contraction as register tiles over packed columns: `Panels` of `Contract` with the epilogue behind it."""
+"""A contraction as register tiles over packed columns: `Panels` of `Contract` with the epilogue
+behind it.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,36 @@ from explorer.ir.contraction import Contraction
 from explorer.ir.dims import Dim, ceil_div, product, simplify
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
 from explorer.ir.tile_program import (
-    Contract, Do, Fetch, For, Map, Pack, Packing, Panels, Span, Statement, TileExpr,
+    Contract,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Pack,
+    Packing,
+    Panels,
+    Span,
+    Statement,
+    TileExpr,
 )
 from explorer.roller.places import Place, Places, row_major
 
 
 def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
-    """The summed axes from the longest step through the left operand to the shortest: the fewest segments."""
+    """The summed axes from the longest step through the left operand to the shortest: the fewest
+    segments.
+    """
     steps = [a.offset.factor(x.name) for x in axes]
     if not all(isinstance(s, int) for s in steps):
         return axes
     return tuple(x for x, _ in sorted(zip(axes, steps, strict=True), key=lambda p: -abs(int(p[1]))))
 
 
-def segments(steps: tuple[Dim, ...], extents: tuple[Dim, ...]) -> tuple[tuple[int, ...], Dim, int] | None:
-    """Start offsets of the longest runs of equal step that the sum walks, the run's length and its step.
+def segments(
+    steps: tuple[Dim, ...], extents: tuple[Dim, ...]
+) -> tuple[tuple[int, ...], Dim, int] | None:
+    """Start offsets of the longest runs of equal step that the sum walks, the run's length and its
+    step.
 
     None where they depend on symbols, so that no table can be made.
     """
@@ -41,10 +58,16 @@ def segments(steps: tuple[Dim, ...], extents: tuple[Dim, ...]) -> tuple[tuple[in
 
 
 def contract(
-    p: Places, n: int, c: Compute, found: Contraction, epilogue: Compute | None,
+    p: Places,
+    n: int,
+    c: Compute,
+    found: Contraction,
+    epilogue: Compute | None,
     halo: Mapping[Read, Place],
 ) -> list[Statement] | None:
-    """The statements of one contraction within the tile; None where its depth cannot be walked by a table."""
+    """The statements of one contraction within the tile; None where its depth cannot be walked by a
+    table.
+    """
     spans, micro, name = p.spans(n, c), p.tiling.micro, c.out
     column = spans[found.column.name]
     a = p.resolve(found.a, halo)
@@ -66,7 +89,9 @@ def contract(
     count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
     table = p.buffer(f"{name}_rows", "scratch", product((count, micro.rows)), "int64", "L1")
     seg = p.buffer(f"{name}_seg", "table", len(starts), "int64")
-    inner = Contract(acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step)
+    inner = Contract(
+        acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step
+    )
     mine = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
     panels = Panels(rows, column, micro, inner, table, _epilogue(p, c, epilogue, mine, column))
     body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c))
@@ -96,7 +121,9 @@ def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
 
 
 def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
-    """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in scratch in between."""
+    """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in
+    scratch in between.
+    """
     block, k = p.tiling.depth_block, whole.contract
     if not block or not isinstance(k.depth, int) or len(k.segment_values) > 1 or k.depth <= block:
         return [whole]
@@ -111,6 +138,7 @@ def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
         b = replace(k.b, offset=k.b.offset + number * (block * k.b_step))
         inner = replace(k, a=a, b=b, depth=depth)
         return replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))
+
     last = _replace(whole.epilogue.expr, acc, so_far)
     out: list[Statement] = [part(Affine(), block, partial, acc)]
     if count > 2:
@@ -129,9 +157,15 @@ def _replace(expr: TileExpr, old: Fetch, new: TileExpr) -> TileExpr:
 
 
 def _columns(
-    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span, total: Dim,
+    p: Places,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    column: Span,
+    total: Dim,
 ) -> tuple[Fetch, int, list[Statement]] | None:
-    """The right operand as panels: packed ahead if constant, in place if rows of it are panels, else packed into scratch."""
+    """The right operand as panels: packed ahead if constant, in place if rows of it are panels,
+    else packed into scratch.
+    """
     lanes, names = p.tiling.micro.columns, frozenset(x.name for x in depth)
     source = p.resolve(found.b, {})
     assert isinstance(source, Fetch)
@@ -141,8 +175,12 @@ def _columns(
     steps = tuple(source.offset.factor(x.name) for x in depth)
     walk = segments(steps, tuple(x.extent for x in depth))
     in_place = (
-        not p.tiling.pack and source.offset.factor(column.axis) == 1 and walk is not None
-        and len(walk[0]) == 1 and not column.clip_high and isinstance(column.size, int)
+        not p.tiling.pack
+        and source.offset.factor(column.axis) == 1
+        and walk is not None
+        and len(walk[0]) == 1
+        and not column.clip_high
+        and isinstance(column.size, int)
         and column.size % lanes == 0
     )
     if in_place and walk is not None:
@@ -151,12 +189,19 @@ def _columns(
     size = product((ceil_div(column.size, lanes), lanes, total))
     panels = p.buffer(f"{found.b.tensor}_panels{len(p.buffers)}", "scratch", size, level="L2")
     over = tuple(Span(x.name, Affine(), x.extent, x.extent) for x in depth)
-    return Fetch(panels, (var("_j") - column.base) * total), lanes, [
-        Pack(panels, source, column, over, lanes)]
+    return (
+        Fetch(panels, (var("_j") - column.base) * total),
+        lanes,
+        [Pack(panels, source, column, over, lanes)],
+    )
 
 
 def _packed_ahead(
-    p: Places, found: Contraction, depth: tuple[Axis, ...], source: Fetch, total: int,
+    p: Places,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    source: Fetch,
+    total: int,
 ) -> Fetch | None:
     lanes = p.tiling.micro.columns
     order = (*found.batch, found.column, *depth)
@@ -167,8 +212,15 @@ def _packed_ahead(
     assert isinstance(columns, int)
     name = f"{found.b.tensor}_packed"
     batch = len(found.batch)
-    made = Packing(name, found.b.tensor, tuple(ext), tuple(int(s) for s in steps),
-                   int(source.offset.const), batch, lanes)
+    made = Packing(
+        name,
+        found.b.tensor,
+        tuple(ext),
+        tuple(int(s) for s in steps),
+        int(source.offset.const),
+        batch,
+        lanes,
+    )
     while any(q.name == name and q != made for q in p.packings):
         name += "_"
         made = replace(made, name=name)

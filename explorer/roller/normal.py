@@ -1,4 +1,6 @@
-"""The normal form that kernels are tiled in: what one compute alone needs is part of it, and epilogues share its axes."""
+"""The normal form that kernels are tiled in: what one compute alone needs is part of it, and
+epilogues share its axes.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,81 @@ from dataclasses import replace
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import simplify
 from explorer.ir.kernel import (
-    Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads, result_dtype, rewrite, substitute, var,
+    Affine,
+    Apply,
+    Axis,
+    Compute,
+    Expr,
+    Kernel,
+    Read,
+    reads,
+    result_dtype,
+    rewrite,
+    substitute,
+    var,
 )
 
-CHEAP = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "where", "eq", "ne", "lt", "le",
-                   "gt", "ge", "and", "or", "not"})
+CHEAP = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "neg",
+        "max",
+        "min",
+        "abs",
+        "where",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "not",
+    }
+)
 
 
 def normalise(kernel: Kernel) -> Kernel:
-    """The same values from a kernel in normal form: no axis of extent 1, producers inlined, epilogues aligned."""
+    """The same values from a kernel in normal form: no axis of extent 1, producers inlined,
+    epilogues aligned.
+    """
     return align(inline(drop_unit_axes(kernel)))
 
 
 def drop_unit_axes(kernel: Kernel) -> Kernel:
-    """After: no loop runs once, except where it is the only one."""
-    return replace(kernel, computes=tuple(_without_units(c) for c in kernel.computes))
+    """After: no loop runs once, except where it is the only one, and no tensor made inside has a
+    dim of extent 1.
+    """
+    looped = replace(kernel, computes=tuple(_without_units(c) for c in kernel.computes))
+    return _squeezed(looped)
+
+
+def _squeezed(kernel: Kernel) -> Kernel:
+    kept = {
+        t.name: tuple(d for d, n in enumerate(t.shape) if n != 1)
+        for t in kernel.tensors
+        if t.name not in kernel.inputs and t.name != kernel.output and 1 in t.shape
+    }
+    if not kept:
+        return kernel
+
+    def leaf(read: Read) -> Expr:
+        if read.tensor not in kept:
+            return read
+        return replace(read, index=tuple(read.index[d] for d in kept[read.tensor]))
+
+    def compute(c: Compute) -> Compute:
+        store = tuple(c.target[d] for d in kept[c.out]) if c.out in kept else c.store
+        return replace(c, expr=rewrite(c.expr, leaf), store=store)
+
+    tensors = tuple(
+        replace(t, shape=tuple(t.shape[d] for d in kept[t.name])) if t.name in kept else t
+        for t in kernel.tensors
+    )
+    return replace(kernel, tensors=tensors, computes=tuple(compute(c) for c in kernel.computes))
 
 
 def _without_units(c: Compute) -> Compute:
@@ -75,6 +137,7 @@ def _inlined(kernel: Kernel, p: Compute) -> Kernel | None:
         values = _values(p, read)
         assert values is not None
         return substitute(p.expr, values)
+
     expr = rewrite(user.expr, lambda r: moved(r) if r.tensor == p.out else r)
     new = replace(user, expr=expr, origin=user.origin | p.origin)
     computes = tuple(new if c is user else c for c in kernel.computes if c is not p)
@@ -105,22 +168,33 @@ def _values(p: Compute, read: Read) -> dict[str, Affine] | None:
 
 
 def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
-    """The next element-wise compute, if it alone reads this one, point by point, and all else that it reads is ready."""
+    """The next element-wise compute, if it alone reads this one, point by point, and all else that
+    it reads is ready.
+    """
     users = [k for k in kernel.computes if any(r.tensor == c.out for r in reads(k.expr))]
-    if len(users) != 1 or users[0].reduce or c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+    if (
+        len(users) != 1
+        or users[0].reduce
+        or c.out == kernel.output
+        or len(writers(kernel, c.out)) > 1
+    ):
         return None
     user = users[0]
     place = kernel.computes.index(c)
     ready = {k.out for k in kernel.computes[:place]} | {c.out, *kernel.inputs}
     mine = [r for r in reads(user.expr) if r.tensor == c.out]
-    if any(r.tensor not in ready for r in reads(user.expr)) or any(r.fill is not None for r in mine):
+    if any(r.tensor not in ready for r in reads(user.expr)) or any(
+        r.fill is not None for r in mine
+    ):
         return None
     same = len({r.index for r in mine}) == 1 and _reader_axes(c, user, mine[0]) is not None
     return user if same else None
 
 
 def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | None:
-    """The reader's axes in terms of the writer's: each dim is read at a bare axis, or at the constant it is stored at."""
+    """The reader's axes in terms of the writer's: each dim is read at a bare axis, or at the
+    constant it is stored at.
+    """
     values: dict[str, Affine] = {}
     for stored, index in zip(c.target, read.index, strict=True):
         if not isinstance(index, Affine):
@@ -134,9 +208,11 @@ def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | N
 
 
 def align(kernel: Kernel) -> Kernel:
-    """After: an epilogue has the axes of the compute it follows, in its order, under names of its own.
+    """After: an epilogue has the axes of the compute it follows, in its order, under names of its
+    own.
 
-    `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes `y[n, g'*68 + o'] = max(t[n, g'*68 + o'], 0)`.
+    `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes `y[n, g'*68 + o'] = max(t[n, g'*68
+    + o'], 0)`.
     """
     for n, c in enumerate(kernel.computes):
         user = epilogue_of(kernel, c)

@@ -8,11 +8,29 @@ from dataclasses import dataclass, field, replace
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.kernel import (
-    Affine, Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads, var,
+    Affine,
+    Apply,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    reads,
+    var,
 )
 from explorer.ir.regions import Interval, Region, Regions, box
 from explorer.ir.tile_program import (
-    Buffer, Do, Fetch, Fill, Grid, Load, Packing, Span, Statement, TileExpr,
+    Buffer,
+    Do,
+    Fetch,
+    Fill,
+    Grid,
+    Load,
+    Packing,
+    Span,
+    Statement,
+    TileExpr,
 )
 from explorer.ir.types import DType
 
@@ -39,7 +57,7 @@ class Place:
 
 def row_major(sizes: Shape) -> Shape:
     """The strides of a dense array, the last dim fastest."""
-    return tuple(product(sizes[i + 1:]) for i in range(len(sizes)))
+    return tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
 
 
 @dataclass(slots=True)
@@ -70,8 +88,13 @@ class Places:
             if tensor != kernel.output and tensor not in kernel.inputs:
                 self.places[tensor] = self.scratch(tensor, self.regions.tensors[tensor], dtype)
             else:
-                kind = ("output" if tensor == kernel.output
-                        else "constant" if tensor in kernel.constants else "input")
+                kind = (
+                    "output"
+                    if tensor == kernel.output
+                    else "constant"
+                    if tensor in kernel.constants
+                    else "input"
+                )
                 made = self.buffer(tensor, kind, product(shape), dtype)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
         return self.places[tensor]
@@ -118,14 +141,16 @@ class Places:
                 return Do(op, tuple(self.resolve(a, halo) for a in args))
             case Read(tensor, index, _):
                 place = halo.get(expr) or self.place(tensor)
-                return place.at(tuple(
-                    i if isinstance(i, Affine) else self.resolve(i, halo) for i in index
-                ))
+                return place.at(
+                    tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in index)
+                )
             case Const() | IndexValue():
                 return expr
 
     def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
-        """Reads of an input past its border go to a padded copy in scratch, so that addresses stay affine."""
+        """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
+        affine.
+        """
         places: dict[Read, Place] = {}
         body: list[Statement] = []
         for read in dict.fromkeys(reads(c.expr)):
@@ -139,7 +164,9 @@ class Places:
                 self.span(a, r, e) for a, r, e in zip(dims, region, spec.shape, strict=True)
             )
             index = tuple(var(a) for a in dims)
-            body += [Fill(place.buffer, read.fill),
-                     Load(place.at(index), self.place(read.tensor).at(index), spans)]
+            body += [
+                Fill(place.buffer, read.fill),
+                Load(place.at(index), self.place(read.tensor).at(index), spans),
+            ]
             places[read] = place
         return places, body

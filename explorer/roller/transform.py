@@ -1,4 +1,6 @@
-"""Kernel and tiling -> tile program. Contractions are recognised by their structure; no operator is known by name."""
+"""Kernel and tiling -> tile program. Contractions are recognised by their structure; no operator is
+known by name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from explorer.ir.dims import ShapeEnv, product
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.regions import Interval, propagate, tile_variable
 from explorer.ir.tile_program import (
-    Fill, For, Grid, Map, Reduce, Statement, TileProgram,
+    Fill,
+    For,
+    Grid,
+    Map,
+    Reduce,
+    Statement,
+    TileProgram,
 )
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.contract import contract
@@ -23,7 +31,9 @@ KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scrat
 
 
 def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
-    """The compute as a contraction that the micro-kernels can do: float32, and columns enough to fill a vector."""
+    """The compute as a contraction that the micro-kernels can do: float32, and columns enough to
+    fill a vector.
+    """
     found = contraction(c)
     if found is None or kernel.dtype(c.out) != "float32":
         return None
@@ -45,7 +55,8 @@ def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
 
 
 def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
-    """The program of one task of a kernel in normal form: its output tile, and all in between in scratch.
+    """The program of one task of a kernel in normal form: its output tile, and all in between in
+    scratch.
 
     Raises BadOption where the tile's columns do not begin at a panel of packed weights.
     """
@@ -66,8 +77,9 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
     buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
-    return TileProgram(grid, tuple(body), tuple(buffers), tuple(places.packings),
-                       tuple(places.tables.items()))
+    return TileProgram(
+        grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
+    )
 
 
 def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
@@ -92,15 +104,20 @@ def _check_columns(c: Compute, column: Interval, tiling: Tiling) -> None:
     if not isinstance(column.size, int) or column.size % lanes:
         raise BadOption(
             f"a tile of {column.size} columns of {c.out} does not begin at a packed panel: "
-            f"take a multiple of {lanes}")
+            f"take a multiple of {lanes}"
+        )
 
 
 def _fills(p: Places, tensor: str) -> list[Statement]:
     """An intermediate that is read past its border is filled before it is written."""
     if tensor in p.kernel.inputs or tensor == p.kernel.output:
         return []
-    fills = {r.fill for k in p.kernel.computes for r in reads(k.expr)
-             if r.tensor == tensor and r.fill is not None}
+    fills = {
+        r.fill
+        for k in p.kernel.computes
+        for r in reads(k.expr)
+        if r.tensor == tensor and r.fill is not None
+    }
     return [Fill(p.place(tensor).buffer, f) for f in fills]
 
 
@@ -115,7 +132,9 @@ def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statemen
 
 
 def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
-    """The computes from here on that are no contractions and walk the same leading axes, and how many those are."""
+    """The computes from here on that are no contractions and walk the same leading axes, and how
+    many those are.
+    """
     run: list[Compute] = []
     first = kernel.computes[start]
     shared = len(first.axes)
@@ -142,18 +161,25 @@ def _ranges(p: Places, n: int, count: int) -> list[object]:
 
 
 def _has_fill(kernel: Kernel, c: Compute) -> bool:
-    return any(r.fill is not None for k in kernel.computes for r in reads(k.expr)
-               if r.tensor == c.out or k is c)
+    return any(
+        r.fill is not None
+        for k in kernel.computes
+        for r in reads(k.expr)
+        if r.tensor == c.out or k is c
+    )
 
 
 def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
-    """Several computes walked by one loop over their common leading axes: what only they use is one row, in L1."""
+    """Several computes walked by one loop over their common leading axes: what only they use is one
+    row, in L1.
+    """
     rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
     kernel = p.kernel
     body: list[Statement] = []
     for n, c in enumerate(run, start):
-        outside = any(r.tensor == c.out for k in kernel.computes if k not in run
-                      for r in reads(k.expr))
+        outside = any(
+            r.tensor == c.out for k in kernel.computes if k not in run for r in reads(k.expr)
+        )
         if not outside and c.out != kernel.output:
             rest = p.regions.tensors[c.out][shared:]
             size = product(tuple(r.size for r in rest))

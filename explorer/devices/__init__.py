@@ -1,0 +1,1 @@
+"""What hardware can do: data sheets, and this machine as it was measured."""

@@ -1,0 +1,48 @@
+"""What hardware can do, as data: memory levels, compute units, limits. Every number names its unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLevel:
+    """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity that limits."""
+
+    name: str
+    capacity_bytes: int | None
+    bandwidth_gb_per_s: float
+    line_bytes: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A machine: equal units beside each other over memory levels, nearest first.
+
+    `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector fused multiply-adds that a
+    unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what the runtime adds per task, barrier and launch.
+    """
+
+    name: str
+    kind: str  # "cpu" or "gpu"
+    units: int
+    lanes: int
+    registers: int
+    fma_per_cycle: float
+    clock_ghz: float
+    levels: tuple[MemoryLevel, ...]
+    launch_us: float = 1.0
+    barrier_us: float = 0.5
+    task_ns: float = 30.0
+    banks: int = 0
+    sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
+
+    @property
+    def peak_gflops_per_unit(self) -> float:
+        """float32 operations of one unit, a fused multiply-add counted as two, in GFLOP/s."""
+        return 2.0 * self.lanes * self.fma_per_cycle * self.clock_ghz
+
+    def level(self, name: str) -> MemoryLevel:
+        """The memory level of that name."""
+        return next(m for m in self.levels if m.name == name)

@@ -1,0 +1,226 @@
+"""Tiles by alignment and reuse, scored by the model alone: no kernel runs (Roller, section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from explorer.cost.estimate import contract_cycles, task_terms, tasks
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.contraction import Contraction
+from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
+from explorer.ir.kernel import Kernel
+from explorer.ir.regions import Regions, propagate
+from explorer.ir.types import ITEM_BYTES
+from explorer.roller.normal import writers
+from explorer.roller.transform import lower, tensor_contraction
+
+STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
+PANELS = (1, 2, 4, 8, 16)
+SHOWN = 24  # legal candidates that are kept, best first
+REFUSED = 6  # and refused ones, the best of them by the model
+
+Cut = tuple[tuple[str, int], ...]
+
+
+def register_tiles(device: Device) -> tuple[Micro, ...]:
+    """Register tiles that fill the vector registers: rows x vectors of accumulators, a vector a
+    column group, one row value.
+    """
+    found: list[Micro] = []
+    for vectors in (1, 2, 3, 4, 6):
+        most = min((device.registers - vectors - 1) // vectors, 14)
+        found += [Micro(rows, vectors, device.lanes) for rows in range(1, most + 1)]
+    return tuple(found)
+
+
+def candidates(
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+) -> Iterator[Candidate]:
+    """The tilings of a kernel in normal form, best first, then refused ones with the rule that they
+    break.
+
+    `sizes` is the binding that is tiled for; a kernel stays right for any other.
+    """
+    weighed = sorted(
+        (
+            _scored(kernel, t, device, sizes, regions)
+            for t, regions in _tilings(kernel, device, sizes)
+        ),
+        key=lambda c: c.cost_us,
+    )
+    refused: list[Candidate] = []
+    legal = 0
+    for candidate in weighed:
+        assert isinstance(candidate.value, Tiling)
+        why = refusal(kernel, candidate.value, device, env, sizes)
+        if not why:
+            legal += 1
+            yield candidate
+        elif len(refused) < REFUSED:
+            refused.append(Candidate(candidate.label, candidate.value, candidate.terms, why))
+        if legal == top_k:
+            break
+    yield from refused
+
+
+def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> Candidate:
+    """One tiling with the modelled time of the whole kernel on all units, or the rule that it
+    breaks.
+    """
+    found = _scored(kernel, tiling, device, sizes, propagate(kernel, dict(tiling.tile)))
+    why = refusal(kernel, tiling, device, env, sizes)
+    return Candidate(found.label, tiling, found.terms, why)
+
+
+def label_of(tiling: Tiling) -> str:
+    """A tiling in words."""
+    tile = " ".join(f"{a}={n}" for a, n in tiling.tile) or "whole"
+    return f"{tile}, registers {tiling.micro.rows}x{tiling.micro.columns}"
+
+
+def _scored(
+    kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions
+) -> Candidate:
+    waves = -(-tasks(kernel, tiling, sizes) // max(1, device.units))
+    terms = task_terms(kernel, tiling, device, sizes, regions)
+    return Candidate(label_of(tiling), tiling, tuple((name, us * waves) for name, us in terms))
+
+
+def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> str:
+    """The rule that a tiling breaks, with the numbers; empty where it is legal."""
+    used = tiling.micro.rows * tiling.micro.vectors + tiling.micro.vectors + 1
+    if used > device.registers:
+        return (
+            f"the register tile needs {used} vector registers, {device.name} has {device.registers}"
+        )
+    try:
+        program = lower(kernel, tiling, env)
+    except BadOption as error:
+        return str(error)
+    scratch = (b for b in program.buffers if b.kind == "scratch")
+    total = sum(evaluate_dim(b.size, sizes) * ITEM_BYTES[b.dtype] for b in scratch)
+    room = private_bytes(device)
+    if total > room:
+        return f"scratch needs {total / 1024:.0f} KiB, a unit of {device.name} has {room / 1024:.0f} KiB"
+    return ""
+
+
+def private_bytes(device: Device) -> int:
+    """The largest memory that one unit has for itself."""
+    return max(
+        (m.capacity_bytes for m in device.levels if not m.shared and m.capacity_bytes),
+        default=1 << 20,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The axes that may be cut, outermost first, with their sizes; and the main contraction, if
+    there is one.
+    """
+
+    names: tuple[str, ...]
+    extents: dict[str, int]
+    symbolic: frozenset[str]
+    inner: str
+    main: tuple[int, Contraction] | None
+
+
+def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
+    parts = writers(kernel, kernel.output)
+    last = parts[-1]
+    shared = [a for a in last.axes if all(any(a.name == b.name for b in p.axes) for p in parts)]
+    main = next(
+        (
+            (n, f)
+            for n, c in enumerate(kernel.computes)
+            if (f := tensor_contraction(kernel, c)) is not None
+        ),
+        None,
+    )
+    return _Shape(
+        tuple(a.name for a in shared),
+        {a.name: evaluate_dim(a.extent, sizes) for a in shared},
+        frozenset(a.name for a in shared if not isinstance(a.extent, int)),
+        last.axes[-1].name,
+        main,
+    )
+
+
+def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
+    shape = _shape(kernel, sizes)
+    for cut in _cuts(kernel, shape, device):
+        regions = propagate(kernel, dict(cut))
+        for micro in _micros(shape, cut, regions, device, sizes):
+            yield Tiling(cut, micro), regions
+
+
+def _micros(shape: _Shape, cut: Cut, regions: Regions, device: Device, sizes: Sizes) -> list[Micro]:
+    """The register tiles that walk this tile's main contraction in the fewest cycles."""
+    if shape.main is None:
+        return [Micro(1, 1, device.lanes)]
+    n, found = shape.main
+    ranges = regions.axes[n]
+
+    def size(name: str, extent: int) -> int:
+        return max(1, min(extent, evaluate_dim(ranges[name].size, sizes)))
+
+    rows = prod(size(a.name, evaluate_dim(a.extent, sizes)) for a in found.rows)
+    columns = size(found.column.name, evaluate_dim(found.column.extent, sizes))
+    depth = prod(evaluate_dim(a.extent, sizes) for a in found.depth)
+    width = dict(cut).get(shape.inner)
+    fitting = [m for m in register_tiles(device) if width is None or width % m.columns == 0]
+    fitting.sort(key=lambda m: contract_cycles(rows, columns, depth, m, device))
+    return fitting[:2] or [Micro(1, 1, device.lanes)]
+
+
+def _cuts(kernel: Kernel, shape: _Shape, device: Device) -> Iterator[Cut]:
+    """Ways to cut the output: leading axes to 1, the next one to an aligned size, and the columns
+    to whole panels.
+    """
+    inner = shape.inner
+    columns: list[int] = []
+    if shape.main is not None and inner in shape.names and len(kernel.computes) <= 2:
+        n = shape.extents[inner]
+        columns = sorted(
+            {
+                s
+                for v in (1, 2, 3, 4)
+                for k in PANELS
+                if (s := device.lanes * v * k) < n and s * 16 >= n
+            },
+            reverse=True,
+        )[:6]
+    outer = [n for n in shape.names if n != inner or (shape.main is None and len(shape.names) == 1)]
+    lead: Cut = ()
+    yield from _with_columns((), columns, inner)
+    for name in outer:
+        extent, symbolic = shape.extents[name], name in shape.symbolic
+        for size in _sizes(extent, device.units, _count(lead, shape)):
+            if size < extent or symbolic:
+                yield from _with_columns((*lead, (name, size)), columns, inner)
+        if extent > 1 or symbolic:
+            lead = (*lead, (name, 1))
+        if _count(lead, shape) > 1024:
+            return
+
+
+def _sizes(extent: int, units: int, before: int) -> list[int]:
+    """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
+    even = {-(-extent // (units * k)) for k in (1, 2, 3, 4, 8)}
+    sizes = {s for s in STEPS if s <= extent} | even
+    return sorted((s for s in sizes if before * -(-extent // s) <= 2048), reverse=True)
+
+
+def _count(lead: Cut, shape: _Shape) -> int:
+    return prod(-(-shape.extents[name] // size) for name, size in lead)
+
+
+def _with_columns(cut: Cut, columns: list[int], inner: str) -> Iterator[Cut]:
+    yield cut
+    for c in columns:
+        yield (*cut, (inner, c))

@@ -1,0 +1,69 @@
+"""Runs one generated kernel by its address, with guarded output and poisoned scratch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from explorer.codegen.build import build_kernel, pack_constant
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv, evaluate_dim, evaluate_shape
+from explorer.ir.kernel import Kernel
+
+GUARD = 64
+
+
+def aligned(items: int, dtype: str, value: float) -> np.ndarray:
+    """An array that starts on a cache line."""
+    size = np.dtype(dtype).itemsize
+    block = np.full(items + 128 // size, value, dtype)
+    start = (-block.ctypes.data % 64) // size
+    return block[start : start + items]
+
+
+def run_kernel(
+    kernel: Kernel,
+    tiling: Tiling,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int] | None = None,
+    env: ShapeEnv = ShapeEnv(),
+) -> np.ndarray:
+    """The kernel's output; fails where anything outside of the output was written."""
+    sizes = sizes or {}
+    code = build_kernel(kernel, tiling, env)
+    dtype = kernel.dtype(kernel.output)
+    shape = evaluate_shape(kernel.shape(kernel.output), sizes)
+    poison = np.nan if dtype.startswith("float") else 77
+    guarded = np.full(prod(shape) + 2 * GUARD, poison, dtype)
+    before = guarded.copy()
+    out = guarded[GUARD : GUARD + prod(shape)]
+    keep: list[np.ndarray] = []
+    block: list[int] = []
+    for a in code.arguments:
+        match a.kind:
+            case "tensor" if a.name == kernel.output:
+                block.append(out.ctypes.data)
+                continue
+            case "tensor":
+                keep.append(np.ascontiguousarray(arrays[a.name]))
+            case "packed":
+                assert a.packing is not None
+                keep.append(pack_constant(a.packing, arrays[a.name]))
+            case "table":
+                keep.append(np.array(a.values, np.int64))
+            case "scratch":
+                items = evaluate_dim(a.elements, sizes) * a.item_bytes // 4
+                keep.append(aligned(items + 16, "float32", np.nan))
+            case _:
+                block.append(sizes[a.name])
+                continue
+        block.append(keep[-1].ctypes.data)
+    args = np.array(block, np.int64)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    function(code.address)(0, code.tasks(sizes), args.ctypes.data)
+    for part in (slice(None, GUARD), slice(GUARD + prod(shape), None)):
+        assert np.array_equal(guarded[part], before[part], equal_nan=dtype.startswith("float"))
+    return out.reshape(shape)
