@@ -1,0 +1,1 @@
+"""Honest timing, and this machine as it was measured."""

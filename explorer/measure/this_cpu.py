@@ -1,0 +1,173 @@
+"""This machine as a `Device`: measured once in about a second, then remembered for its user."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from explorer import cache as store
+from explorer.codegen.numba_cpu import DECORATOR, HEADER
+from explorer.codegen.object_code import compile_cfunc, target_text
+from explorer.devices.model import Device, MemoryLevel
+
+VERSION = "this-cpu-2"
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2; the clock below is what fits with it
+SUM = """
+def kernel(first, last, args):
+    wide()
+    x = argument(args, 0)
+    y = argument(args, 1)
+    n = argument(args, 2)
+    for task in range(first, last):
+        total = F(0.0)
+        for i in range(n):
+            total = add_any_order(total, ld_float32(x, i))
+        st_float32(y, task & 1, total)
+"""
+PRODUCT = """
+def kernel(first, last, args):
+    wide()
+    a = argument(args, 0)
+    b = argument(args, 1)
+    y = argument(args, 2)
+    table = argument(args, 3)
+    zero = argument(args, 4)
+    for task in range(first, last):
+        contract(a, table, zero, 1, 256, b, (y,))
+"""
+
+
+@cache
+def this_cpu() -> Device:
+    """The device of this process: its cores, vector units and caches, with measured bandwidths and peak."""
+    key = store.content_key(VERSION, target_text(), str(units()), json.dumps(cache_bytes()))
+    known = store.get(key)
+    if known is not None:
+        return from_json(known.decode())
+    device = measure()
+    store.put(key, json.dumps(asdict(device)).encode())
+    return device
+
+
+def from_json(text: str) -> Device:
+    """A device from what `json.dumps(asdict(device))` wrote."""
+    fields = json.loads(text)
+    fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
+    fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
+    return Device(**fields)
+
+
+def units() -> int:
+    """How many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def lanes() -> int:
+    """float32 elements of a vector register."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16
+    return 8 if features.get("avx2") or features.get("avx") else 4
+
+
+def cache_bytes() -> dict[str, int]:
+    """The size of each data cache, as the kernel tells it, else a common one."""
+    found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
+    for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
+        try:
+            kind, level = (entry / "type").read_text().strip(), (entry / "level").read_text().strip()
+            text = (entry / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and text[-1:] in "KM" and text[:-1].isdigit():
+            found[f"L{level}"] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
+    return found
+
+
+def measure() -> Device:
+    """A fresh measurement of one core: peak products, and the bandwidth of a sum from every level."""
+    sizes = cache_bytes()
+    dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
+    spans = {"L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 4, "DRAM": dram}
+    block = np.full(dram // 4 + 16, 1.0, np.float32)  # written: untouched pages are all one page
+    levels = tuple(
+        MemoryLevel(
+            name,
+            sizes.get(name),
+            round(_read_gb_per_s(block, n), 1),
+            64,
+            shared=name in ("L3", "DRAM"),
+        )
+        for name, n in spans.items()
+    )
+    peak = _peak_gflops()
+    width = lanes()
+    return Device(
+        name="this-cpu",
+        kind="cpu",
+        units=units(),
+        lanes=width,
+        registers=32 if width == 16 or not _is_x86() else 16,
+        fma_per_cycle=FMA_PER_CYCLE,
+        clock_ghz=round(peak / (2 * width * FMA_PER_CYCLE), 3),
+        levels=levels,
+        sources=(
+            ("bandwidth_gb_per_s", "a vector sum on one core, best of several runs"),
+            ("clock_ghz", "from the measured peak of register-resident fused multiply-adds"),
+            ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+        ),
+    )
+
+
+def _is_x86() -> bool:
+    return "x86" in llvm.get_default_triple()
+
+
+def _function(body: str, *header: str) -> ctypes._CFuncPtr:
+    source = "\n".join([*HEADER, *header, "", DECORATOR + body])
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    return signature(compile_cfunc(source).address)
+
+
+def _aligned(block: np.ndarray) -> int:
+    return (int(block.ctypes.data) + 63) // 64 * 64
+
+
+def _best_seconds(function: ctypes._CFuncPtr, args: np.ndarray, repeats: int, runs: int = 5) -> float:
+    function(0, 1, args.ctypes.data)
+    times = []
+    for _ in range(runs):
+        begin = perf_counter()
+        function(0, repeats, args.ctypes.data)
+        times.append((perf_counter() - begin) / repeats)
+    return min(times)
+
+
+def _read_gb_per_s(block: np.ndarray, size: int) -> float:
+    out = np.zeros(32, np.float32)
+    args = np.array([_aligned(block), out.ctypes.data, size // 4], np.int64)
+    repeats = max(1, (64 << 20) // size)
+    return size / _best_seconds(_function(SUM), args, repeats, 3 if size > 32 << 20 else 5) / 1e9
+
+
+def _peak_gflops() -> float:
+    """Products of a register tile with both operands in L1."""
+    width = lanes()
+    rows, vectors = (14, 2) if width == 16 or not _is_x86() else (6, 2)
+    header = f"contract = micro_kernel({rows}, {vectors}, {width}, 1, 0, 0)"
+    a, b, y = (np.zeros(4096, np.float32) for _ in range(3))
+    table, zero = np.zeros(32, np.int64), np.zeros(1, np.int64)
+    addresses = [_aligned(x) for x in (a, b, y)]
+    args = np.array([*addresses, table.ctypes.data, zero.ctypes.data], np.int64)
+    seconds = _best_seconds(_function(PRODUCT, header), args, 4000)
+    return 2 * rows * vectors * width * 256 / seconds / 1e9
