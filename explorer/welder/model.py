@@ -1,0 +1,87 @@
+"""What Welder talks about: kernels as operator tiles, and the form of the one that a merge would
+anchor on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.contraction import contraction
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.types import ITEM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a kernel is made of: contractions, other reductions, and the compute that writes its
+    output.
+    """
+
+    contractions: int
+    reductions: int
+    last: Compute
+    parts: int  # computes that write the output (Concat has several)
+
+    @property
+    def is_map(self) -> bool:
+        """Element by element, nothing summed."""
+        return not self.contractions and not self.reductions
+
+    @property
+    def word(self) -> str:
+        """The form in a word."""
+        if self.contractions:
+            return "contraction" if self.contractions == 1 else f"{self.contractions} contractions"
+        return "elementwise" if self.is_map else "reduction"
+
+
+def form_of(kernel: Kernel) -> Form:
+    """The form of a kernel."""
+    found = [c for c in kernel.computes if contraction(c) is not None]
+    reduced = [c for c in kernel.computes if c.reduce and c not in found]
+    writers = [c for c in kernel.computes if c.out == kernel.output]
+    return Form(len(found), len(reduced), writers[-1], len(writers))
+
+
+def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:
+    """The size of a tensor under the hints."""
+    spec = kernel.spec(tensor)
+    total = ITEM_BYTES[spec.dtype]
+    for d in spec.shape:
+        total *= env.hint(d)
+    return total
+
+
+def points(compute: Compute, env: ShapeEnv) -> int:
+    """How many values a compute writes, under the hints."""
+    total = 1
+    for a in compute.axes:
+        total *= env.hint(a.extent)
+    return total
+
+
+def loads_of(kernel: Kernel, tensor: str) -> list[tuple[Compute, Read]]:
+    """Every load of a tensor, with the compute it stands in."""
+    return [(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == tensor]
+
+
+def is_point(read: Read, compute: Compute) -> bool:
+    """Whether a load takes one axis a dim, each once: every element is read once."""
+    names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
+    plain = all(isinstance(i, Affine) for i in read.index) and read.fill is None
+    return (
+        plain
+        and None not in names
+        and sorted(map(str, names))
+        == sorted(a.name for a in compute.axes if a.extent != 1 or a.name in names)
+    )
+
+
+def is_row(read: Read, compute: Compute) -> bool:
+    """Whether a load walks its last dim and stands at the compute's own leading axes in the others."""
+    if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):
+        return False
+    lead = [i.bare for i in read.index[:-1] if isinstance(i, Affine) and i.terms]
+    mine = [a.name for a in compute.axes]
+    return None not in lead and lead == [n for n in mine if n in lead] and mine[: len(lead)] == lead
