@@ -43,8 +43,10 @@ def floor_div(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     exact = sympy.cancel(sympy.sympify(a) / b)
-    if exact.is_polynomial() and all(c.is_Integer for c in sympy.Poly(exact).coeffs()):
-        return simplify(exact)
+    whole = sympy.expand(exact)
+    factors = whole.as_coefficients_dict().values()
+    if whole.is_polynomial() and all(c.is_Integer for c in factors):
+        return simplify(whole)
     return sympy.floor(sympy.sympify(a) / b)
 
 

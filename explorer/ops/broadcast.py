@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import sympy
+
 from explorer.ir.dims import Dim, Shape, ShapeEnv
 from explorer.ops.record import Site
 
 
 class Unprovable(Exception):
     """Two extents may or may not agree: the annotation becomes coarser."""
+
+
+class ImpliedBound(Exception):
+    """The model has a meaning only where a symbol is at most `high`: `Min(seq, 512)` must be `seq`."""
+
+    def __init__(self, name: str, high: int) -> None:
+        super().__init__(f"{name} <= {high}")
+        self.name, self.high = name, high
 
 
 def broadcast(site: Site, shapes: Iterable[Shape]) -> Shape:
@@ -37,8 +47,27 @@ def _together(site: Site, a: Dim, b: Dim) -> Dim:
 
 
 def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:
-    """Whether two extents are equal: False if they differ for every binding, Unprovable otherwise."""
+    """Whether two extents are equal for every binding, or for none.
+
+    Raises ImpliedBound where a bound would prove it, and Unprovable where nothing is known.
+    """
     equal = env.equal(a, b)
     if equal is None:
+        for cut, whole in ((a, b), (b, a)):
+            _imply(cut, whole)
         raise Unprovable(f"{a} and {b}")
     return equal
+
+
+def _imply(cut: Dim, whole: Dim) -> None:
+    """`Min(n, 512)` where `n` is wanted: raise what must hold of the symbol in n."""
+    if not isinstance(cut, sympy.Min) or whole not in cut.args or isinstance(whole, int):
+        return
+    limits = [int(a) for a in cut.args if a.is_Integer]
+    names = list(whole.free_symbols)
+    if len(limits) != len(cut.args) - 1 or len(names) != 1:
+        return
+    slope = whole.diff(names[0])
+    if slope.is_Integer and slope > 0:
+        rest = int(whole.subs(names[0], 0))
+        raise ImpliedBound(names[0].name, (min(limits) - rest) // int(slope))

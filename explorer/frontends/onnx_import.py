@@ -1,0 +1,108 @@
+"""An ONNX file becomes a program of graph operators, as they stand in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+
+from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends.model import Model
+from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, read_onnx, tensor_dtype
+from explorer.frontends.onnx_graph import OUR_DOMAINS, Importer, Scope, import_graph
+from explorer.frontends.symbols import Bounds, environment, symbol_name
+from explorer.ir.calls import Var
+from explorer.ir.dims import Dim, symbol, symbols_of
+from explorer.ir.program import Constant, Function, Program
+from explorer.ir.types import Tensor
+
+FIRST_OPSET = 7
+
+
+def load(path: str | Path, bounds: Bounds | None = None) -> Model:
+    """Read an ONNX file. `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
+
+    Raises BadModelFile, UnsupportedOperator or BoundError.
+    """
+    path = Path(path)
+    try:
+        return from_file(read_onnx(path), path.stem, str(path), bounds)
+    except BadModelFile as error:
+        if path.name in error.sentence:
+            raise
+        raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
+
+
+def from_file(file: OnnxFile, name: str, path: str, bounds: Bounds | None = None) -> Model:
+    """The model of a file that was read, or of one that never was a file; `path` says where it is from."""
+    return Model(name, path, _program(file, name, bounds), file.head)
+
+
+def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
+    graph = file.model.graph
+    importer = Importer(_opset(file.model), {n: Constant(a) for n, a in file.initializers.items()})
+    if file.model.functions:
+        raise UnsupportedOperator("the model defines functions of its own, which are not imported")
+    scope = Scope(importer, "main")
+    for given, constant in importer.constants.items():
+        scope.values[given] = _constant_var(given, constant)
+    params = tuple(
+        scope.define(i.name, _input_type(i)) for i in graph.input if i.name not in file.initializers
+    )
+    env = environment(_symbols(p.type for p in params if isinstance(p.type, Tensor)), bounds)
+    outputs = import_graph(scope, graph)
+    if not outputs:
+        raise BadModelFile("is a model without outputs")
+    names = tuple(o.name for o in graph.output)
+    main = Function("main", params, tuple(scope.body), outputs, names)
+    return Program(
+        (main, *importer.functions),
+        importer.constants,
+        env,
+        tuple(importer.sources),
+        tuple(importer.dropped),
+        name=name,
+    )
+
+
+def _constant_var(name: str, constant: Constant) -> Var:
+    return Var(name, constant.type)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    found = {o.domain: o.version for o in model.opset_import}
+    for domain in OUR_DOMAINS:
+        if domain in found:
+            version = found[domain]
+            if version < FIRST_OPSET or version > onnx.defs.onnx_opset_version():
+                raise UnsupportedOperator(
+                    f"the model is of version {version} of the operator set; versions "
+                    f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are known"
+                )
+            return version
+    raise UnsupportedOperator(
+        f"the model names only the operator domains {sorted(found)}, none of them ONNX's own"
+    )
+
+
+def _input_type(value: onnx.ValueInfoProto) -> Tensor:
+    kind = value.type
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        raise UnsupportedOperator(
+            f"the input {value.name!r} is no tensor whose rank is known", where=value.name
+        )
+    dims = kind.tensor_type.shape.dim
+    if len(dims) > MAX_RANK:
+        raise BadModelFile(f"has an input {value.name!r} of rank {len(dims)}")
+    shape: list[Dim] = []
+    for axis, dim in enumerate(dims):
+        if dim.HasField("dim_value") and dim.dim_value > 0:
+            shape.append(dim.dim_value)
+        else:
+            shape.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
+    return Tensor(tuple(shape), tensor_dtype(kind.tensor_type.elem_type, value.name).name)
+
+
+def _symbols(types: Iterable[Tensor]) -> list[str]:
+    return [name for t in types for dim in t.dims for name in sorted(symbols_of(dim))]

@@ -1,0 +1,43 @@
+"""The symbols of a model: their bounds, and the values that tiles and pictures start from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from explorer.errors import BoundError
+from explorer.ir.dims import ShapeEnv, SymbolBound
+
+Bounds = Mapping[str, "int | tuple[int, int | None]"]
+
+HINTS = (("batch", 1), ("seq", 128), ("len", 128), ("time", 128), ("height", 224), ("width", 224))
+
+
+def symbol_name(text: str, otherwise: str) -> str:
+    """The name a model gives to a dim, made an identifier."""
+    name = re.sub(r"\W", "_", text or otherwise, flags=re.ASCII)
+    return name if re.match(r"[A-Za-z_]", name) else f"n_{name}"
+
+
+def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
+    """Bounds and hints of the symbols; BoundError for a bound of an unknown symbol, or an empty one."""
+    known = list(dict.fromkeys(names))
+    given = dict(bounds or {})
+    for name in given:
+        if name not in known:
+            raise BoundError(
+                f"the model has no dim called {name!r}; it has {', '.join(known) or 'none'}",
+                where=name,
+                expected=", ".join(known),
+            )
+    return ShapeEnv(tuple(_bound(n, given.get(n)) for n in known))
+
+
+def _bound(name: str, given: int | tuple[int, int | None] | None) -> SymbolBound:
+    low, high = (1, None) if given is None else (given, given) if isinstance(given, int) else given
+    if low < 0 or (high is not None and high < low):
+        raise BoundError(f"the bound {low} .. {high} of {name!r} is empty or negative", where=name)
+    lower = name.lower()
+    hint = next((value for word, value in HINTS if word in lower), 1)
+    hint = max(hint, low)
+    return SymbolBound(name, low, high, hint if high is None else min(hint, high))

@@ -1,0 +1,12 @@
+"""Relax (Lai et al., ASPLOS 2025): symbolic shapes deduced forward, and operators made loop-level kernels.
+
+The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`, cross-level
+call, partial lowering (`legalize`), library dispatch.
+"""
+
+from __future__ import annotations
+
+from explorer.relax.deduction import deduce
+from explorer.relax.legalization import legalize
+
+__all__ = ["deduce", "legalize"]

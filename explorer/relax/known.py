@@ -1,0 +1,66 @@
+"""What deduction knows of values: their annotations, and the elements of small integer ones as dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.ir.calls import Var
+from explorer.ir.program import Constant
+from explorer.ir.types import Tensor
+from explorer.ops.record import Values
+
+MOST_ELEMENTS = 64
+MOST_CONSTANT_ELEMENTS = 1024
+
+
+class Knowledge:
+    """The annotations and elements of a function's values, filled in order."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.constants = constants
+        self.vars: dict[str, Var] = {}
+        self.elements: dict[str, Values] = {}
+
+    def learn(self, var: Var, elements: Values | None = None) -> Var:
+        """A value is annotated so, and its elements are these."""
+        self.vars[var.name] = var
+        if elements is not None and elements.size <= MOST_ELEMENTS and _is_small(var):
+            self.elements[var.name] = elements
+        return var
+
+    def var(self, var: Var) -> Var:
+        """The value with its annotation."""
+        return self.vars.get(var.name, var)
+
+    def values(self, var: Var | None) -> Values | None:
+        """The elements of a value, where they are few and known."""
+        if var is None:
+            return None
+        known = self.elements.get(var.name)
+        if known is not None or var.name in self.vars:
+            return known
+        constant = self.constants.get(var.name)
+        if constant is None or constant.array.size > MOST_CONSTANT_ELEMENTS:
+            return None
+        return constant.array.astype(object)
+
+    def was_folded(self, var: Var) -> bool:
+        """Whether the elements are known without running anything."""
+        return var.name in self.elements
+
+
+def _is_small(var: Var) -> bool:
+    """Whether a value can be a shape, or what is computed of one."""
+    return isinstance(var.type, Tensor) and var.type.dtype in ("int64", "int32", "bool")
+
+
+def is_known(var: Var | None) -> bool:
+    """Whether shape and dtype are annotated; an argument left out needs none."""
+    return var is None or (isinstance(var.type, Tensor) and var.type.is_known)
+
+
+def all_integers(elements: Values) -> bool:
+    """Whether no element depends on a symbol."""
+    return all(isinstance(e, (int, bool, np.integer)) for e in elements.reshape(-1))

@@ -1,0 +1,89 @@
+"""Legalisation: every operator becomes loop-level kernels, views, or a marked library call.
+
+y: float32[n, 64] = Relu(x)   ->   y: float32[n, 64] = kernel relu(x)    y[i, j] = max(x[i, j], 0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from explorer.errors import UnsupportedOperator
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.stage import Stage
+from explorer.ir.types import Tensor
+from explorer.ops import RECORDS
+from explorer.ops.lowering import Lowering
+from explorer.ops.record import Site
+from explorer.passes.registry import compiler_pass
+from explorer.relax.known import is_known
+from explorer.relax.library import library_call
+
+
+@compiler_pass("legalize", paper="Relax, ASPLOS 2025, section 3.3: cross-level abstraction")
+def legalize(program: Program) -> Program:
+    """No graph operator is left; constants that nothing reads are gone."""
+    constants = dict(program.constants)
+    functions = tuple(_function(program, f, constants) for f in program.functions)
+    read = {v.name for f in functions for v in f.outputs}
+    read.update(v.name for f in functions for b in f.body for v in b.reads)
+    kept = {n: c for n, c in constants.items() if n in read}
+    return replace(
+        program, functions=functions, constants=kept, stage=max(program.stage, Stage.LEGALIZED)
+    )
+
+
+def _function(program: Program, function: Function, constants: dict[str, Constant]) -> Function:
+    read = {v.name for v in function.outputs}
+    read.update(v.name for b in function.body for v in b.reads)
+    body: list[Binding] = []
+    for binding in function.body:
+        if isinstance(binding.expr, OpCall):
+            body += _operator(program, binding, binding.expr, constants, read)
+        else:
+            body.append(binding)
+    return replace(function, body=tuple(body))
+
+
+def _operator(
+    program: Program, binding: Binding, call: OpCall, constants: dict[str, Constant], read: set[str]
+) -> list[Binding]:
+    where = min(binding.origin, default=binding.vars[0].name)
+    for var in (*binding.reads, *(v for v in binding.vars if v.name in read)):
+        if not is_known(var):
+            raise UnsupportedOperator(
+                f"{call.op} at {where!r}: the shape of {var.name!r} depends on the values of a run",
+                where=where,
+                expected="a shape that follows from the shapes of the inputs",
+                found=f"{_dtype(var)} of unknown shape",
+            )
+    site = Site(call.op, where, call.args, dict(call.attrs), program.env, (), len(binding.vars))
+    low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
+    record = RECORDS.get(call.op)
+    try:
+        if record is None:
+            return _library(low, binding, call)
+        record.lower(low)
+    except UnsupportedOperator:
+        low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
+        found = _library(low, binding, call)
+        constants.update(low.constants)
+        return found
+    constants.update(low.constants)
+    return low.bindings
+
+
+def _library(low: Lowering, binding: Binding, call: OpCall) -> list[Binding]:
+    def constant(array: np.ndarray, hint: str) -> Var:
+        return low.constant(array, hint)
+
+    expr = library_call(call, RECORDS.get(call.op), constant)
+    if expr is None:
+        low.site.unsupported("it has no kernel rule, and no library call takes symbolic extents")
+    return [Binding(binding.vars, expr, binding.origin)]
+
+
+def _dtype(var: Var) -> str:
+    return str(var.type.dtype) if isinstance(var.type, Tensor) else "something"
