@@ -1,0 +1,8 @@
+"""Passes: functions from one program to the next, their registry, and the pipeline that remembers
+what they gave.
+"""
+
+from explorer.passes.pipeline import Pass, Snapshot, Step, run_steps
+from explorer.passes.registry import compiler_pass, find_pass, passes
+
+__all__ = ["Pass", "Snapshot", "Step", "compiler_pass", "find_pass", "passes", "run_steps"]

@@ -1,0 +1,226 @@
+"""Views and copies folded into the kernels beside them: no kernel only moves what another could
+read or write in place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from explorer.ir.calls import KernelCall, Var, View
+from explorer.ir.dims import Shape
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding, Function, Program
+from explorer.passes.copy_maps import AffineMap, CopyMap, ViewMap, copy_map
+from explorer.passes.fold_into import (
+    MaySplit,
+    is_elementwise,
+    never,
+    read_through,
+    store_through,
+    where_free,
+)
+from explorer.passes.index_maps import linear
+from explorer.passes.registry import compiler_pass
+
+
+@compiler_pass(
+    "copies", paper="Relax: Lai et al., ASPLOS 2025, section 4.2 (fusion of layout rewrites)"
+)
+def fold_copies(program: Program) -> Program:
+    """After: a transpose is a permuted load or store wherever its neighbour can make it one.
+
+    `t = T(x); y = f(t)` becomes `y[i, j] = f(x[j, i])`; `t = f(x); y = T(t)` becomes `y[j, i] =
+    f(x[i, j])`. A view stays
+    where nothing moves. What is left of a chain of copies is one kernel.
+    """
+    for function in program.functions:
+        program = program.with_function(_Folder(program, function).folded())
+    return program
+
+
+class _Folder:
+    """The bindings of one function while copies disappear from it."""
+
+    def __init__(self, program: Program, function: Function) -> None:
+        self.program, self.function, self.env = program, function, program.env
+        self.order = [b.vars[0].name for b in function.body]
+        self.bindings = {b.vars[0].name: b for b in function.body}
+        self.outputs = {v.name for v in function.outputs}
+        self.uses = Counter(v.name for b in function.body for v in b.reads)
+        self.stored: set[str] = set()  # kernels whose store took a copy in
+
+    def folded(self) -> Function:
+        """The function after all sweeps."""
+        for name in list(self.order):
+            self._join_copies(name)
+        for name in list(self.order):
+            self._into_readers(name)
+        for name in list(self.order):
+            self._into_store(name, where_free)
+        for name in list(self.order):
+            self._as_view(name)
+        return replace(self.function, body=tuple(self._live()))
+
+    def _live(self) -> list[Binding]:
+        """All bindings but the copies that nothing reads any more."""
+        live, kept = set(self.outputs), list[Binding]()
+        for name in reversed(self.order):
+            binding = self.bindings.get(name)
+            if binding is None:
+                continue
+            if copy_map(binding) and name not in live and name not in self.outputs:
+                continue
+            kept.append(binding)
+            live |= {v.name for v in binding.reads}
+        return kept[::-1]
+
+    # Sweep 1: chains of copies become one, and go into the store of a kernel that need not change.
+
+    def _join_copies(self, name: str) -> None:
+        binding = self.bindings.get(name)
+        found = None if binding is None else copy_map(binding)
+        if binding is None or found is None:
+            return
+        if isinstance(binding.expr, KernelCall):
+            self._through_args(binding.vars[0].name, never)
+        self._into_store(name, never)
+
+    def _into_store(self, name: str, may_split: MaySplit) -> None:
+        binding = self.bindings.get(name)
+        found = None if binding is None else copy_map(binding)
+        if binding is None or found is None:
+            return
+        source, copy = found
+        producer = self.bindings.get(source.name)
+        if producer is None or not isinstance(producer.expr, KernelCall):
+            return
+        if self.uses[source.name] != 1 or source.name in self.outputs:
+            return
+        if isinstance(copy, ViewMap) and not (copy_map(producer) or source.name in self.stored):
+            return
+        new = store_through(producer.expr, binding.var, copy, self.env, may_split, binding.origin)
+        if new is not None:
+            self._take_over(producer, binding, new)
+
+    def _take_over(self, producer: Binding, copy: Binding, call: KernelCall) -> None:
+        """The producer binds what the copy bound."""
+        old, new = producer.var.name, copy.var.name
+        self.bindings[new] = Binding(copy.vars, call, producer.origin | copy.origin)
+        del self.bindings[old]
+        self.order.remove(new)
+        self.order[self.order.index(old)] = new
+        self.stored.add(new)
+
+    # Sweep 2: kernels read the source of what was copied for them.
+
+    def _into_readers(self, name: str) -> None:
+        binding = self.bindings.get(name)
+        if binding is not None and isinstance(binding.expr, KernelCall):
+            self._through_args(name, where_free)
+
+    def _through_args(self, name: str, may_split: MaySplit) -> None:
+        changed = True
+        while changed:
+            changed = False
+            call = self.bindings[name].expr
+            assert isinstance(call, KernelCall)
+            for place in range(len(call.args)):
+                new = self._chain(call, place, may_split)
+                if new is not None:
+                    self._replace(name, *new)
+                    changed = True
+                    break
+
+    def _chain(
+        self, call: KernelCall, place: int, may_split: MaySplit
+    ) -> tuple[KernelCall, frozenset[str]] | None:
+        """The call with an argument read at the far end of a chain of copies, as far as that is of
+        use.
+        """
+        best: tuple[KernelCall, frozenset[str]] | None = None
+        origin: frozenset[str] = frozenset()
+        passed_copy = False
+        name = call.kernel.inputs[place]
+        while True:
+            binding = self.bindings.get(call.args[place].name)
+            found = None if binding is None else copy_map(binding)
+            if binding is None or found is None:
+                return best
+            source, copy = found
+            allowed = (
+                never
+                if isinstance(copy, ViewMap) and not passed_copy and not self._moves(source)
+                else may_split
+            )
+            constant = source.name in self.program.constants
+            new = read_through(
+                call, place, source, copy, self.env, allowed, binding.origin, constant
+            )
+            if new is None:
+                return best
+            origin |= binding.origin
+            passed_copy |= isinstance(copy, AffineMap)
+            if passed_copy or self._helps(call.kernel, source, copy):
+                best = (new, origin)
+            if name not in new.kernel.inputs:
+                return best
+            call, place = new, new.kernel.inputs.index(name)
+
+    def _moves(self, source: Var) -> bool:
+        binding = self.bindings.get(source.name)
+        return binding is not None and copy_map(binding) is not None
+
+    def _helps(self, kernel: Kernel, source: Var, copy: CopyMap) -> bool:
+        """Whether reading behind a mere view is of use: its reader can then be welded to the kernel
+        behind.
+        """
+        producer = self.bindings.get(source.name)
+        if producer is None or not isinstance(producer.expr, KernelCall):
+            return False
+        return is_elementwise(kernel) or _without_units(copy.source) == _without_units(copy.result)
+
+    def _replace(self, name: str, call: KernelCall, origin: frozenset[str]) -> None:
+        binding = self.bindings[name]
+        self.uses.subtract(v.name for v in binding.reads)
+        self.uses.update(v.name for v in call.args)
+        self.bindings[name] = replace(binding, expr=call, origin=binding.origin | origin)
+        self._release(v.name for v in binding.reads)
+
+    def _release(self, names: Iterable[str]) -> None:
+        """Copies that nothing reads any more no longer count as readers."""
+        for name in list(names):
+            binding = self.bindings.get(name)
+            if (
+                binding is None
+                or self.uses[name] > 0
+                or name in self.outputs
+                or copy_map(binding) is None
+            ):
+                continue
+            del self.bindings[name]
+            self.order.remove(name)
+            self.uses.subtract(v.name for v in binding.reads)
+            self._release(v.name for v in binding.reads)
+
+    # Sweep 4: a copy that keeps the order of memory is a view.
+
+    def _as_view(self, name: str) -> None:
+        binding = self.bindings.get(name)
+        found = None if binding is None else copy_map(binding)
+        if binding is None or found is None:
+            return
+        source, copy = found
+        if not isinstance(copy, AffineMap):
+            return
+        gone = {a.name for a in copy.axes if a.extent == 1}
+        if copy.fill is not None:
+            return
+        start = linear(copy.index, copy.source).without(gone)
+        if start.terms == linear(copy.pattern, copy.result).without(gone).terms:
+            self.bindings[name] = replace(binding, expr=View(source, start.const))
+
+
+def _without_units(shape: Shape) -> list[object]:
+    return [n for n in shape if n != 1]

@@ -1,0 +1,163 @@
+"""What a program, a pass and its options are, as short keys: equal keys mean equal content."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache, partial
+from hashlib import blake2b
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import sympy
+
+from explorer.ir.program import Binding, Constant, Program
+
+SMALL_BYTES = (
+    1 << 16
+)  # constants up to here are told apart by their bytes, larger ones by being the same object
+REMEMBERED = 50_000
+
+
+class _Remembered:
+    """Digests of frozen values by identity; the values are held, so an identity is never taken
+    again.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.known: dict[int, tuple[object, bytes]] = {}
+
+    def digest(self, value: object, make: Callable[[Any], bytes]) -> bytes:
+        """The digest of a value, made where it is not known."""
+        found = self.known.get(id(value))
+        if found is not None:
+            return found[1]
+        made = make(value)
+        with self.lock:
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[id(value)] = (value, made)
+        return made
+
+
+_bindings, _arrays = _Remembered(), _Remembered()
+
+
+def program_key(program: Program) -> str:
+    """The content of a program; linear, and quick where bindings are known from before."""
+    state = blake2b(digest_size=24)
+    for function in program.functions:
+        state.update(
+            _text((function.name, function.params, function.outputs, function.output_names))
+        )
+        for binding in function.body:
+            state.update(_bindings.digest(binding, _binding_digest))
+    for name, constant in sorted(program.constants.items()):
+        state.update(_text(name) + _constant_digest(constant))
+    rest = (program.env, program.sources, program.dropped, program.stage, program.name)
+    state.update(_text((rest, program.decisions)))
+    return state.hexdigest()
+
+
+def _binding_digest(binding: Binding) -> bytes:
+    return blake2b(_text(binding), digest_size=16).digest()
+
+
+def _constant_digest(constant: Constant) -> bytes:
+    if constant.array.nbytes <= SMALL_BYTES:
+        return constant.digest.encode()
+    return _arrays.digest(constant, lambda c: f"object {next(_serial)}".encode())
+
+
+_serial = count(1)
+
+
+def pass_key(run: object) -> str:
+    """What a pass is: its name, its options, and the source of every function among them."""
+    call = _source_text(type(run).__call__) if is_dataclass(run) else ""
+    return blake2b(_text((run, call)), digest_size=24).hexdigest()
+
+
+def _text(value: object) -> bytes:
+    parts: list[str] = []
+    _write(value, parts.append)
+    return "".join(parts).encode()
+
+
+def _write(value: Any, out: Callable[[str], None]) -> None:
+    """The structure of a value as text that no other value has."""
+    kind = type(value)
+    if kind is str:
+        out(f"{len(value)}'{value}")
+    elif kind is tuple:
+        out("(")
+        for item in value:
+            _write(item, out)
+        out(")")
+    elif kind is int or kind is bool or kind is float or value is None:
+        out(f"{value!r};")
+    elif is_dataclass(kind):
+        out(f"{kind.__name__}{{")
+        for name in _field_names(kind):
+            _write(getattr(value, name), out)
+        out("}")
+    else:
+        _write_other(value, out)
+
+
+@lru_cache(maxsize=1024)
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _write_other(value: Any, out: Callable[[str], None]) -> None:
+    match value:
+        case frozenset() | set():
+            out("set")
+            _write(tuple(sorted(value, key=str)), out)
+        case sympy.Basic():
+            out(f"dim {value};")
+        case Enum():
+            out(f"{type(value).__name__}.{value.name};")
+        case list():
+            _write(tuple(value), out)
+        case Mapping():
+            _write(tuple(sorted(value.items(), key=lambda item: str(item[0]))), out)
+        case np.ndarray():
+            _write(Constant(value).digest, out)
+        case Constant():
+            _write(value.digest, out)
+        case partial():
+            _write((value.func, value.args, value.keywords), out)
+        case type():
+            out(f"{value.__module__}.{value.__qualname__};")
+        case _ if callable(value):
+            _write(_source(value), out)
+        case _:
+            out(f"{type(value).__qualname__} {value!r};")
+
+
+def _source(function: Any) -> tuple[object, ...]:
+    """A function's name, text and the values it closes over."""
+    name = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    closed = getattr(function, "__closure__", None) or ()
+    return (
+        name,
+        _source_text(function),
+        tuple(c.cell_contents for c in closed),
+        getattr(function, "__defaults__", None),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _source_text(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return "" if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"

@@ -1,0 +1,80 @@
+"""What depends on nothing but constants is computed when the model is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, ShapeOf
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.types import ITEM_BYTES, Tensor
+from explorer.ops.evaluate import evaluate
+from explorer.passes.accounts import account
+from explorer.passes.registry import compiler_pass
+
+GROWTH_BYTES = 1 << 20  # a result may be this much larger than what it is made of
+
+
+@compiler_pass(
+    "fold-constants", paper="Kildall 1973, A unified approach to global program optimization"
+)
+def fold_constants(program: Program) -> Program:
+    """After: a binding whose arguments are all constants is a constant, unless that would be much
+    larger than they.
+    """
+    constants = dict(program.constants)
+    functions = tuple(_folded(f, constants, program) for f in program.functions)
+    if len(constants) == len(program.constants):
+        return program
+    after = replace(program, functions=functions, constants=constants)
+    return account(program, after, "computed when the model was compiled")
+
+
+def _folded(function: Function, constants: dict[str, Constant], program: Program) -> Function:
+    body: list[Binding] = []
+    outputs = {v.name for v in function.outputs}
+    for binding in function.body:
+        wanted = any(v.name in outputs for v in binding.vars)
+        if wanted or not _can_fold(binding, constants):
+            body.append(binding)
+            continue
+        for var, array in zip(binding.vars, _values(binding, constants, program), strict=False):
+            constants[var.name] = Constant(array)
+    return function if len(body) == len(function.body) else replace(function, body=tuple(body))
+
+
+def _can_fold(binding: Binding, constants: dict[str, Constant]) -> bool:
+    if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
+        return False
+    room = GROWTH_BYTES + sum(constants[v.name].array.nbytes for v in binding.reads)
+    sizes = [_bytes(v.type) for v in binding.vars]
+    return all(s is not None and s <= room for s in sizes)
+
+
+def _is_pure(expr: Expr) -> bool:
+    match expr:
+        case Branch() | Loop() | FunctionCall() | MatchCast():
+            return False
+        case ShapeOf(dims, _):
+            return all(isinstance(d, int) for d in dims)
+    return True
+
+
+def _bytes(type_: object) -> int | None:
+    """The size of a tensor whose shape is static."""
+    if not isinstance(type_, Tensor) or not type_.is_known:
+        return None
+    dims = [d for d in type_.dims if isinstance(d, int)]
+    return prod(dims) * ITEM_BYTES[type_.element] if len(dims) == len(type_.dims) else None
+
+
+def _values(
+    binding: Binding, constants: dict[str, Constant], program: Program
+) -> tuple[np.ndarray, ...]:
+    names = tuple(v.name for v in binding.vars)
+    alone = Function("constant", (), (binding,), binding.vars, names)
+    read = {v.name: constants[v.name] for v in binding.reads}
+    found = evaluate(Program((alone,), read, env=program.env, stage=program.stage), {})
+    return tuple(found[n] for n in names)

@@ -1,0 +1,127 @@
+"""Steps in order: each result is kept by content, so moving one knob runs again only what follows
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from time import perf_counter
+from typing import TypeAlias
+
+from explorer import cache
+from explorer.counters import counters
+from explorer.errors import Cancelled
+from explorer.ir.decisions import Decisions
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.passes.fingerprint import pass_key, program_key
+from explorer.passes.validate import Validation
+
+Pass: TypeAlias = Callable[[Program], Program]
+Progress: TypeAlias = Callable[
+    [str, int, int], None
+]  # step name, how many are done, how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A pass in a pipeline: the name that pictures show, and the stage its result has reached."""
+
+    name: str
+    stage: Stage
+    run: Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one step made of a program. `kept`: it was remembered, not run; `seconds` is then what
+    it took at first.
+
+    `checked` is None where nobody looked, True where the values stayed the same, else what was
+    wrong.
+    """
+
+    name: str
+    stage: Stage
+    before: Program
+    after: Program
+    seconds: float
+    kept: bool = False
+    checked: None | bool | str = None
+
+    @property
+    def decisions(self) -> Decisions:
+        """Everything that was decided up to here."""
+        return self.after.decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is remembered of a step."""
+
+    program: Program
+    key: str
+    seconds: float
+
+
+Memo: TypeAlias = "cache.Memory[Result]"
+
+
+def run_steps(
+    program: Program,
+    steps: Sequence[Step],
+    *,
+    device_key: str = "",
+    check: bool = False,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    memo: Memo | None = None,
+    key: str = "",
+) -> tuple[Program, tuple[Snapshot, ...]]:
+    """The program after all steps, and a snapshot of each.
+
+    `key` stands for the content of `program` where the caller knows it, such as the digest of its
+    file; `memo` is the
+    process's own unless given. `cancelled` is asked before each step; Cancelled is raised where it
+    says yes.
+    With `check`, a step that breaks the program or changes its values says so in its snapshot.
+    """
+    memory: Memo = cache.memory("passes") if memo is None else memo
+    validation = Validation(program) if check else None
+    now = key or program_key(program)
+    snapshots: list[Snapshot] = []
+    for number, step in enumerate(steps):
+        if cancelled is not None and cancelled():
+            raise Cancelled(f"stopped before the step {step.name!r}", where=step.name)
+        if progress is not None:
+            progress(step.name, number, len(steps))
+        result, kept = _run(program, step, _step_key(now, step, device_key), memory)
+        checked = None if validation is None else validation.of(program, result.program)
+        snapshots.append(
+            Snapshot(step.name, step.stage, program, result.program, result.seconds, kept, checked)
+        )
+        program, now = result.program, result.key
+    if progress is not None and steps:
+        progress(steps[-1].name, len(steps), len(steps))
+    return program, tuple(snapshots)
+
+
+def _step_key(before: str, step: Step, device_key: str) -> str:
+    parts = (before, step.name, step.stage.name, pass_key(step.run), device_key)
+    return blake2b("\n".join(parts).encode(), digest_size=24).hexdigest()
+
+
+def _run(program: Program, step: Step, key: str, memory: Memo) -> tuple[Result, bool]:
+    found = memory.get(key)
+    if found is not None:
+        counters.add("pass_hits")
+        return found, True
+    start = perf_counter()
+    after = step.run(program)
+    if after.stage != step.stage:
+        after = replace(after, stage=step.stage)
+    seconds = perf_counter() - start
+    counters.add("pass_runs")
+    return memory.put(key, Result(after, program_key(after), seconds)), False

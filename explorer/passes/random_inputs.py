@@ -1,0 +1,96 @@
+"""Inputs to try a program on: reproducible, integers within what their uses allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+import numpy as np
+
+from explorer.ir.calls import KernelCall, OpCall, Var, View
+from explorer.ir.dims import Dim, Sizes, SymbolBound, evaluate_dim, evaluate_shape, symbols_of
+from explorer.ir.kernel import Affine, Kernel, Read, reads
+from explorer.ir.program import Binding, Program
+from explorer.ir.types import Tensor, numpy_dtype
+
+LARGEST_TRIED = 8  # of a symbol whose hint is larger
+PASS_THROUGH = frozenset(
+    {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
+)
+
+
+def trial_sizes(program: Program) -> dict[str, int]:
+    """A small value for each symbol, within its bounds, no two alike where that can be."""
+    names = sorted(
+        {
+            s
+            for p in program.main.params
+            if isinstance(p.type, Tensor)
+            for d in p.type.dims
+            for s in symbols_of(d)
+        }
+    )
+    return {n: _within(program.env.of(n), 2 + i) for i, n in enumerate(names)}
+
+
+def _within(bound: SymbolBound, wish: int) -> int:
+    top = LARGEST_TRIED if bound.high is None else bound.high
+    return max(bound.low, min(wish, top))
+
+
+def random_inputs(program: Program, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
+    """One array for each input of the program, the same ones each time."""
+    chosen = trial_sizes(program) if sizes is None else sizes
+    limits = _limits(program, chosen)
+    return {p.name: _array(p, limits, chosen) for p in program.main.params}
+
+
+def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
+    assert isinstance(param.type, Tensor)
+    rng = np.random.default_rng(crc32(param.name.encode()))
+    shape, dtype = evaluate_shape(param.type.dims, sizes), numpy_dtype(param.type.element)
+    if np.issubdtype(dtype, np.floating):
+        return rng.standard_normal(shape).astype(dtype)
+    return np.asarray(rng.integers(0, limits.get(param.name, 2), shape)).astype(dtype)
+
+
+def _limits(program: Program, sizes: Sizes) -> dict[str, int]:
+    """For integer values: how many values an index into what they select may take; 2 where nothing
+    says.
+    """
+    limits: dict[str, int] = {}
+    for binding in reversed(program.main.body):
+        for value, extent in _indexed(binding, limits):
+            known = evaluate_dim(extent, sizes) if symbols_of(extent) <= set(sizes) else 2
+            limits[value.name] = max(1, min(known, limits.get(value.name, known)))
+    return limits
+
+
+def _indexed(binding: Binding, limits: Mapping[str, int]) -> Iterable[tuple[Var, Dim]]:
+    match binding.expr:
+        case OpCall("Gather", (Var() as data, Var() as index), _):
+            if isinstance(data.type, Tensor) and data.type.shape is not None:
+                axis = binding.expr.attr("axis", 0)
+                yield index, data.type.dims[axis if isinstance(axis, int) else 0]
+        case OpCall(op, (Var() as arg, *_)) if op in PASS_THROUGH:
+            yield from ((arg, limits[v.name]) for v in binding.vars if v.name in limits)
+        case View(arg, _):
+            yield from ((arg, limits[v.name]) for v in binding.vars if v.name in limits)
+        case KernelCall(kernel, args, _):
+            result = limits.get(binding.var.name)
+            yield from _indexed_by_kernel(kernel, args, result)
+
+
+def _indexed_by_kernel(
+    kernel: Kernel, args: tuple[Var, ...], result: int | None
+) -> Iterable[tuple[Var, Dim]]:
+    given = dict(zip(kernel.inputs, args, strict=True))
+    for compute in kernel.computes:
+        for read in reads(compute.expr):
+            for entry, extent in zip(read.index, kernel.shape(read.tensor), strict=True):
+                if not isinstance(entry, Affine):
+                    yield from (
+                        (given[r.tensor], extent) for r in reads(entry) if r.tensor in given
+                    )
+        if isinstance(compute.expr, Read) and compute.expr.tensor in given and result is not None:
+            yield given[compute.expr.tensor], result

@@ -1,0 +1,194 @@
+"""An axis cut in two, and with it every inner tensor's dim that it runs along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.ir.contraction import contraction
+from explorer.ir.dims import Dim, ShapeEnv
+from explorer.ir.kernel import (
+    Affine,
+    Axis,
+    Compute,
+    Expr,
+    Kernel,
+    Read,
+    TensorSpec,
+    reads,
+    rewrite,
+    substitute,
+    var,
+)
+from explorer.passes.index_maps import Ranges, Split, divide, quotient
+
+
+def ranges_of(compute: Compute, env: ShapeEnv) -> Ranges:
+    """The extents of all axes of a compute."""
+    return Ranges({a.name: a.extent for a in (*compute.axes, *compute.reduce)}, env)
+
+
+def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | None:
+    """`axis == outer * inner + rest` in compute `n`; inner tensors indexed along it get two dims
+    for the one.
+
+    None where a reader or writer of such a tensor cannot follow, and where a contraction would stop
+    being one.
+    """
+    if _is_shared(kernel, n, split.axis):
+        return None
+    cut = _cut(kernel, n, split)
+    for dim_split in _merged_dims(cut, n, split.inner):
+        found = split_dim(cut, *dim_split, split.inner, env)
+        if found is None:
+            return None
+        cut = found
+    return cut if _keeps_contractions(kernel, cut) else None
+
+
+def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
+    return any(
+        a.name == axis
+        for m, c in enumerate(kernel.computes)
+        if m != n
+        for a in (*c.axes, *c.reduce)
+    )
+
+
+def _keeps_contractions(before: Kernel, after: Kernel) -> bool:
+    pairs = zip(before.computes, after.computes, strict=True)
+    return all(contraction(b) is not None for a, b in pairs if contraction(a) is not None)
+
+
+def fresh_axis(kernel: Kernel, wish: str) -> str:
+    """An axis name that the kernel does not have."""
+    taken = {a.name for c in kernel.computes for a in (*c.axes, *c.reduce)}
+    return next(
+        name for name in (wish, *(f"{wish}{i}" for i in range(2, 10_000))) if name not in taken
+    )
+
+
+def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:
+    outer, rest = (fresh_axis(kernel, f"{split.axis}_{end}") for end in ("out", "in"))
+    value = {split.axis: var(outer) * split.inner + var(rest)}
+
+    def two(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        out: list[Axis] = []
+        for a in axes:
+            if a.name != split.axis:
+                out.append(a)
+                continue
+            count = quotient(a.extent, split.inner)
+            assert count is not None, "a split must divide its axis"
+            out += [Axis(outer, count), Axis(rest, split.inner)]
+        return tuple(out)
+
+    c = kernel.computes[n]
+    new = replace(
+        c,
+        axes=two(c.axes),
+        reduce=two(c.reduce),
+        expr=substitute(c.expr, value),
+        store=tuple(i.substitute(value) for i in c.target),
+    )
+    return replace(kernel, computes=(*kernel.computes[:n], new, *kernel.computes[n + 1 :]))
+
+
+def _merged_dims(kernel: Kernel, n: int, inner: Dim) -> list[tuple[str, int]]:
+    """The dims of inner tensors at which compute `n` now has a sum of the two parts as index."""
+    c = kernel.computes[n]
+    made = {k.out for k in kernel.computes} - {kernel.output}
+    found: dict[tuple[str, int], None] = {}
+    entries = [(c.out, c.target), *((r.tensor, r.index) for r in reads(c.expr))]
+    for tensor, index in entries:
+        if tensor not in made:
+            continue
+        for d, entry in enumerate(index):
+            terms = entry.terms if isinstance(entry, Affine) else ()
+            if len(terms) > 1 and any(factor == inner for _, factor in terms):
+                found[(tensor, d)] = None
+    return sorted(found, key=lambda t: -t[1])  # from the last dim on: the others keep their place
+
+
+def split_dim(kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv) -> Kernel | None:
+    """Dim `dim` of an inner tensor as two, the second of extent `inner`; all its readers and
+    writers follow.
+    """
+    extent = kernel.shape(tensor)[dim]
+    if extent == inner:
+        return kernel
+    count = quotient(extent, inner)
+    if count is None:
+        return None
+    new = kernel
+    while True:
+        entries = _entries(new, tensor, dim, inner, env)
+        if entries is None:
+            return None
+        request = next(((n, e) for n, e in entries if isinstance(e, Split)), None)
+        if request is None:
+            break
+        n, split = request
+        assert isinstance(split, Split)
+        if _is_shared(new, n, split.axis):
+            return None
+        cut = _cut(new, n, split)
+        for other, d in _merged_dims(cut, n, split.inner):
+            if (other, d) != (tensor, dim):
+                followed = split_dim(cut, other, d, split.inner, env)
+                if followed is None:
+                    return None
+                cut = followed
+        new = cut
+    return _apply(new, tensor, dim, (count, inner), env)
+
+
+Entry = tuple[Affine, Affine] | Split
+
+
+def _entries(
+    kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv
+) -> list[tuple[int, Entry]] | None:
+    """Each index at the dim, taken apart or asking for a split; None if one can do neither."""
+    out: list[tuple[int, Entry]] = []
+    for n, c in enumerate(kernel.computes):
+        indices = [r.index for r in reads(c.expr) if r.tensor == tensor]
+        if c.out == tensor:
+            indices.append(c.target)
+        for index in indices:
+            entry = index[dim]
+            found = divide(entry, inner, ranges_of(c, env)) if isinstance(entry, Affine) else None
+            if found is None:
+                return None
+            out.append((n, found))
+    return out
+
+
+def _apply(
+    kernel: Kernel, tensor: str, dim: int, extents: tuple[Dim, Dim], env: ShapeEnv
+) -> Kernel:
+    def apart(index: tuple[Affine | Expr, ...], c: Compute) -> tuple[Affine | Expr, ...]:
+        entry = index[dim]
+        assert isinstance(entry, Affine)
+        found = divide(entry, extents[1], ranges_of(c, env))
+        assert isinstance(found, tuple)
+        return (*index[:dim], *found, *index[dim + 1 :])
+
+    def moved(c: Compute) -> Compute:
+        def leaf(read: Read) -> Expr:
+            return replace(read, index=apart(read.index, c)) if read.tensor == tensor else read
+
+        expr = rewrite(c.expr, leaf)
+        if c.out != tensor:
+            return replace(c, expr=expr)
+        store = tuple(i for i in apart(c.target, c) if isinstance(i, Affine))
+        return replace(c, expr=expr, store=store)
+
+    def spec(t: TensorSpec) -> TensorSpec:
+        shape = (*t.shape[:dim], *extents, *t.shape[dim + 1 :])
+        return replace(t, shape=shape) if t.name == tensor else t
+
+    return replace(
+        kernel,
+        computes=tuple(map(moved, kernel.computes)),
+        tensors=tuple(map(spec, kernel.tensors)),
+    )

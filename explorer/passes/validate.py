@@ -1,0 +1,68 @@
+"""Is a program after a pass well formed, and does it compute what the program before it did?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.ir.program import Program
+from explorer.ops.evaluate import evaluate
+from explorer.ops.verify import verify
+from explorer.passes.random_inputs import random_inputs
+
+TOLERANCE = 2e-4  # of the largest value: passes may change the order of sums
+Values = Mapping[str, np.ndarray]
+
+
+class Validation:
+    """Runs programs on the same random inputs; each program is run once."""
+
+    def __init__(self, program: Program) -> None:
+        self.inputs = random_inputs(program)
+        self.last: tuple[Program, Values] | None = None
+
+    def of(self, before: Program, after: Program) -> bool | str:
+        """True, or one sentence on what a pass broke."""
+        try:
+            verify(after)
+            return difference(self._values(before), self._values(after)) or True
+        except Exception as problem:  # what a broken program does when it runs is anybody's guess
+            return f"{type(problem).__name__}: {problem}"
+
+    def _values(self, program: Program) -> Values:
+        if self.last is None or self.last[0] is not program:
+            self.last = (program, evaluate(program, self.inputs))
+        return self.last[1]
+
+
+def difference(before: Values, after: Values) -> str:
+    """Where two sets of outputs differ, in words; empty where they agree."""
+    if list(before) != list(after):
+        return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
+    for name, old in before.items():
+        new = after[name]
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"
+        problem = _values_differ(old, new)
+        if problem:
+            return f"{name}: {problem}"
+    return ""
+
+
+def _values_differ(old: np.ndarray, new: np.ndarray) -> str:
+    if not np.issubdtype(old.dtype, np.floating):
+        wrong = np.count_nonzero(old != new)
+        return f"{wrong} of {old.size} values differ" if wrong else ""
+    if not np.array_equal(np.isfinite(old), np.isfinite(new)):
+        return "NaN or infinity at other places"
+    finite = np.isfinite(old)
+    if not finite.any():
+        return ""
+    a, b = old[finite].astype(np.float64), new[finite].astype(np.float64)
+    gap, scale = float(np.abs(a - b).max()), float(np.abs(a).max())
+    return (
+        f"largest difference {gap:.3g}, largest value {scale:.3g}"
+        if gap > TOLERANCE * scale
+        else ""
+    )
