@@ -26,8 +26,10 @@ OUR_DOMAINS = ("", "ai.onnx")
 class Importer:
     """One model being imported: the functions, constants and sources found so far."""
 
-    def __init__(self, opset: int, constants: dict[str, Constant]) -> None:
-        self.opset, self.constants = opset, constants
+    def __init__(
+        self, opset: int, constants: dict[str, Constant], outer_names: frozenset[str] = frozenset()
+    ) -> None:
+        self.opset, self.constants, self.outer_names = opset, constants, outer_names
         self.functions: list[Function] = []
         self.sources: list[SourceOp] = []
         self.dropped: list[tuple[str, str]] = []
@@ -40,14 +42,16 @@ class Importer:
         self.sources.append(SourceOp(name, node.op_type, next(iter(node.output), "")))
         return name
 
-    def value(self, name: str, type: Annotation = UNKNOWN) -> Var:
-        """A new value; its name is the file's unless another function has one of that name."""
+    def value(self, name: str, type: Annotation = UNKNOWN, *, inner: bool = False) -> Var:
+        """A new value; one of an inner graph is renamed if the program has one of that name."""
+        if inner and name in self.outer_names:
+            name = f"{name}.inner"
         return Var(_fresh(name, self.value_names), type)
 
-    def constant(self, name: str, array: np.ndarray) -> Var:
+    def constant(self, name: str, array: np.ndarray, *, inner: bool = False) -> Var:
         """A new constant of the program."""
         constant = Constant(array)
-        made = self.value(name, constant.type)
+        made = self.value(name, constant.type, inner=inner)
         self.constants[made.name] = constant
         return made
 
@@ -82,8 +86,7 @@ class Scope:
         """A new value of this graph."""
         if name in self.values:
             raise BadModelFile(f"makes the value {name!r} twice")
-        inner = name if self.outer is None else f"{self.name}.{name}"
-        made = self.values[name] = self.importer.value(inner, type)
+        made = self.values[name] = self.importer.value(name, type, inner=self.outer is not None)
         return made
 
     def find(self, name: str) -> Var:
@@ -96,7 +99,7 @@ class Scope:
         outside = self.outer.find(name)
         if outside.name in self.importer.constants:
             return outside
-        inside = self.importer.value(f"{self.name}.{name}", outside.type)
+        inside = self.importer.value(f"{self.name}.{name}", outside.type, inner=True)
         self.captured[name] = inside
         return inside
 
@@ -105,7 +108,7 @@ def import_graph(scope: Scope, graph: onnx.GraphProto) -> tuple[Var, ...]:
     """Bind every node of a graph, in order; its outputs."""
     for tensor in graph.initializer:  # those of the main graph have been read before
         array = small_array(tensor)
-        scope.values[tensor.name] = scope.importer.constant(f"{scope.name}.{tensor.name}", array)
+        scope.values[tensor.name] = scope.importer.constant(tensor.name, array, inner=True)
     for node in graph.node:
         import_node(scope, node)
     return tuple(scope.find(o.name) for o in graph.output)
@@ -176,8 +179,8 @@ def _add(scope: Scope, outputs: Sequence[str], expr: Expr, name: str) -> None:
 def _constant(scope: Scope, name: str, array: np.ndarray) -> None:
     if name in scope.values:
         raise BadModelFile(f"makes the value {name!r} twice")
-    inner = name if scope.outer is None else f"{scope.name}.{name}"
-    scope.values[name] = scope.importer.constant(inner, array)
+    inner = scope.outer is not None
+    scope.values[name] = scope.importer.constant(name, array, inner=inner)
 
 
 def _constant_value(proto: onnx.NodeProto, name: str) -> np.ndarray:
@@ -259,7 +262,8 @@ def _attribute(
 def _graph_attribute(proto: onnx.NodeProto, wanted: str, name: str) -> onnx.GraphProto:
     for attribute in proto.attribute:
         if attribute.name == wanted and attribute.type == onnx.AttributeProto.GRAPH:
-            return attribute.g
+            graph: onnx.GraphProto = attribute.g
+            return graph
     raise BadModelFile(f"holds {proto.op_type} at {name!r} without its {wanted}")
 
 
@@ -315,7 +319,8 @@ def _function(
 ) -> None:
     """Close a graph over what it captures; the other branch's captures are parameters too."""
     taken = tuple(
-        scope.captured.get(n) or scope.importer.value(f"{scope.name}.{n}") for n in captures
+        scope.captured.get(n) or scope.importer.value(f"{scope.name}.{n}", inner=True)
+        for n in captures
     )
     scope.importer.functions.append(
         Function(scope.name, (*params, *taken), tuple(scope.body), outputs)

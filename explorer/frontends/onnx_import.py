@@ -41,7 +41,9 @@ def from_file(file: OnnxFile, name: str, path: str, bounds: Bounds | None = None
 
 def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
     graph = file.model.graph
-    importer = Importer(_opset(file.model), {n: Constant(a) for n, a in file.initializers.items()})
+    constants = {n: Constant(a) for n, a in file.initializers.items()}
+    outer = frozenset(o for n in graph.node for o in n.output)
+    importer = Importer(_opset(file.model), constants, outer)
     if file.model.functions:
         raise UnsupportedOperator("the model defines functions of its own, which are not imported")
     scope = Scope(importer, "main")
@@ -74,7 +76,7 @@ def _opset(model: onnx.ModelProto) -> int:
     found = {o.domain: o.version for o in model.opset_import}
     for domain in OUR_DOMAINS:
         if domain in found:
-            version = found[domain]
+            version = int(found[domain])
             if version < FIRST_OPSET or version > onnx.defs.onnx_opset_version():
                 raise UnsupportedOperator(
                     f"the model is of version {version} of the operator set; versions "

@@ -1,7 +1,7 @@
-"""Models by name: `zoo:squeezenet` and its eight companions, real graphs with weights that can be wrong.
+"""Models by name: `zoo:squeezenet` and its companions, real graphs with weights that can be wrong.
 
-The graphs are the nine that the onnx package ships under `backend/test/data/light`; `salt` says what
-is done to them.
+The graphs are the nine that the onnx package ships under `backend/test/data/light`; `salt` says
+what is done to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIGHT = Path("backend/test/data/light")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the zoo: its file in the onnx package, where it was published, and how many weights it has."""
+    """A model of the zoo: its file in the onnx package, its paper, and how many weights it has."""
 
     name: str
     file: str
@@ -83,7 +83,7 @@ def file_of(name: str) -> Path:
     path = path / LIGHT / entry(name).file
     if not path.is_file():
         raise BadModelFile(
-            f"the installed onnx package does not hold {entry(name).file}, which {name} is made from",
+            f"the installed onnx package does not hold {entry(name).file}, the graph of {name}",
             where=name,
         )
     return path
