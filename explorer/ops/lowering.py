@@ -93,9 +93,10 @@ class Nest:
         for short, known in self.args.items():
             if known == value:
                 return short
-        fresh = next(
-            n for n in (name, *(f"{name}{i}" for i in range(2, 10000))) if n not in self.specs
-        )
+        fresh, count = name, 1
+        while fresh in self.specs:
+            count += 1
+            fresh = f"{name}{count}"
         assert isinstance(value.type, Tensor)
         self.args[fresh] = value
         self.specs[fresh] = TensorSpec(fresh, value.type.dims, value.type.element)
