@@ -1,0 +1,1 @@
+"""Running compiled programs: persistent workers, an interpreted device program, arenas, stamps."""

@@ -1,0 +1,87 @@
+"""One launch in memory: each unit's rows, the tables they index, and the stamps of a traced run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.runtime import instructions as isa
+from explorer.runtime.arena import address_of
+from explorer.runtime.workers import Team
+
+Row = tuple[int, int, int, int, int]
+FIRST_CAPACITY = 4096
+LARGEST_CAPACITY = 1 << 22  # stamps of one unit: 96 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end)."""
+
+    begin: int
+    end: int
+    units: tuple[np.ndarray, ...]
+
+
+def rows_of(rows: Sequence[Row]) -> np.ndarray:
+    """A unit's instructions as the interpreter reads them."""
+    return np.array(rows, np.int64).reshape(len(rows), isa.ROW_WORDS)
+
+
+class Launch:
+    """Rows may be shared; `code[unit, call]` and `slots` hold addresses and belong to one arena."""
+
+    def __init__(self, rows: Sequence[np.ndarray], calls: int, slots: int) -> None:
+        units = len(rows)
+        self.rows = tuple(rows)
+        self.code = np.zeros((units, max(1, calls), isa.CODE_WORDS), np.int64)
+        self.slots = np.zeros(max(1, slots), np.int64)
+        self._registers = np.zeros((units, isa.REGISTERS), np.int64)
+        self._counts = np.zeros(units, np.int64)
+        self._untraced = np.zeros(units, np.int64)
+        self._programs = np.array([address_of(r) for r in rows], np.int64)
+        self._codes = np.array([address_of(c) for c in self.code], np.int64)
+        self._words = np.zeros(isa.LAUNCH_WORDS, np.int64)
+        self._fill(units)
+        self._address = address_of(self._words)
+        self._units = units
+
+    def _fill(self, units: int) -> None:
+        words = self._words
+        words[isa.L_UNITS] = units
+        words[isa.L_STRIDE] = 1 + max(len(r) for r in self.rows)
+        words[isa.L_PROGRAMS] = address_of(self._programs)
+        words[isa.L_CODE] = address_of(self._codes)
+        words[isa.L_SLOTS] = address_of(self.slots)
+        words[isa.L_REGISTERS] = address_of(self._registers)
+        words[isa.L_STAMPS] = address_of(self._untraced)
+        words[isa.L_COUNTS] = address_of(self._counts)
+
+    def run(self, team: Team) -> None:
+        """Follow the rows to their end."""
+        team.launch(self._address, self._units)
+
+    def trace(self, team: Team) -> Stamps:
+        """Follow the rows and stamp every Run; once more where a loop made more stamps than fit."""
+        capacity = FIRST_CAPACITY
+        while True:
+            stamps = self._traced(team, capacity)
+            most = int(self._counts.max())
+            if most <= capacity or capacity >= LARGEST_CAPACITY:
+                return stamps
+            capacity = min(LARGEST_CAPACITY, 2 * most)
+
+    def _traced(self, team: Team, capacity: int) -> Stamps:
+        room = np.zeros((self._units, capacity, isa.STAMP_WORDS), np.int64)
+        addresses = np.array([address_of(r) for r in room], np.int64)
+        self._words[isa.L_CAPACITY] = capacity
+        self._words[isa.L_STAMPS] = address_of(addresses)
+        try:
+            self.run(team)
+        finally:
+            self._words[isa.L_STAMPS] = address_of(self._untraced)
+        begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
+        counts = np.minimum(self._counts, capacity)
+        return Stamps(begin, end, tuple(r[:n].copy() for r, n in zip(room, counts)))

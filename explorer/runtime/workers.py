@@ -1,0 +1,146 @@
+"""Persistent worker threads that follow device programs; the calling thread is unit 0.
+
+A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import sys
+import threading
+
+import numpy as np
+
+from explorer.errors import BadOption
+from explorer.runtime import clock
+from explorer.runtime import instructions as isa
+from explorer.runtime.arena import address_of, aligned_bytes
+from explorer.runtime.native import native
+
+# A unit that waits holds its core, then offers it to others, then sleeps. A barrier between units
+# that nobody disturbs takes 0.05 us, a wake-up tens of us. Holding the core for longer, while another
+# process has the awaited unit's core, made runs up to 10 times slower.
+SPIN_US = 2.0
+PATIENCE_US = 100.0
+FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
+JOIN_SECONDS = 1.0
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Team:
+    """The worker threads, shared by all compilations; launches from several threads queue."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._words = aligned_bytes(isa.TEAM_BYTES, isa.LINE_BYTES).view(np.int64)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._words))  # threads outlive the interpreter
+        self._words[:] = 0
+        self._words[: len(_LIBRARY_WORDS)] = _library_addresses()
+        self._words[isa.T_FUTEX] = _futex_number()
+        self._address = address_of(self._words)
+        self._call = native().call
+        self._rate = clock.cycles_per_us()
+        self._prepared = 0
+
+    @property
+    def workers(self) -> int:
+        """How many threads serve, the callers aside."""
+        return len(self._threads)
+
+    def launch(self, block: int, units: int) -> None:
+        """Run the launch block at an address; returns when all its units have ended."""
+        with self._lock:
+            if units != self._prepared:
+                self._prepare(units)
+            self._call(isa.ASK_LAUNCH, self._address, block)
+
+    def stop(self, seconds: float = JOIN_SECONDS) -> None:
+        """End every worker, within a time; a later launch starts fresh ones."""
+        if not self._lock.acquire(timeout=seconds):
+            return
+        try:
+            self._words[isa.T_STOP] = 1
+            self._call(isa.ASK_STOP, self._address, len(self._threads) + 1)
+            for thread in self._threads:
+                thread.join(seconds)
+            self._threads = [t for t in self._threads if t.is_alive()]
+            self._prepared = 0
+            if not self._threads:
+                self._words[isa.T_STOP] = 0
+        finally:
+            self._lock.release()
+
+    def _prepare(self, units: int) -> None:
+        if not 1 <= units <= isa.MAX_UNITS:
+            raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
+        # With more units than cores, a unit that spins holds the core that the awaited unit needs.
+        crowded = units > cores()
+        self._words[isa.T_SPIN] = 0 if crowded else int(SPIN_US * self._rate)
+        self._words[isa.T_PATIENCE] = int(PATIENCE_US * self._rate)
+        while len(self._threads) < units - 1:
+            self._start(len(self._threads) + 1)
+        self._prepared = units
+
+    def _start(self, unit: int) -> None:
+        mailbox = isa.LINE_BYTES // 8 * (1 + isa.UNIT_LINES * unit)
+        self._words[mailbox + isa.M_SEEN] = self._words[mailbox + isa.M_TURN]
+        thread = threading.Thread(
+            target=self._call, args=(isa.ASK_SERVE, self._address, unit),
+            name=f"ironworks-unit-{unit}", daemon=True,
+        )
+        self._threads.append(thread)
+        thread.start()
+
+
+_LIBRARY_WORDS = ("sched_yield", "usleep", "memmove", "syscall")  # in the order of isa.T_YIELD ...
+
+
+def _library_addresses() -> list[int]:
+    library = ctypes.CDLL(None)
+    functions = [getattr(library, name) for name in _LIBRARY_WORDS]
+    return [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
+
+
+def _futex_number() -> int:
+    """The system call that sleeps on a word; 0 where there is none."""
+    return FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform == "linux" else 0
+
+
+_team: Team | None = None
+_making = threading.Lock()
+
+
+def team() -> Team:
+    """The team of this process; after a fork, the child's own."""
+    global _team
+    if _team is None:
+        with _making:
+            if _team is None:
+                _team = Team()
+    return _team
+
+
+def _forget_after_fork() -> None:
+    global _team, _making
+    _team, _making = None, threading.Lock()
+
+
+@atexit.register
+def _stop_at_exit() -> None:
+    if _team is not None:
+        _team.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

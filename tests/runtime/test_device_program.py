@@ -1,0 +1,148 @@
+"""What each instruction does, with one unit and with several."""
+
+import numpy as np
+import pytest
+
+from explorer.runtime import instructions as isa
+from explorer.runtime.arena import address_of
+from explorer.runtime.launch import Launch, rows_of
+from explorer.runtime.workers import team
+from tests.runtime.hand_kernels import add_tasks, note
+
+STOP = (isa.END, 0, 0, 0, 0)
+MEET = (isa.BARRIER, 0, 0, 0, 0)
+TRUE, FALSE = np.array([1], bool), np.array([0], bool)
+
+
+class Notes:
+    """A launch whose calls write down that they ran."""
+
+    def __init__(self, units, calls, slots=(), room=100_000):
+        self.count = np.zeros(1, np.int64)
+        self.rows = np.zeros((room, 3), np.int64)
+        self.args = np.array(
+            [[address_of(self.count), address_of(self.rows), c] for c in range(calls)], np.int64
+        )
+        self.slots = slots
+        self.launch = Launch([rows_of([*rows, STOP]) for rows in units], calls, len(slots))
+        self.launch.code[:, :, 0] = note.address
+        self.launch.code[:, :, 1] = [address_of(a) for a in self.args]
+        self.launch.slots[: len(slots)] = [address_of(s) for s in slots]
+
+    def run(self):
+        self.count[0] = 0
+        self.launch.run(team())
+        return [tuple(map(int, row)) for row in self.rows[: int(self.count[0])]]
+
+
+def run(call, first=0, last=1, publish=0):
+    return (isa.RUN, call, first, last, publish)
+
+
+def test_one_unit_runs_its_rows_in_order():
+    notes = Notes([[run(1, 0, 3), run(0, 5, 9)]], 2)
+    assert notes.run() == [(1, 0, 3), (0, 5, 9)]
+
+
+@pytest.mark.parametrize("units", [1, 2, 3, 5])
+def test_every_unit_runs_its_own_rows(units):
+    notes = Notes([[run(u, u, u + 1)] for u in range(units)], units)
+    assert sorted(notes.run()) == [(u, u, u + 1) for u in range(units)]
+
+
+@pytest.mark.parametrize("units", [2, 3])
+def test_a_wait_lets_nothing_start_before_the_awaited_step(units):
+    rows = [[] for _ in range(units)]
+    for turn in range(200):
+        unit = turn % units
+        if turn:
+            rows[unit].append((isa.WAIT, (turn - 1) % units, (turn - 1) // units + 1, 0, 0))
+        rows[unit].append(run(turn, publish=turn // units + 1))
+    notes = Notes(rows, 200)
+    for _ in range(20):
+        assert [call for call, _, _ in notes.run()] == list(range(200))
+
+
+@pytest.mark.parametrize("units", [1, 2, 4])
+def test_nothing_passes_a_barrier_early(units):
+    rows = [[r for n in range(50) for r in (run(n), MEET)] for _ in range(units)]
+    notes = Notes(rows, 50)
+    for _ in range(10):
+        assert [call for call, _, _ in notes.run()] == [n for n in range(50) for _ in range(units)]
+
+
+@pytest.mark.parametrize("trips", [0, 1, 7, 500])
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_loop_takes_as_many_trips_as_its_scalar_says(units, trips):
+    index, limit = np.full(1, -1, np.int64), np.array([trips], np.int64)
+    head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 1, 7, 0), (isa.STORE, 0, 0, 0, 0), MEET]
+    rows = [*head, run(0), (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
+    notes = Notes([rows] * units, 1, [index, limit])
+    assert len(notes.run()) == trips * units
+    assert index[0] == trips - 1
+
+
+def test_steps_of_a_loop_are_published_again_in_each_trip():
+    limit = np.array([300], np.int64)
+    head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 7, 0)]
+    tail = [MEET, (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
+    first = [run(0, publish=1), (isa.WAIT, 1, 1, 0, 0)]
+    second = [(isa.WAIT, 0, 1, 0, 0), run(1, publish=1)]
+    notes = Notes([[*head, *first, *tail], [*head, *second, *tail]], 2, [limit])
+    assert [call for call, _, _ in notes.run()] == [0, 1] * 300
+
+
+@pytest.mark.parametrize(
+    "scalar, calls", [(TRUE, [0]), (FALSE, [1]), (np.array([7]), [0]), (np.array([0]), [1])]
+)
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_branch_is_taken_by_all_units_alike(units, scalar, calls):
+    rows = [(isa.BRANCH, 0, scalar.itemsize, 3, 0), run(0), (isa.JUMP, 4, 0, 0, 0), run(1)]
+    notes = Notes([rows] * units, 2, [scalar])
+    assert [call for call, _, _ in notes.run()] == calls * units
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000, 4096])
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_units_copy_each_their_part(units, count):
+    source, target = np.random.default_rng(0).integers(0, 255, (2, count + 8)).astype(np.uint8)
+    before = target.copy()
+    Notes([[(isa.COPY, 0, 1, count, 0)]] * units, 1, [target, source]).run()
+    assert (target[:count] == source[:count]).all() and (target[count:] == before[count:]).all()
+
+
+def test_fill_writes_a_byte_or_a_word():
+    small, wide = np.full(2, 9, np.uint8), np.full(2, 9, np.int64)
+    Notes([[(isa.FILL, 0, 1, 1, 0), (isa.FILL, 1, 8, -3, 0)]], 1, [small, wide]).run()
+    assert list(small) == [1, 9] and list(wide) == [-3, 9]
+
+
+def test_stamps_stand_in_the_order_of_the_rows_and_do_not_overlap():
+    notes = Notes([[run(0), run(1), run(0)], [run(1)]], 2)
+    stamps = notes.launch.trace(team())
+    assert [list(unit[:, 0]) for unit in stamps.units] == [[0, 1, 2], [0]]
+    for unit in stamps.units:
+        times = unit[:, 1:].reshape(-1)
+        assert stamps.begin <= times[0] and (np.diff(times) >= 0).all() and times[-1] <= stamps.end
+
+
+def test_a_loop_that_makes_more_stamps_than_expected_is_traced_whole():
+    limit = np.array([6000], np.int64)
+    head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 5, 0)]
+    rows = [*head, run(0), (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
+    notes = Notes([rows], 1, [limit])
+    stamps = notes.launch.trace(team())
+    assert len(stamps.units[0]) == 6000
+
+
+def test_a_launch_runs_right_after_one_with_more_units():
+    x, y = np.arange(1000), np.zeros(1000, np.int64)
+    args = np.array([address_of(x), address_of(y)], np.int64)
+    for units in (1, 3, 2, 1, 4, 2):
+        y[:] = 0
+        cuts = [1000 * u // units for u in range(units + 1)]
+        rows = [rows_of([run(0, cuts[u], cuts[u + 1]), STOP]) for u in range(units)]
+        launch = Launch(rows, 1, 0)
+        launch.code[:, :, 0], launch.code[:, :, 1] = add_tasks.address, address_of(args)
+        launch.run(team())
+        assert (y == x + np.arange(1000)).all()
