@@ -14,9 +14,11 @@ from explorer.codegen.numba_cpu import emit
 from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble
 from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
+from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbols_of
 from explorer.ir.kernel import Const, IndexValue, Kernel
+from explorer.ir.normal import normalise
 from explorer.ir.program import Constant, Program
 from explorer.ir.tile_program import (
     Buffer,
@@ -36,8 +38,6 @@ from explorer.ir.tile_program import (
     fetches,
 )
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.canonical import canonical, renamed_tiling
-from explorer.roller.normal import normalise
 from explorer.roller.transform import lower
 
 

@@ -1,1 +1,3 @@
-"""The one language: flat frozen programs from graph operators to tile programs (Relax, ASPLOS 2025, section 3)."""
+"""The one language: flat frozen programs from graph operators to tile programs (Relax, ASPLOS 2025,
+section 3).
+"""

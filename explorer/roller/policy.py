@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from explorer.cost.estimate import contract_cycles, task_terms, tasks
 from explorer.devices.model import Device
 from explorer.errors import BadOption
+from explorer.ir.canonical import canonical
 from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise, writers
 from explorer.ir.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.normal import writers
 from explorer.roller.transform import lower, tensor_contraction
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
 SHOWN = 24  # legal candidates that are kept, best first
+AS_GOOD = 1.02  # the model is not more exact than this
+FEW_TASKS = 4  # a unit
 REFUSED = 6  # and refused ones, the best of them by the model
 
 Cut = tuple[tuple[str, int], ...]
@@ -52,6 +56,7 @@ def candidates(
         ),
         key=lambda c: c.cost_us,
     )
+    weighed = _finer_first(weighed, kernel, device, sizes)
     refused: list[Candidate] = []
     legal = 0
     for candidate in weighed:
@@ -65,6 +70,25 @@ def candidates(
         if legal == top_k:
             break
     yield from refused
+
+
+def _finer_first(
+    weighed: list[Candidate], kernel: Kernel, device: Device, sizes: Sizes
+) -> list[Candidate]:
+    """Among the candidates that are as good as the best one, more tasks come first, up to a few a unit.
+
+    A unit that is held up then keeps the others waiting for a small part of its share only.
+    """
+    bound = weighed[0].cost_us * AS_GOOD if weighed else 0.0
+    most = FEW_TASKS * max(1, device.units)
+
+    def tasks_of(c: Candidate) -> int:
+        assert isinstance(c.value, Tiling)
+        count = tasks(kernel, c.value, sizes)
+        return count if count <= most else 0
+
+    equal = [c for c in weighed if c.cost_us <= bound]
+    return [*sorted(equal, key=lambda c: -tasks_of(c)), *weighed[len(equal) :]]
 
 
 def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> Candidate:
@@ -224,3 +248,21 @@ def _with_columns(cut: Cut, columns: list[int], inner: str) -> Iterator[Cut]:
     yield cut
     for c in columns:
         yield (*cut, (inner, c))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The modelled time of a kernel on a device at its best tiling: what Welder weighs merges by."""
+
+    device: Device
+
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Microseconds on all units under the hints; infinite where no tiling is legal."""
+        named, _ = canonical(normalise(kernel))
+        return _best_us(named, self.device, env)
+
+
+@lru_cache(maxsize=4096)
+def _best_us(kernel: Kernel, device: Device, env: ShapeEnv) -> float:
+    best = next(candidates(kernel, device, env, env.hints, 1), None)
+    return best.cost_us if best is not None else float("inf")

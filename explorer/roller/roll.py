@@ -9,13 +9,13 @@ from itertools import islice
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
+from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Candidate, Tiling, TilingDecision
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
-from explorer.roller.canonical import canonical, renamed_tiling
-from explorer.roller.normal import normalise
 from explorer.roller.policy import REFUSED, candidates, label_of, refusal, weigh
 
 Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]

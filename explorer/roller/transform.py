@@ -12,6 +12,7 @@ from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, product
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute, var
+from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
 from explorer.ir.tile_program import (
     Fill,
@@ -24,7 +25,6 @@ from explorer.ir.tile_program import (
 )
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.contract import contract
-from explorer.roller.normal import epilogue_of, writers
 from explorer.roller.places import Place, Places
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}

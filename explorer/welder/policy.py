@@ -14,7 +14,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Apply, Compute, Expr, Kernel, reads
 from explorer.welder.model import bytes_at_hint, form_of, is_point, is_row, loads_of, points
 
-Price = Callable[[Kernel], float]  # modelled microseconds of a kernel at its best tiling
+Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
 
 MOST_INPUTS = 24
 MOST_COMPUTES = 24
@@ -44,8 +44,8 @@ def greedy(merge: Merge, device: Device, env: ShapeEnv, price: Price) -> Candida
     saved = -2 * size / (device.level(level).bandwidth_gb_per_s * 1e3) / max(1, device.units)
     terms = [(f"{level} traffic", saved), ("barrier", -device.barrier_us)]
     if not _is_pointwise(merge):
-        before = price(merge.producer) + price(merge.consumer)
-        after = price(merge.welded)
+        before = price(merge.producer, env) + price(merge.consumer, env)
+        after = price(merge.welded, env)
         terms = [("apart", -before), ("welded", after), ("barrier", -device.barrier_us)]
     gain = sum(us for _, us in terms)
     if gain >= 0:
@@ -137,9 +137,14 @@ def _epilogue_refusal(merge: Merge, last: Compute, consumer: Compute) -> str:
     anchors = form_of(merge.welded)
     if anchors.contractions + anchors.reductions > _anchors(merge.producer):
         return "the reader already follows another reduction"
-    if last.reduce and contraction(last) is None and not last.is_plain:
+    if last.reduce and contraction(last) is None and not _is_straight(last):
         return "a reduction with a split store keeps its own kernel"
     return "" if consumer.axes else "there is nothing to tile"
+
+
+def _is_straight(c: Compute) -> bool:
+    """Whether the axes are the dims of what is written, in order, but for dims of extent 1."""
+    return [i.bare for i in c.target if i.terms] == [a.name for a in c.axes]
 
 
 def _anchors(kernel: Kernel) -> int:

@@ -11,6 +11,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Candidate, FusionGroup, TileEdge, TileGraph
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
@@ -39,6 +40,7 @@ class _Group:
     args: tuple[Var, ...]
     members: list[str]
     kinds: list[str]
+    uses: Counter[str]  # how many reads of each value are inside
     inner: list[TileEdge] = field(default_factory=list)
     steps: list[Candidate] = field(default_factory=list)
 
@@ -75,9 +77,7 @@ class Weld:
         groups: dict[str, _Group] = {}
         for b in f.body:
             if isinstance(b.expr, KernelCall):
-                group = _Group(
-                    b, b.expr.kernel, b.expr.args, [b.var.name], [form_of(b.expr.kernel).word]
-                )
+                group = _alone(b, b.expr)
                 self._absorb(group, groups, uses, program)
                 groups[b.var.name] = group
         body = tuple(
@@ -107,6 +107,7 @@ class Weld:
                 refused.add(arg.name)
                 continue
             _take(group, groups.pop(arg.name), arg)
+            refused.clear()
 
     def _weigh(
         self, group: _Group, producer: _Group, arg: Var, uses: Counter[str], program: Program
@@ -116,8 +117,7 @@ class Weld:
             return Candidate(label, False, refused="fusion is switched off")
         if arg.name in self.options.cuts:
             return Candidate(label, False, refused="it is kept apart by hand")
-        readers = uses[arg.name]
-        mine = sum(a.name == arg.name for a in group.args)
+        readers, mine = uses[arg.name], group.uses[arg.name]
         if readers > mine:
             return Candidate(
                 label, False, refused=f"{readers - mine} others read it, so it is stored anyway"
@@ -128,6 +128,13 @@ class Weld:
         return replace(
             self.options.policy(merge, self.device, program.env, self.price), label=label
         )
+
+
+def _alone(binding: Binding, call: KernelCall) -> _Group:
+    kernel = normalise(call.kernel)
+    uses = Counter(a.name for a in call.args)
+    name = binding.var.name
+    return _Group(binding, kernel, call.args, [name], [form_of(kernel).word], uses)
 
 
 def _tensor_of(group: _Group, arg: Var) -> str:
@@ -142,7 +149,7 @@ def _merged(group: _Group, producer: _Group, arg: Var) -> tuple[Kernel, tuple[Va
     both = concatenate(producer.kernel, consumer, tensor)
     args = (*(a.name for a in producer.args), *(n for n in names if n != arg.name))
     welded, kept = share_inputs(both, args)
-    return welded, tuple(by_name[n] for n in kept)
+    return normalise(welded), tuple(by_name[n] for n in kept)
 
 
 def _take(group: _Group, producer: _Group, arg: Var) -> None:
@@ -155,6 +162,7 @@ def _take(group: _Group, producer: _Group, arg: Var) -> None:
         *producer.inner,
         TileEdge(producer.members[-1], group.members[0], arg.name, size, level),
     ]
+    group.uses += producer.uses
     group.members = [*producer.members, *group.members]
     group.kinds = [*producer.kinds, *group.kinds]
     group.steps = [*producer.steps, *group.steps]
