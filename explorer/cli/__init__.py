@@ -1,0 +1,152 @@
+"""`ironworks`: the compiler from a shell.
+
+Each command is a file here, or a function that another package offers under the entry point group
+`ironworks.commands`: it takes the arguments that follow its name and returns the exit code. Nothing
+is imported before it is needed, so that help comes at once. Exit codes: 0 it went well, 1 the
+answer is "no", 2 bad usage or bad input, 130 stopped by the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from explorer.errors import AnswerMismatch, BadOption, Cancelled, CheckFailed, IronworksError
+
+__all__ = ["COMMANDS", "GROUP", "main"]
+
+GROUP = "ironworks.commands"
+COMMANDS = {
+    "check": "what would happen to a model, before anything does",
+    "compile": "every step from the file to machine code, with its seconds",
+    "explain": "what a system decided, and why not otherwise",
+    "time": "how long a run takes, in all and per operator",
+    "race": "the same model in other runtimes, answers compared first",
+    "devices": "what hardware is known, and this machine as it was measured",
+    "cache": "what is kept on disk: stats, clear, verify",
+    "zoo": "models that are here by name",
+    "report": "one offline file: every stage, its pictures, the timings",
+    "lab": "JupyterLab, opened on the tour",
+}
+OURS = frozenset(COMMANDS) - {"report", "lab"}
+NO, BAD, STOPPED = 1, 2, 130
+TRACEBACK = "IRONWORKS_TRACEBACK"  # set it to see where a fault of our own lies
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; what goes wrong is one line on stderr, with `--json` an object on stdout."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(given)
+    except KeyboardInterrupt:
+        return _failed(given, Cancelled("stopped"), STOPPED)
+    except BrokenPipeError:  # the reader of our output has gone; say nothing more to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO
+    except (CheckFailed, AnswerMismatch) as problem:
+        return _failed(given, problem, NO)
+    except Cancelled as problem:
+        return _failed(given, problem, STOPPED)
+    except IronworksError as problem:
+        return _failed(given, problem, BAD)
+    except Exception as problem:
+        if os.environ.get(TRACEBACK):
+            raise
+        return _failed(given, _explained(problem), BAD)
+
+
+def _dispatch(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if given else BAD
+    if given[0] in ("-V", "--version"):
+        print(f"ironworks {_version()}")
+        return 0
+    return _command(given[0])(given[1:])
+
+
+def _command(name: str) -> Callable[[list[str]], int]:
+    if name in OURS:
+        run: Callable[[list[str]], int] = import_module(f"explorer.cli.{name}").main
+        return run
+    from importlib.metadata import entry_points
+
+    found = tuple(entry_points(group=GROUP, name=name))
+    if found:
+        offered: Callable[[list[str]], int] = found[0].load()
+        return offered
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> BadOption:
+    if name in COMMANDS:
+        return BadOption(
+            f"the command {name!r} comes with the package `widgets`, which is not installed",
+            where=name,
+            try_="install the whole distribution `ironworks`",
+        )
+    near = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "`ironworks --help` lists what there is"
+    return BadOption(
+        f"there is no command {name!r}; {hint}", where=name, expected=", ".join(COMMANDS)
+    )
+
+
+def _failed(given: list[str], problem: IronworksError, code: int) -> int:
+    command = given[0] if given and given[0] in COMMANDS else ""
+    hint = f" (try: {problem.try_})" if problem.try_ else ""
+    sys.stdout.flush()
+    print(f"{' '.join(('ironworks', command)).strip()}: {problem.sentence}{hint}", file=sys.stderr)
+    if "--json" in given:
+        print(json.dumps(problem.fields()))
+    return code
+
+
+def _explained(problem: Exception) -> IronworksError:
+    """One sentence for an error that is none of ours, or a fault of ironworks itself."""
+    match problem:
+        case OSError(strerror=str(reason), filename=name) if name:
+            return IronworksError(f"{name}: {reason}", where=name)
+        case MemoryError():
+            return IronworksError("there is not enough memory for this")
+    return IronworksError(
+        f"this is a fault of ironworks, not of your input: {type(problem).__name__}: {problem}",
+        try_=f"{TRACEBACK}=1 shows where it is",
+    )
+
+
+def _help() -> str:
+    lines = [f"  {name:9} {what}" for name, what in COMMANDS.items()]
+    lines += [f"  {name:9} (a plug-in)" for name in _offered() if name not in COMMANDS]
+    return "\n".join(
+        (
+            "usage: ironworks COMMAND [...]",
+            "",
+            "A deep-learning compiler that you can watch working.",
+            "A MODEL is an ONNX file, or zoo:NAME.",
+            "",
+            *lines,
+            "",
+            "Every command takes --json and --help. Exit codes: 0 it went well, 1 the answer is",
+            "no, 2 bad usage or bad input, 130 stopped.",
+        )
+    )
+
+
+def _offered() -> tuple[str, ...]:
+    from importlib.metadata import entry_points
+
+    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ironworks")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,204 @@
+"""Flags and what they may hold: each is checked before anything is read or made."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn, TypeVar
+
+from explorer.errors import BadOption
+
+__all__ = [
+    "Parser",
+    "bind",
+    "bounds",
+    "model_flags",
+    "names",
+    "run_flags",
+    "seconds",
+    "stage",
+    "threads",
+]
+
+Value = TypeVar("Value")
+MOST_THREADS = 1024
+MOST_SECONDS = 3600.0
+Bounds = dict[str, tuple[int, int]]
+
+
+class Parser(argparse.ArgumentParser):
+    """One command's flags, `--json` among them; what is wrong with them is a `BadOption`."""
+
+    def __init__(self, command: str, description: str) -> None:
+        super().__init__(prog=f"ironworks {command}", description=description, allow_abbrev=False)
+        self.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would have printed over several lines."""
+        raise BadOption(message, try_=f"{self.prog} --help")
+
+
+def model_flags(parser: Parser) -> None:
+    """The model, and how it is compiled."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="an ONNX file, or zoo:NAME")
+    add(
+        "--target",
+        default="cpu",
+        metavar="T",
+        help="a device of `ironworks devices` (default: cpu)",
+    )
+    add(
+        "--bounds",
+        action="append",
+        default=[],
+        metavar="batch=1:64",
+        help="least and greatest value of symbolic dims",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="roller.top_k=10",
+        dest="settings",
+        help="one option of one system; may be repeated",
+    )
+
+
+def run_flags(parser: Parser) -> None:
+    """The values a model is run with."""
+    add = parser.add_argument
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="batch=1,seq=128",
+        help="values of symbolic dims",
+    )
+    add("--threads", type=threads, metavar="N", help="workers (default: one for each core)")
+    add("--inputs", metavar="FILE.npz", help="the inputs by name (default: random ones)")
+
+
+def bind(texts: Iterable[str]) -> dict[str, int]:
+    """`batch=1,seq=128`, given once or more often, as values by symbol."""
+    return _pairs("--bind", "batch=1,seq=128", texts, _size)
+
+
+def bounds(texts: Iterable[str]) -> Bounds:
+    """`batch=1:64`, given once or more often, as least and greatest values by symbol."""
+    return _pairs("--bounds", "batch=1:64", texts, _range)
+
+
+def _pairs(
+    flag: str, example: str, texts: Iterable[str], read: Callable[[str, str], Value]
+) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and value):
+            raise BadOption(
+                f"{flag} takes pairs like {example}, not {part!r}",
+                where=flag,
+                expected=example,
+                found=part,
+            )
+        if name in found:
+            raise BadOption(f"{flag} names {name!r} twice", where=flag, found=part)
+        found[name] = read(f"{flag} {name}", value)
+    return found
+
+
+def _size(where: str, text: str) -> int:
+    value = _integer(where, text)
+    if not 0 <= value < 2**31:
+        raise BadOption(
+            f"{where} is {value}, which no dim can be",
+            where=where,
+            expected="0 or more",
+            found=text,
+        )
+    return value
+
+
+def _range(where: str, text: str) -> tuple[int, int]:
+    low, colon, high = text.partition(":")
+    if not colon:
+        raise BadOption(
+            f"{where} takes a least and a greatest value like 1:64, not {text!r}",
+            where=where,
+            expected="LOW:HIGH",
+            found=text,
+        )
+    least, most = _size(where, low), _size(where, high)
+    if least > most:
+        raise BadOption(
+            f"{where}: the least value {least} is above the greatest, {most}",
+            where=where,
+            found=text,
+        )
+    return least, most
+
+
+def _integer(where: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadOption(
+            f"{where} takes a whole number, not {text!r}", where=where, found=text
+        ) from None
+
+
+def threads(text: str) -> int:
+    """A number of workers."""
+    value = _integer("--threads", text)
+    if not 1 <= value <= MOST_THREADS:
+        raise BadOption(
+            f"--threads takes 1 to {MOST_THREADS}, not {value}", where="--threads", found=text
+        )
+    return value
+
+
+def seconds(text: str) -> float:
+    """A finite time above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= MOST_SECONDS:  # false for NaN too
+        raise BadOption(
+            f"--seconds takes a number above 0 and up to {MOST_SECONDS:.0f}, not {text!r}",
+            where="--seconds",
+            found=text,
+        )
+    return value
+
+
+def stage(text: str) -> str:
+    """A stage's name in capitals, as the compiler calls it."""
+    from explorer.ir.stage import Stage
+
+    known = [each.name.lower() for each in Stage]
+    if text.lower() not in known:
+        raise BadOption(
+            f"there is no stage {text!r}; the stages are {', '.join(known)}",
+            where="stage",
+            expected=", ".join(known),
+            found=text,
+        )
+    return text.upper()
+
+
+def names(text: str) -> tuple[str, ...]:
+    """`a,b,c` as names, none twice."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found or len(set(found)) < len(found):
+        raise BadOption(
+            f"expected different names like onnxruntime,torch, not {text!r}", found=text
+        )
+    return found
+
+
+def parsed(parser: Parser, given: Sequence[str]) -> argparse.Namespace:
+    """The flags; `--help` prints and ends the process with 0."""
+    return parser.parse_args(list(given))

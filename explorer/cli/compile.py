@@ -1,0 +1,188 @@
+"""`ironworks compile`: every step from the file to machine code, with its seconds."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, model_flags, parsed, stage, threads
+from explorer.cli.compiled import compiled, loaded, options, sizes
+from explorer.cli.text import binding, counted, duration, percent, size, table
+from explorer.counters import Counts, counters
+from explorer.ir.stage import Stage
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+    from explorer.passes.pipeline import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step; `checked` is None where nobody looked, True, or what is wrong."""
+
+    name: str
+    stage: str
+    seconds: float
+    checked: None | bool | str = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operators:
+    """Source operators, by what became of them."""
+
+    total: int
+    compiled: int
+    library: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Different kernels, where their code is from, and how often they are called."""
+
+    total: int
+    compiled_now: int
+    from_cache: int
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Bytes of all intermediates, as planned and with one buffer each."""
+
+    planned_bytes: int
+    naive_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What `compile --json` prints. The last four are null where it was not compiled that far."""
+
+    model: str
+    stage: str
+    target: str
+    sizes: Mapping[str, int]
+    steps: tuple[StepRow, ...]
+    operators: Operators
+    kernels: Kernels
+    seconds: float
+    memory: Arena | None = None
+    bricks: int | None = None
+    planned_us: float | None = None
+    units: int | None = None
+
+
+def main(given: Sequence[str]) -> int:
+    """Compile a model and say what became of it."""
+    parser = Parser("compile", "Every step from the file to machine code, with its seconds.")
+    model_flags(parser)
+    add = parser.add_argument
+    add("--until", type=stage, default="EMITTED", metavar="STAGE", help="stop there: rolled, ...")
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="batch=1,seq=128",
+        help="values of symbolic dims, for the wall and the arena",
+    )
+    add("--threads", type=threads, metavar="N", help="workers (default: one for each core)")
+    add("--check", action="store_true", help="run every step's program, and compare the values")
+    flags = parsed(parser, given)
+    return tell(answer(flags), flags.json)
+
+
+def answer(flags: Namespace) -> Answer:
+    """What was compiled, in how long, and how it will run; no where a step changed the values."""
+    chosen = options(flags)
+    begin = perf_counter()
+    model = loaded(flags)
+    read = StepRow("read the model", "imported", perf_counter() - begin)
+    bound = sizes(model, flags)
+    with counters.delta() as did:
+        c = compiled(model, flags, chosen, flags.until, flags.check)
+    found = _compiled(c, bound, read, did.counts, begin)
+    wrong = [step for step in found.steps if isinstance(step.checked, str)]
+    return Answer(found, _text(found), yes=not wrong)
+
+
+def _compiled(
+    c: Compilation, bound: Mapping[str, int], read: StepRow, did: Counts, begin: float
+) -> Compiled:
+    found = Compiled(
+        model=c.model.name,
+        stage=c.stage.name.lower(),
+        target=c.device.name,
+        sizes=bound,
+        steps=(read, *map(_step, c.snapshots)),
+        operators=_operators(c),
+        kernels=_kernels(c, did),
+        seconds=perf_counter() - begin,
+    )
+    if c.stage < Stage.EMITTED:
+        return found
+    memory, wall = c.memory(bound), c.planned_wall(bound)
+    return replace(
+        found,
+        seconds=perf_counter() - begin,
+        memory=Arena(memory.planned_bytes, memory.naive_bytes),
+        bricks=len(wall.bricks),
+        planned_us=wall.total_us,
+        units=wall.units,
+    )
+
+
+def _step(s: Snapshot) -> StepRow:
+    return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked)
+
+
+def _operators(c: Compilation) -> Operators:
+    total = len(c.model.program.sources)
+    library = len({name for b in c.program.library_calls for name in b.origin})
+    return Operators(total, total - library, library)
+
+
+def _kernels(c: Compilation, did: Counts) -> Kernels:
+    total = len({kernel.code.key for kernel in c.kernels})
+    now = min(total, did.kernel_compiles)
+    return Kernels(total, now, total - now, len(c.program.kernel_calls))
+
+
+def _text(found: Compiled) -> str:
+    head = f"{found.model} on {found.target}, {found.stage}{binding(found.sizes)}"
+    return "\n".join((head, "", _steps(found.steps), "", *_sums(found)))
+
+
+def _steps(steps: Sequence[StepRow]) -> str:
+    checked = any(step.checked is not None for step in steps)
+    rows = [(s.name, s.stage, f"{s.seconds:.3f}", _badge(s.checked)) for s in steps]
+    shown = 4 if checked else 3
+    return table(("step", "stage", ">seconds", "checked")[:shown], [row[:shown] for row in rows])
+
+
+def _badge(checked: None | bool | str) -> str:
+    if isinstance(checked, str):
+        return f"WRONG: {checked}"
+    return "same values" if checked else ""
+
+
+def _sums(found: Compiled) -> Iterator[str]:
+    operators, kernels = found.operators, found.kernels
+    yield (
+        f"  {counted(operators.total, 'operator')}: {operators.compiled:,} compiled, "
+        f"{operators.library:,} left to a library"
+    )
+    yield (
+        f"  {counted(kernels.calls, 'kernel call')} of {counted(kernels.total, 'kernel')}: "
+        f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
+    )
+    if found.memory is not None:
+        planned, naive = found.memory.planned_bytes, found.memory.naive_bytes
+        share = f", {percent(planned / naive)} of it" if naive else ""
+        yield f"  {size(planned)} of arena; one buffer each would take {size(naive)}{share}"
+    if found.bricks is not None and found.units is not None and found.planned_us is not None:
+        bricks, units = counted(found.bricks, "brick"), counted(found.units, "unit")
+        yield f"  {bricks} on {units}: {duration(found.planned_us)} planned"
+    yield f"  {found.seconds:.3f} s in all"

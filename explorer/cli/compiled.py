@@ -1,0 +1,71 @@
+"""A model from the flags of a command: read, compiled with progress, and given its inputs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from explorer.cli import arguments, inputs, settings
+from explorer.cli.progress import doing, steps
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from explorer.compilation import Compilation
+    from explorer.frontends.model import Model
+    from explorer.options import Options
+
+__all__ = ["arrays", "compiled", "loaded", "options", "sizes"]
+
+
+def options(flags: Namespace) -> Options:
+    """The options that `--set` and `--threads` make; checked before the model is read."""
+    from explorer.options import Options
+
+    chosen = settings.apply(Options(), flags.settings)
+    workers = getattr(flags, "threads", None)
+    if workers is None:
+        return chosen
+    return replace(chosen, rammer=replace(chosen.rammer, threads=workers))
+
+
+def loaded(flags: Namespace) -> Model:
+    """The model, within its bounds."""
+    import explorer
+
+    limits = arguments.bounds(flags.bounds)
+    with doing(f"reading {flags.model}"):
+        return explorer.load(flags.model, bounds=limits or None)
+
+
+def sizes(model: Model, flags: Namespace) -> dict[str, int]:
+    """A value for each symbolic dim: what `--bind` says, else its hint."""
+    return inputs.sizes(model.program, arguments.bind(flags.bind))
+
+
+def compiled(
+    model: Model, flags: Namespace, chosen: Options, until: str = "EMITTED", check: bool = False
+) -> Compilation:
+    """The model compiled up to a stage, each step shown on a terminal."""
+    import explorer
+
+    with doing() as say:
+        return explorer.compile(
+            model,
+            target=flags.target,
+            options=chosen,
+            until=explorer.Stage[until],
+            check=check,
+            progress=steps(say),
+        )
+
+
+def arrays(c: Compilation, flags: Namespace, bound: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The inputs of a run: those of `--inputs`, else random ones of the bound sizes."""
+    if flags.inputs is None:
+        return c.random_inputs(bound)
+    found = inputs.from_file(flags.inputs, list(c.model.inputs))
+    inputs.agree(c.program, found, arguments.bind(flags.bind))
+    return found

@@ -1,0 +1,76 @@
+"""`ironworks explain`: what a system decided, and why not otherwise."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
+from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.explained import codegen, grinder, memory, program, rammer, roller, welder
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+
+SYSTEMS = {
+    "relax": Stage.LEGALIZED,
+    "grinder": Stage.TASKED,
+    "welder": Stage.WELDED,
+    "roller": Stage.ROLLED,
+    "rammer": Stage.RAMMED,
+    "memory": Stage.PLANNED,
+    "codegen": Stage.EMITTED,
+}
+DECISIONS: dict[Stage, Callable[[Compilation, str | None], Answer]] = {
+    Stage.TASKED: grinder.tasks,
+    Stage.WELDED: welder.groups,
+    Stage.ROLLED: roller.tiles,
+    Stage.EMITTED: codegen.code,
+}
+
+
+def main(given: Sequence[str]) -> int:
+    """Compile a model as far as it is asked about, and say what was decided there."""
+    parser = Parser("explain", "What a system decided, for a whole model or for one operator.")
+    model_flags(parser)
+    run_flags(parser)
+    add = parser.add_argument
+    add("--stage", type=system, metavar="STAGE", help=f"a stage, or {', '.join(SYSTEMS)}")
+    add("--op", metavar="NAME", help="an operator of the source, or a kernel")
+    flags = parsed(parser, given)
+    if flags.stage is None and flags.op is None:
+        known = ", ".join(SYSTEMS)
+        raise BadOption(f"say what to explain: --stage {known}; or --op NAME", where="explain")
+    return tell(answer(flags), flags.json)
+
+
+def system(text: str) -> Stage:
+    """The stage of that name, or the one that a system of that name leaves."""
+    stages = {stage.name.lower(): stage for stage in Stage} | SYSTEMS
+    if text.lower() in stages:
+        return stages[text.lower()]
+    raise BadOption(
+        f"there is no stage or system {text!r}; there are {', '.join(stages)}",
+        where="--stage",
+        expected=", ".join(stages),
+        found=text,
+    )
+
+
+def answer(flags: Namespace) -> Answer:
+    """The decisions of one stage; without a stage, the tiles and merges of one operator."""
+    chosen = options(flags)
+    model = loaded(flags)
+    bound = sizes(model, flags)
+    stage = Stage.ROLLED if flags.stage is None else flags.stage
+    needed = stage if stage <= Stage.ROLLED else Stage.EMITTED  # walls need tasks, tasks code
+    c = compiled(model, flags, chosen, needed.name)
+    if stage == Stage.RAMMED:
+        return rammer.wall(c, flags.op, bound, arrays(c, flags, bound))
+    if stage == Stage.PLANNED:
+        return memory.memory(c, flags.op, bound)
+    return DECISIONS.get(stage, program.program)(c, flags.op)

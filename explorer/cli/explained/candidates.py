@@ -1,0 +1,21 @@
+"""Choices that were weighed, best first: what each would cost, or why it was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.cli.text import duration, table
+from explorer.ir.decisions import Candidate
+
+
+def candidates(weighed: Sequence[Candidate]) -> str:
+    rows = [
+        (str(n + 1), w.label, "refused" if w.refused else duration(w.cost_us), why(w))
+        for n, w in enumerate(weighed)
+    ]
+    return table((">", "choice", ">modelled", "because"), rows)
+
+
+def why(weighed: Candidate) -> str:
+    terms = (f"{name} {duration(us)}" for name, us in weighed.terms if us)
+    return weighed.refused or ", ".join(terms)

@@ -1,0 +1,117 @@
+"""Rammer: the planned wall beside the measured one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer
+from explorer.cli.explained.find import about, no_such, shortened
+from explorer.cli.text import counted, duration, percent, signed_percent, table
+from explorer.ir.decisions import Wall
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from explorer.compilation import Compilation
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """One kernel call on the wall: its time on all units together, planned and measured."""
+
+    call: str
+    origins: tuple[str, ...]
+    bricks: int
+    planned_us: float
+    measured_us: float
+
+
+def wall(
+    c: Compilation, op: str | None, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]
+) -> Answer:
+    """The planned wall beside the measured one: in all, by cause of idling, and by call."""
+    planned, measured = c.planned_wall(sizes), c.measured_wall(inputs)
+    calls = [
+        row for row in _calls(planned, measured) if about(op, row.call, frozenset(row.origins))
+    ]
+    if op is not None and not calls:
+        raise no_such(c, op, (b.call for b in planned.bricks))
+    walls = [_shape(planned), _shape(measured)]
+    data = {
+        "stage": "rammed",
+        "policy": planned.policy,
+        "sizes": sizes,
+        "planned": walls[0],
+        "measured": walls[1],
+        "error": _error(planned.total_us, measured.total_us),
+        "calls": calls,
+    }
+    return Answer(data, "\n\n".join((_walls(planned, measured), _call_table(calls, op))))
+
+
+def _calls(planned: Wall, measured: Wall) -> list[CallTime]:
+    """Each call of the wall, the longest measured first."""
+    spent: dict[str, list[float]] = {}
+    origins: dict[str, frozenset[str]] = {}
+    for n, each in enumerate((planned, measured)):
+        for brick in each.bricks:
+            spent.setdefault(brick.call, [0.0, 0.0])[n] += brick.end_us - brick.start_us
+            origins[brick.call] = brick.origin
+    bricks = Counter(brick.call for brick in planned.bricks)
+    rows = [CallTime(n, tuple(sorted(origins[n])), bricks[n], *us) for n, us in spent.items()]
+    return sorted(rows, key=lambda row: -row.measured_us)
+
+
+def _shape(each: Wall) -> dict[str, object]:
+    return {
+        "total_us": each.total_us,
+        "units": each.units,
+        "bricks": len(each.bricks),
+        "busy": each.busy,
+        "idle_us": dict(_idle(each)),
+    }
+
+
+def _idle(each: Wall) -> Counter[str]:
+    idle: Counter[str] = Counter()
+    for gap in each.gaps:
+        idle[gap.cause] += gap.end_us - gap.start_us  # type: ignore[assignment]
+    return idle
+
+
+def _error(planned_us: float, measured_us: float) -> float:
+    """How far the plan is off, as a share of what was measured."""
+    return (planned_us - measured_us) / measured_us if measured_us else 0.0
+
+
+def _walls(planned: Wall, measured: Wall) -> str:
+    causes = sorted({**_idle(planned), **_idle(measured)})
+    rows = [
+        ("one run", *_pair(planned.total_us, measured.total_us)),
+        ("units busy", percent(planned.busy), percent(measured.busy), ""),
+        *(
+            (f"idle: {cause}", *_pair(_idle(planned)[cause], _idle(measured)[cause]))
+            for cause in causes
+        ),
+    ]
+    bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
+    head = f"{bricks} on {units}, policy {planned.policy}"
+    return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
+
+
+def _pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
+    off = signed_percent(_error(planned_us, measured_us)) if measured_us else ""
+    return duration(planned_us), duration(measured_us), off
+
+
+def _call_table(calls: Sequence[CallTime], op: str | None) -> str:
+    rows = [
+        (row.call, str(row.bricks), *_pair(row.planned_us, row.measured_us), ", ".join(row.origins))
+        for row in calls
+    ]
+    cut = [(*row[:-1], row[-1] if len(row[-1]) < 60 else f"{row[-1][:57]}…") for row in rows]
+    head = ("call", ">bricks", ">planned", ">measured", ">plan is off by", "from")
+    return table(head, shortened(cut, op, 6))

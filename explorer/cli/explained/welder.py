@@ -1,0 +1,49 @@
+"""Welder: the kernels that became one, and the merges that were weighed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer
+from explorer.cli.explained.candidates import candidates
+from explorer.cli.explained.find import about, no_such, shortened
+from explorer.cli.text import size, table
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+
+
+def groups(c: Compilation, op: str | None) -> Answer:
+    """The kernels that became one and the bytes this saves; for one operator each merge weighed."""
+    graph = c.program.decisions.tile_graph
+    found = (
+        [] if graph is None else [g for g in graph.groups if about(op, g.name, g.origin, g.members)]
+    )
+    if op is not None and not found:
+        raise no_such(c, op, (g.name for g in graph.groups) if graph else ())
+    before, after = sum(g.bytes_before for g in found), sum(g.bytes_after for g in found)
+    rows = [
+        (
+            g.name,
+            str(len(g.members)),
+            size(g.bytes_before),
+            size(g.bytes_after),
+            " + ".join(g.kinds),
+        )
+        for g in found
+    ]
+    lines = [
+        table(("group", ">kernels", ">apart", ">welded", "made of"), shortened(rows, op, 5)),
+        f"\n  {size(before)} to and from memory apart, {size(after)} welded",
+    ]
+    if op is not None:
+        lines += [f"\n  {g.name}: merges weighed\n{candidates(g.steps)}" for g in found if g.steps]
+    policy = "" if graph is None else graph.policy
+    data = {
+        "stage": c.stage,
+        "policy": policy,
+        "bytes_before": before,
+        "bytes_after": after,
+        "groups": found,
+    }
+    return Answer(data, "\n".join(lines))

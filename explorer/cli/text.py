@@ -1,0 +1,67 @@
+"""Words and aligned columns: how numbers look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+
+__all__ = ["binding", "counted", "duration", "percent", "signed_percent", "size", "table"]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
+    """Aligned columns under a head; a column whose head begins with `>` stands at the right."""
+    cells = [[name.removeprefix(">") for name in head], *[list(row) for row in rows]]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(head))]
+    right = [name.startswith(">") for name in head]
+
+    def line(row: Sequence[str]) -> str:
+        placed = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right))
+        return (indent + "  ".join(placed)).rstrip()
+
+    rule = indent + "  ".join("─" * w for w in widths)
+    return "\n".join((line(cells[0]), rule, *(line(row) for row in cells[1:])))
+
+
+def duration(us: float) -> str:
+    """Microseconds in the unit that reads best: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`."""
+    if not isfinite(us):
+        return "–"
+    for limit, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
+        if abs(us) < limit:
+            return f"{_three(us * factor)} {unit}"
+    return f"{_three(us / 1e6)} s"
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: `512 B`, `1.50 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} B" if unit == "B" else f"{_three(count)} {unit}"
+        count /= 1024
+    return ""
+
+
+def _three(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    magnitude = abs(value)
+    return f"{value:.{0 if magnitude >= 99.95 else 1 if magnitude >= 9.995 else 2}f}"
+
+
+def binding(sizes: Mapping[str, int]) -> str:
+    """`, batch=1, seq=128`, to follow other words; nothing where nothing is bound."""
+    return "".join(f", {name}={value}" for name, value in sizes.items())
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def signed_percent(share: float) -> str:
+    """A deviation as a percentage, with its sign."""
+    return f"{100 * share:+.0f} %"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 kernel`, `2,000 kernels`, `0 entries`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,45 @@
+"""`ironworks zoo`: the models that are here by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, parsed
+from explorer.cli.text import size, table
+from explorer.frontends import zoo
+
+FLOAT_BYTES = 4
+
+
+def main(given: Sequence[str]) -> int:
+    """List the models."""
+    flags = parsed(
+        Parser(
+            "zoo", "The models that are here by name: give zoo:NAME wherever a MODEL is asked for."
+        ),
+        given,
+    )
+    return tell(answer(), flags.json)
+
+
+def answer() -> Answer:
+    """Every model with its paper and its weights."""
+    models = [
+        {
+            "name": f"{zoo.PREFIX}{entry.name}",
+            "paper": entry.paper,
+            "weights": entry.weights,
+            "weight_bytes": entry.weights * FLOAT_BYTES,
+        }
+        for entry in zoo.ENTRIES.values()
+    ]
+    rows = [
+        (f"{zoo.PREFIX}{e.name}", f"{e.weights:,}", size(e.weights * FLOAT_BYTES), e.paper)
+        for e in zoo.ENTRIES.values()
+    ]
+    text = table(("model", ">weights", ">size", "paper"), rows)
+    note = (
+        "Graphs from the onnx package. The weights are random, from one seed: for tests and timing."
+    )
+    return Answer({"models": models}, f"{text}\n\n  {note}")
