@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, read_onnx, tensor_dtype
 from explorer.frontends.onnx_graph import OUR_DOMAINS, Importer, Scope, import_graph
@@ -21,10 +22,12 @@ FIRST_OPSET = 7
 
 
 def load(path: str | Path, bounds: Bounds | None = None) -> Model:
-    """Read an ONNX file. `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
+    """Read an ONNX file, or `zoo:` and a name. `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
 
     Raises BadModelFile, UnsupportedOperator or BoundError.
     """
+    if isinstance(path, str) and path.startswith(zoo.PREFIX):
+        return zoo.load(path, bounds)
     path = Path(path)
     try:
         return from_file(read_onnx(path), path.stem, str(path), bounds)
