@@ -22,23 +22,23 @@ FIRST_OPSET = 7
 
 
 def load(path: str | Path, bounds: Bounds | None = None) -> Model:
-    """Read an ONNX file, or `zoo:` and a name. `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
+    """Read an ONNX file, or `zoo:` and a name.
 
+    `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
     Raises BadModelFile, UnsupportedOperator or BoundError.
     """
     if isinstance(path, str) and path.startswith(zoo.PREFIX):
         return zoo.load(path, bounds)
     path = Path(path)
+    file = read_onnx(path)
     try:
-        return from_file(read_onnx(path), path.stem, str(path), bounds)
+        return from_file(file, path.stem, str(path), bounds)
     except BadModelFile as error:
-        if path.name in error.sentence:
-            raise
         raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
 
 
 def from_file(file: OnnxFile, name: str, path: str, bounds: Bounds | None = None) -> Model:
-    """The model of a file that was read, or of one that never was a file; `path` says where it is from."""
+    """The model of a file that was read; `path` says where it is from."""
     return Model(name, path, _program(file, name, bounds), file.head)
 
 
