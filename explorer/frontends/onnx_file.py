@@ -1,6 +1,7 @@
-"""An ONNX file, read: its graph parsed without the large tensors, which are read once, into aligned arrays.
+"""An ONNX file, read: large tensors are not parsed but read once, into aligned arrays.
 
-Nothing in the file is trusted: lengths, ranks and sizes are checked, and external data stays in the model's folder.
+Nothing in the file is trusted: lengths, ranks and sizes are checked, and external data stays in
+the model's folder.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _parse(head: bytes) -> onnx.ModelProto:
 
 
 def _without_large_tensors(data: memoryview, size: int) -> tuple[bytes, dict[int, Part]]:
-    """The model's bytes with the raw data of large initialisers left out, and where that data lies."""
+    """The model's bytes without the raw data of large initializers, and where that lies."""
     out: list[bytes] = []
     parts: dict[int, Part] = {}
     graphs = 0

@@ -1,4 +1,4 @@
-"""ONNX nodes become bindings; subgraphs of If and Loop become functions whose captured values are parameters."""
+"""ONNX nodes become bindings; subgraphs become functions, and what they capture parameters."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 class Scope:
-    """The values that a graph's nodes see: its own, and those of the graph around it, which it captures."""
+    """The values that a graph's nodes see: its own, and those it captures from around it."""
 
     def __init__(
         self, importer: Importer, name: str, outer: Scope | None = None, depth: int = 0

@@ -1,4 +1,4 @@
-"""Operators as the latest ONNX version means them: what older versions wrote otherwise is rewritten on import."""
+"""Operators as the latest ONNX version means them: older forms are rewritten on import."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def symbol_name(text: str, otherwise: str) -> str:
 
 
 def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
-    """Bounds and hints of the symbols; BoundError for a bound of an unknown symbol, or an empty one."""
+    """Bounds and hints of the symbols; BoundError where a bound is empty or of no symbol."""
     known = list(dict.fromkeys(names))
     given = dict(bounds or {})
     for name in given:

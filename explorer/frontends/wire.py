@@ -14,7 +14,7 @@ VARINT, LENGTH = 0, 2
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message: its number and wire type, where it starts, and where its content lies."""
+    """A field of a message: number, wire type, start, and where its content lies."""
 
     number: int
     kind: int

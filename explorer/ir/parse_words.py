@@ -1,4 +1,4 @@
-"""The words of a program's text, read back: dims, annotations, affine indices, scalar expressions, attributes."""
+"""The words of a program's text, read back: dims, annotations, indices, expressions, values."""
 
 from __future__ import annotations
 

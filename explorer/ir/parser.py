@@ -41,9 +41,9 @@ Attrs = list[tuple[str, AttrValue]]
 
 
 def parse_program(text: str, constants: Mapping[str, Constant]) -> Program:
-    """The program that `print_program` printed; constants are taken by name and must have the same bytes.
+    """The program that `print_program` printed; constants are taken by name.
 
-    SnapshotError names the line that cannot be read, or the constant that is missing or another one.
+    SnapshotError names the line that cannot be read, or the constant whose bytes are others.
     """
     lines = [Line(t, n) for n, t in enumerate(text.splitlines(), 1) if t.strip()]
     return _Parser(lines, constants).program()

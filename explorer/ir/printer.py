@@ -211,7 +211,8 @@ def _kernel_body(
         if compute.axes != last:
             yield f"for {_axes(compute.axes)}:" if compute.axes else "once:"
         last = compute.axes
-        yield f"{IN}{_compute(compute)}{_origin(compute.origin) if compute.origin != origin else ''}"
+        own = "" if compute.origin == origin else _origin(compute.origin)
+        yield f"{IN}{_compute(compute)}{own}"
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:

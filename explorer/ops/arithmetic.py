@@ -13,7 +13,7 @@ from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
 from explorer.ir.kernel import Const, Expr
 from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import broadcast
-from explorer.ops.elementwise import call
+from explorer.ops.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
 from explorer.ops.record import Array, Fold, OperatorRecord, Site
 from explorer.ops.scalar import divide
@@ -62,7 +62,7 @@ def _record(
     dtype: DType | None = None,
 ) -> OperatorRecord:
     def lower(low: Lowering) -> None:
-        nest, site = low.nest(name.lower()), low.site
+        nest, site = low.nest(snake_case(name)), low.site
         names = "ab" if len(site.args) == 2 else [f"x{i}" for i in range(len(site.args))]
         nest.map(
             "y",
@@ -309,13 +309,19 @@ RECORDS = (
     _record("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
     # comparisons
     _binary("Equal", "eq", np.equal, _compare(_is_equal), "bool"),
-    _binary("Greater", "gt", np.greater, _compare(lambda l, h: _negate(_is_at_most(l, h))), "bool"),
+    _binary(
+        "Greater",
+        "gt",
+        np.greater,
+        _compare(lambda low, high: _negate(_is_at_most(low, high))),
+        "bool",
+    ),
     _binary("Less", "lt", np.less, _compare(_is_less), "bool"),
     _binary(
         "GreaterOrEqual",
         "ge",
         np.greater_equal,
-        _compare(lambda l, h: _negate(_is_less(l, h))),
+        _compare(lambda low, high: _negate(_is_less(low, high))),
         "bool",
     ),
     _binary("LessOrEqual", "le", np.less_equal, _compare(_is_at_most), "bool"),

@@ -1,4 +1,4 @@
-"""What the shapes of the inputs say: a value for each symbol, or a sentence about the input that is wrong."""
+"""What the shapes of the inputs say: a value for each symbol, or which input is wrong."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Unprovable(Exception):
 
 
 class ImpliedBound(Exception):
-    """The model has a meaning only where a symbol is at most `high`: `Min(seq, 512)` must be `seq`."""
+    """The model means something only up to `high`: `Min(seq, 512)` must be `seq`."""
 
     def __init__(self, name: str, high: int) -> None:
         super().__init__(f"{name} <= {high}")

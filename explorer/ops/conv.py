@@ -1,4 +1,4 @@
-"""Convolution: one contraction over channels and places in the window; padding is the fill of a read."""
+"""Convolution: one contraction over channels and places; padding is the fill of a read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from explorer.ir.dims import Dim, ceil_div, simplify
 from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, apply, var
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import agree
-from explorer.ops.lowering import Lowering, Nest, shape_of
+from explorer.ops.lowering import Lowering, Nest
 from explorer.ops.record import OperatorRecord, Site
 from explorer.ops.windows import Windows, attribute_site, views, windows
 
@@ -37,7 +37,7 @@ def _conv_types(site: Site) -> tuple[Tensor, ...]:
 
 
 class _Channels:
-    """The channel axes of a convolution of `groups`: o, or g and o; c where a group has several inputs."""
+    """The channel axes of a convolution: o, or g and o; c where a group has several."""
 
     def __init__(self, outputs: int, inputs: int, groups: int) -> None:
         each = outputs // groups

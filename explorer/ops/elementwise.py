@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ F = Callable[..., Apply]
 def call(op: str, *args: Expr | float, dtype: DType = "float32") -> Apply:
     """A scalar function; numbers become constants of `dtype`."""
     return Apply(op, tuple(a if not isinstance(a, (int, float)) else Const(a, dtype) for a in args))
+
+
+def snake_case(name: str) -> str:
+    """GreaterOrEqual -> greater_or_equal, PRelu -> prelu, IsNaN -> is_nan."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -42,7 +48,7 @@ def unary(
     """The record of an operator whose result at an element depends on its argument there."""
 
     def lower(low: Lowering) -> None:
-        nest, x = low.nest(name.lower()), low.site.arg(0)
+        nest, x = low.nest(snake_case(name)), low.site.arg(0)
         dtype = low.site.dtype()
         nest.map("y", low.result, lambda axes: body(low.site, nest.along(x, "x", axes), dtype))
 

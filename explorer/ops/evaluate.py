@@ -123,7 +123,7 @@ class _Interpreter:
         return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
 
     def call(self, name: str, args: Sequence[Array]) -> list[Array]:
-        """Another function's outputs; bare symbols of its parameters that are not known are its own."""
+        """Another function's outputs; new bare symbols of its parameters are its own."""
         function = self.functions[name]
         for param, arg in zip(function.params, args, strict=True):
             self.define(param, arg)

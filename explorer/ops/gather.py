@@ -12,8 +12,8 @@ from explorer.ir.dims import Dim, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.layout import lower_slice
+from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import OperatorRecord, Site, Values
 
 

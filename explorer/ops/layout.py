@@ -1,4 +1,4 @@
-"""Operators that move elements or rename dims: views where nothing moves, affine copies elsewhere."""
+"""Operators that move elements or rename dims: views where nothing moves, else affine copies."""
 
 from __future__ import annotations
 

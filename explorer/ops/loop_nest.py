@@ -1,4 +1,4 @@
-"""The meaning of a loop-level kernel, in NumPy: compute by compute, over boxes that fit the cache."""
+"""The meaning of a loop-level kernel, in NumPy: computes in order, over boxes that fit a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operator becomes bindings: loop nests over its arguments, views, constants and temporaries."""
+"""How an operator becomes bindings: loop nests, views, constants and temporaries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Number = bool | int | float
 
 
 class Lowering:
-    """One operator being lowered: what it is, the values it must bind, and the bindings made so far."""
+    """One operator being lowered: what it is, what it must bind, and the bindings so far."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Nest:
         combiner: str | None = None,
         store: Sequence[Affine] = (),
     ) -> str:
-        """Add a compute that writes (a part of) a tensor made inside; the last one's tensor is the result."""
+        """Add a compute that writes a tensor or a part; the last one's tensor is the result."""
         self.specs[out] = TensorSpec(out, tuple(shape), dtype)
         origin = self.lowering.origin
         self.computes.append(
@@ -139,7 +139,7 @@ class Nest:
         return out
 
     def map(self, out: str, result: Var, expr: Callable[[tuple[Axis, ...]], Expr]) -> Var:
-        """Add a compute of one element for each of a result's, and bind the result to the kernel."""
+        """Add a compute of a result, element by element, and bind the result to the kernel."""
         assert isinstance(result.type, Tensor)
         axes = letters(result.type.dims)
         self.compute(out, result.type.dims, result.type.element, axes, expr(axes))
@@ -148,9 +148,10 @@ class Nest:
     def into(self, result: Var) -> Var:
         """Bind a value to the kernel written so far."""
         constants = frozenset(n for n, v in self.args.items() if self.lowering.array(v) is not None)
+        order = (*self.args, *dict.fromkeys(c.out for c in self.computes))
         kernel = Kernel(
             self.name,
-            tuple(self.specs.values()),
+            tuple(self.specs[n] for n in order),
             tuple(self.computes),
             tuple(self.args),
             self.computes[-1].out,

@@ -1,4 +1,4 @@
-"""Normalisations: moments over some axes, then one expression; or a scale and a shift that are known."""
+"""Normalisations: moments over some axes, then one expression; or a known scale and shift."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _same(site: Site) -> tuple[Tensor, ...]:
     return (site.tensor(0),)
 
 
-# BatchNormalization: at inference a scale and a shift per channel, computed here where all is known.
+# BatchNormalization: a scale and a shift per channel, computed here where all is known.
 
 
 def _batch_types(site: Site) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""What an operator is: its shape rule, its kernels, its NumPy reference and its ONNX name, in one record."""
+"""What an operator is: shape rule, kernels, NumPy reference and ONNX name, in one record."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class OperatorRecord:
 
 
 def arguments_by_value(record: OperatorRecord, site: Site) -> Site:
-    """The site with the arguments that are read when compiling made attributes, as far as they are known."""
+    """The site with arguments that are read when compiling made attributes, if all are known."""
     attrs, args = dict(site.attrs), list(site.args)
     for position, name in record.by_value.items():
         if position < len(args) and args[position] is not None:

@@ -1,4 +1,4 @@
-"""LSTM and GRU over a static sequence: one product for all inputs, then one step after the other."""
+"""LSTM and GRU over a static sequence: one product for all inputs, then step after step."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class _Direction:
 
 
 def _lstm_steps(d: _Direction, steps: Sequence[int]) -> tuple[dict[int, Var], Var | None]:
-    """The hidden state after each step, and the last cell state; gates stand in the order i, o, f, c."""
+    """The hidden state after each step, and the last cell state; the gates' order is i, o, f, c."""
     inputs, h, c = d.inputs(), d.start(5, "h"), d.start(6, "c")
     found: dict[int, Var] = {}
     for t in steps:

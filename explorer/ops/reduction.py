@@ -12,7 +12,7 @@ from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import DType, Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, at, letters
+from explorer.ops.lowering import Lowering, letters
 from explorer.ops.pooling import scaled
 from explorer.ops.record import Array, OperatorRecord, Site
 
@@ -49,7 +49,7 @@ class Reduction:
 
 
 class Rows:
-    """The axes of an operator that reduces some dims: kept ones and reduced ones, and where results lie."""
+    """The axes of an operator that reduces some dims: kept, reduced, and where results lie."""
 
     def __init__(self, shape: Shape, gone: tuple[int, ...], keep: bool) -> None:
         self.all = letters(shape)

@@ -76,7 +76,8 @@ def _nearest(mode: str, at: Array, old: int) -> Array:
         "ceil": np.ceil(at),
         "round_prefer_ceil": np.floor(at + 0.5),
     }.get(mode, np.ceil(at - 0.5))
-    return np.clip(rounded, 0, old - 1).astype(np.int64)
+    near: Array = np.clip(rounded, 0, old - 1).astype(np.int64)
+    return near
 
 
 def _check(site: Site) -> tuple[str, str]:
@@ -89,7 +90,7 @@ def _check(site: Site) -> tuple[str, str]:
 
 
 def _tables(site: Site, plan: Plan) -> list[tuple[int, list[Array], Array]]:
-    """For each dim that is resized: the source positions on either side, and the weight of the second."""
+    """For each resized dim: the source positions on either side, and the second's weight."""
     mode, way = _check(site)
     found = []
     for d, (new, scale) in enumerate(zip(plan.extents, plan.scales, strict=True)):

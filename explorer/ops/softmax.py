@@ -20,7 +20,7 @@ def _types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _rows(site: Site) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
-    """All axes, the kept ones, and those that are normalised: before version 13 every one from `axis` on."""
+    """All axes, those kept, those normalised: before version 13 every one from `axis` on."""
     axes, first = letters(site.shape()), site.axis(len(site.shape()), -1)
     last = len(axes) if site.integer("flatten") else first + 1
     return axes, axes[:first] + axes[last:], axes[first:last]

@@ -30,7 +30,7 @@ Box = tuple[Span, ...]
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An affine index over a box: its step for each span, its bounds, and its value at the start."""
+    """An affine index over a box: a step for each span, its bounds, its value at the start."""
 
     steps: tuple[int, ...]
     low: int

@@ -17,8 +17,8 @@ from explorer.ops.verify_kernel import verify_kernel
 def verify(program: Program) -> None:
     """VerifyError unless the program keeps what its stage promises.
 
-    Values are bound once and before they are read; calls fit what they call; kernels are well formed; every source
-    operator is in the program or was dropped with a reason.
+    Values are bound once and before they are read; calls fit what they call; kernels are well
+    formed; every source operator is in the program or was dropped with a reason.
     """
     names = [f.name for f in program.functions]
     if len(set(names)) < len(names):

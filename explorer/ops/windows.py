@@ -1,4 +1,4 @@
-"""Sliding windows over the trailing dims: kernel sizes, strides, dilations, pads, and the extents that follow."""
+"""Sliding windows over the trailing dims: sizes, strides, dilations, pads, and what follows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """One window along each spatial dim: output extents, sizes, strides, dilations, and zeros before and after."""
+    """One window along each spatial dim; `before` and `after` are zeros around the input."""
 
     extents: Shape
     sizes: tuple[int, ...]

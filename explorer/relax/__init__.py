@@ -1,7 +1,7 @@
-"""Relax (Lai et al., ASPLOS 2025): symbolic shapes deduced forward, and operators made loop-level kernels.
+"""Relax (Lai et al., ASPLOS 2025): symbolic shapes deduced forward, operators made loop nests.
 
-The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`, cross-level
-call, partial lowering (`legalize`), library dispatch.
+The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`,
+cross-level call, partial lowering (`legalize`), library dispatch.
 """
 
 from __future__ import annotations

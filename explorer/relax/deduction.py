@@ -1,6 +1,7 @@
-"""Forward deduction: every value gets an annotation; arithmetic on shapes is done here and leaves the program.
+"""Forward deduction: every value gets an annotation; arithmetic on shapes leaves the program.
 
-n = Shape(x); m = Concat(n, [-1]); y = Reshape(x, m)   ->   y: float32[batch, 64] = Reshape(x, shape=(batch, 64))
+n = Shape(x); m = Concat(n, [-1]); y = Reshape(x, m)
+->  y: float32[batch, 64] = Reshape(x, shape=(batch, 64))
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Known = tuple[Var, "Values | None"]
 
 @compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
 def deduce(program: Program) -> Program:
-    """Annotate every value, forward only; what nothing needs any more is dropped, with its reason."""
+    """Annotate every value, forward only; what nothing needs is dropped, with its reason."""
     while True:
         try:
             return _Deduction(program).program()
@@ -47,11 +48,11 @@ def deduce(program: Program) -> Program:
 
 
 def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
-    """The environment in which the model has a meaning; BoundError if none of the given bounds allows it."""
+    """The environment in which the model has a meaning; BoundError if there is none."""
     known = env.of(bound.name)
     if known.low > bound.high:
         raise BoundError(
-            f"the model takes {bound.name} up to {bound.high}, and it was bounded from {known.low} on",
+            f"the model takes {bound.name} up to {bound.high}; it was bounded from {known.low} on",
             where=bound.name,
         )
     tight = replace(known, high=bound.high, hint=min(known.hint, bound.high))
@@ -59,7 +60,7 @@ def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
 
 
 class _Deduction:
-    """One program being annotated: the functions done so far, new constants, and what was dropped."""
+    """One program being annotated: functions done, new constants, and what was dropped."""
 
     def __init__(self, program: Program) -> None:
         self.source = program
@@ -185,7 +186,7 @@ class _Deduction:
         for before, after in zip(loop.state, done.outputs[1:], strict=True):
             if before.type != after.type:
                 raise UnsupportedOperator(
-                    f"Loop at {where!r}: {before.name!r} is {_text(before.type)} before an iteration "
+                    f"Loop at {where!r}: {before.name!r} is {_text(before.type)} before a step "
                     f"and {_text(after.type)} after it",
                     where=where,
                 )

@@ -1,4 +1,4 @@
-"""What deduction knows of values: their annotations, and the elements of small integer ones as dims."""
+"""What deduction knows of values: annotations, and the elements of small integer ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Library calls of last resort: what ONNX's own shape inference says of them, and how an operator becomes one."""
+"""Library calls of last resort, annotated by ONNX's own shape inference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL_ELEMENTS = 1024
 def library_types(
     call: OpCall, results: int, constants: Mapping[str, Constant], where: str
 ) -> tuple[Tensor, ...]:
-    """The annotations of an operator without a record; UnsupportedOperator where ONNX cannot infer them."""
+    """The annotations of an operator without a record; UnsupportedOperator if ONNX infers none."""
     names: dict[Dim, str] = {}
     shapes = [
         [_placeholder(d, names) for d in a.type.dims] if a and isinstance(a.type, Tensor) else []

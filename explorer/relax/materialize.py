@@ -1,4 +1,4 @@
-"""Values that deduction knows become constants or `ShapeOf`; what nothing reads any more leaves the function."""
+"""Known values become constants or `ShapeOf`; what nothing reads leaves the function."""
 
 from __future__ import annotations
 
