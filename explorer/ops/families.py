@@ -22,7 +22,7 @@ def kernel_family(kernel: Kernel) -> str:
 
 
 def _compute(c: Compute) -> str:
-    """A sum of products is a conv where a read slides: an index adds a summed variable to another."""
+    """A sum of products is a conv where an index adds a summed variable to another."""
     if c.combiner is not None:
         product = isinstance(c.expr, Apply) and c.expr.op == "mul" and c.combiner == "sum"
         if not product or len({r.tensor for r in reads(c.expr)}) < 2:

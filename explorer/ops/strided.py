@@ -61,7 +61,8 @@ def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = 
     used = [any(i.steps[d] for i in index) for d in range(len(box))]
     for i, n in zip(index, array.shape, strict=True):
         assert i.low >= 0 and i.high < n, f"an index runs {i.low} .. {i.high} in an extent of {n}"
-    start = array[(*(slice(i.origin, None) for i in index), ...)]  # a view, also of a scalar
+    first: Any = (*(slice(i.origin, None) for i in index), ...)
+    start = array[first]  # a view, also of a scalar
     shape = [s.size if u else 1 for s, u in zip(box, used, strict=True)]
     return as_strided(start, shape, strides, writeable=writeable)
 
