@@ -40,99 +40,121 @@ def load(context: Any, address: Any) -> Any:
 @intrinsic
 def load_byte(context: Any, address: Any) -> Any:
     """The byte at an address, as a number."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.zext(b.load(_pointer(b, a[0], I8), align=1), I64)
+
     return types.int64(types.int64), code
 
 
 @intrinsic
 def store(context: Any, address: Any, value: Any) -> Any:
     """Write a word to an address."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         b.store(a[1], _pointer(b, a[0]), align=8)
         return cx.get_dummy_value()
+
     return types.void(types.int64, types.int64), code
 
 
 @intrinsic
 def store_byte(context: Any, address: Any, value: Any) -> Any:
     """Write the low byte of a number to an address."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         b.store(b.trunc(a[1], I8), _pointer(b, a[0], I8), align=1)
         return cx.get_dummy_value()
+
     return types.void(types.int64, types.int64), code
 
 
 @intrinsic
 def load_acquire(context: Any, address: Any) -> Any:
     """The word at an address; what its writer wrote before it is visible after."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.load_atomic(_pointer(b, a[0]), "seq_cst", 8)
+
     return types.int64(types.int64), code
 
 
 @intrinsic
 def exchange(context: Any, address: Any, value: Any) -> Any:
     """Write a word, in one order for all threads, and give what was there."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.atomic_rmw("xchg", _pointer(b, a[0]), a[1], "seq_cst")
+
     return types.int64(types.int64, types.int64), code
 
 
 @intrinsic
 def add(context: Any, address: Any, amount: Any) -> Any:
     """Add to the word at an address, in one order for all threads, and give what was there."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         return b.atomic_rmw("add", _pointer(b, a[0]), a[1], "seq_cst")
+
     return types.int64(types.int64, types.int64), code
 
 
 @intrinsic
 def pause(context: Any) -> Any:
     """Tell the core that this is a spin loop."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         name, args = ("llvm.aarch64.hint", [I32(1)]) if ARM else ("llvm.x86.sse2.pause", [])
         kind = ir.FunctionType(ir.VoidType(), [x.type for x in args])
         b.call(b.module.declare_intrinsic(name, (), kind), args)
         return cx.get_dummy_value()
+
     return types.void(), code
 
 
 @intrinsic
 def cycles(context: Any) -> Any:
     """The counter that ticks at one rate on every core: TSC, or ARM's virtual counter."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         kind = ir.FunctionType(I64, [])
         if ARM:
             return b.call(ir.InlineAsm(kind, "mrs $0, cntvct_el0", "=r", side_effect=True), [])
         return b.call(b.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
+
     return types.int64(), code
 
 
 @intrinsic
 def call_kernel(context: Any, address: Any, first: Any, last: Any, args: Any) -> Any:
     """`void kernel(int64 first, int64 last, int64* args)`."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], ir.VoidType(), a[1:])
         return cx.get_dummy_value()
+
     return types.void(types.int64, types.int64, types.int64, types.int64), code
 
 
 @intrinsic
 def call_yield(context: Any, address: Any) -> Any:
     """`int sched_yield(void)`."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I32, [])
         return cx.get_dummy_value()
+
     return types.void(types.int64), code
 
 
 @intrinsic
 def call_sleep(context: Any, address: Any, microseconds: Any) -> Any:
     """`int usleep(useconds_t)`."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I32, [b.trunc(a[1], I32)])
         return cx.get_dummy_value()
+
     return types.void(types.int64, types.int64), code
 
 
@@ -141,16 +163,20 @@ def call_futex(
     context: Any, address: Any, number: Any, word: Any, op: Any, value: Any, timeout: Any
 ) -> Any:
     """`long syscall(SYS_futex, word, op, value, timeout)` of Linux."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I64, a[1:])
         return cx.get_dummy_value()
+
     return types.void(*[types.int64] * 6), code
 
 
 @intrinsic
 def call_move(context: Any, address: Any, target: Any, source: Any, count: Any) -> Any:
     """`void* memmove(target, source, count)`."""
+
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
         _call(b, a[0], I64, a[1:])
         return cx.get_dummy_value()
+
     return types.void(types.int64, types.int64, types.int64, types.int64), code

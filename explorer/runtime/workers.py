@@ -22,7 +22,7 @@ from explorer.runtime.arena import address_of, aligned_bytes
 from explorer.runtime.native import native
 
 # A unit that waits holds its core, then offers it to others, then sleeps. A barrier between units
-# that nobody disturbs takes 0.05 us, a wake-up tens of us. Holding the core for longer, while another
+# that nobody disturbs takes 0.05 us, a wake-up tens of us. Holding the core longer, while another
 # process has the awaited unit's core, made runs up to 10 times slower.
 SPIN_US = 2.0
 PATIENCE_US = 100.0
@@ -96,8 +96,10 @@ class Team:
         mailbox = isa.LINE_BYTES // 8 * (1 + isa.UNIT_LINES * unit)
         self._words[mailbox + isa.M_SEEN] = self._words[mailbox + isa.M_TURN]
         thread = threading.Thread(
-            target=self._call, args=(isa.ASK_SERVE, self._address, unit),
-            name=f"ironworks-unit-{unit}", daemon=True,
+            target=self._call,
+            args=(isa.ASK_SERVE, self._address, unit),
+            name=f"ironworks-unit-{unit}",
+            daemon=True,
         )
         self._threads.append(thread)
         thread.start()

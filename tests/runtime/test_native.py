@@ -14,9 +14,17 @@ print("numba" in sys.modules)
 def test_the_second_process_does_not_import_numba(tmp_path):
     said = [
         subprocess.run(
-            [sys.executable, "-c", SCRIPT], check=True, timeout=120, capture_output=True, text=True,
-            env={"PATH": "", "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path),
-                 "PYTHONPATH": ":".join(sys.path)},
+            [sys.executable, "-c", SCRIPT],
+            check=True,
+            timeout=120,
+            capture_output=True,
+            text=True,
+            env={
+                "PATH": "",
+                "XDG_CACHE_HOME": str(tmp_path),
+                "HOME": str(tmp_path),
+                "PYTHONPATH": ":".join(sys.path),
+            },
         ).stdout.strip()
         for _ in range(2)
     ]

@@ -1,0 +1,57 @@
+"""Rammer's knobs. The pass leaves them in the program: the wall is laid for each binding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from explorer.errors import BadOption
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.rammer.model import Policy
+from explorer.rammer.policy import POLICIES
+from explorer.rammer.transform import Bricks
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """After: the program says how its wall is laid. No kernel depends on it, so none is compiled.
+
+    `threads` 0: as many units as the device has. `brick_tasks` 0: at most `bricks` of a share.
+    """
+
+    policy: str | Policy = "wavefront"
+    threads: int = 0
+    brick_tasks: int = 0
+    bricks: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "brick_tasks"):
+            if getattr(self, name) < 0:
+                raise BadOption(f"rammer.{name} is 0 or more, found {getattr(self, name)}")
+        if self.bricks < 1:
+            raise BadOption(f"rammer.bricks is 1 or more, found {self.bricks}")
+        if isinstance(self.policy, str) and self.policy not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise BadOption(
+                f"Rammer has no policy {self.policy!r}", expected=known, found=self.policy
+            )
+
+    def __call__(self, program: Program) -> Program:
+        """The program at stage RAMMED, with these options among its decisions."""
+        decisions = replace(program.decisions, rammer=self)
+        return replace(program, stage=max(program.stage, Stage.RAMMED), decisions=decisions)
+
+    @property
+    def place(self) -> Policy:
+        """The policy itself."""
+        return POLICIES[self.policy] if isinstance(self.policy, str) else self.policy
+
+    @property
+    def policy_name(self) -> str:
+        """What pictures call the policy."""
+        return self.policy if isinstance(self.policy, str) else self.policy.__name__
+
+    @property
+    def granularity(self) -> Bricks:
+        """How finely shares are cut."""
+        return Bricks(self.brick_tasks, self.bricks)
