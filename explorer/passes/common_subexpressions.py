@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.calls import Branch, FunctionCall, LibraryCall, Loop, Var
+from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop, Var
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.passes.fingerprint import pass_key
 from explorer.passes.registry import compiler_pass
 from explorer.passes.substitution import with_reads
 
@@ -39,18 +38,19 @@ def _same_constants(program: Program) -> dict[str, Var]:
 def _merged(function: Function, same: dict[str, Var]) -> Function:
     values = dict(same)
     fixed = {v.name for v in function.outputs}
-    first: dict[str, int] = {}
+    first: dict[object, int] = {}
     body: list[Binding] = []
     for binding in function.body:
         expr = with_reads(binding.expr, values) if values else binding.expr
         if expr != binding.expr:
             binding = replace(binding, expr=expr)
-        at = None if _stays(binding) else first.setdefault(_key(binding), len(body))
+        types = tuple(v.type for v in binding.vars)
+        at = None if _stays(binding) else first.setdefault((binding.expr, types), len(body))
         if at is None or at == len(body) or any(v.name in fixed for v in binding.vars):
             body.append(binding)
             continue
         known = body[at]
-        body[at] = replace(known, origin=known.origin | binding.origin)
+        body[at] = _with_origin(known, binding.origin)
         values |= {v.name: k for v, k in zip(binding.vars, known.vars, strict=True)}
     return replace(function, body=tuple(body))
 
@@ -59,5 +59,10 @@ def _stays(binding: Binding) -> bool:
     return isinstance(binding.expr, LibraryCall | FunctionCall | Branch | Loop)
 
 
-def _key(binding: Binding) -> str:
-    return pass_key((binding.expr, tuple(v.type for v in binding.vars)))
+def _with_origin(binding: Binding, origin: frozenset[str]) -> Binding:
+    """The binding, and the lines of its kernel, as coming from further source operators too."""
+    expr = binding.expr
+    if isinstance(expr, KernelCall):
+        lines = tuple(replace(c, origin=c.origin | origin) for c in expr.kernel.computes)
+        expr = replace(expr, kernel=replace(expr.kernel, computes=lines))
+    return replace(binding, expr=expr, origin=binding.origin | origin)

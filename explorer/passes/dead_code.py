@@ -19,7 +19,7 @@ def remove_dead_code(program: Program) -> Program:
     if functions == program.functions and len(constants) == len(program.constants):
         return program
     after = replace(program, functions=functions, constants=constants)
-    return account(program, after, "its result is not used")
+    return account(program, after, "nothing reads it")
 
 
 def _live_part(function: Function) -> Function:

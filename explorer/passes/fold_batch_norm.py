@@ -214,10 +214,11 @@ def _merged(
     along = [1] * weight.ndim
     along[found.weight_dim] = -1
     count = int(weight.shape[found.weight_dim])
-    scale, shift = (np.broadcast_to(v, (count,)) for v in (total.scale, total.shift))
-    arrays = (weight * scale.reshape(along)).astype(np.float32), shift.astype(np.float32)
-    if not all(np.isfinite(a).all() for a in arrays):
+    both = (np.broadcast_to(v, (count,)) for v in (total.scale, total.shift))
+    scale, shift = (v.astype(np.float32) for v in both)
+    if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
         return None
+    arrays = weight * scale.reshape(along), shift
     result = chain[-1][0].var
     origin = binding.origin.union(*(b.origin for b, _ in chain))
     made = [

@@ -28,12 +28,11 @@ def is_elementwise(kernel: Kernel) -> bool:
 
 
 def where_free(kernel: Kernel, n: int, axis: str) -> bool:
-    """An axis may be cut where that costs nothing: summed by a contraction, or in a kernel without
-    sums.
+    """An axis may be cut where that is free: in a kernel without sums, or but for a contraction's
+    column.
     """
-    c = kernel.computes[n]
-    summed = any(a.name == axis for a in c.reduce)
-    return is_elementwise(kernel) or (summed and contraction(c) is not None)
+    found = contraction(kernel.computes[n])
+    return is_elementwise(kernel) or (found is not None and found.column.name != axis)
 
 
 def read_through(

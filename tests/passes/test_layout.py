@@ -1,0 +1,138 @@
+"""Channels lie last after the layout pass, at the border nothing changes, and no value does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from explorer.frontends.onnx_import import load
+from explorer.ir.calls import KernelCall
+from explorer.ir.contraction import contraction
+from explorer.ir.dims import evaluate_shape
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Program
+from explorer.ir.types import Tensor
+from explorer.ops.evaluate import evaluate_kernel
+from explorer.passes.copies import fold_copies
+from explorer.passes.layout import choose_layout
+from explorer.passes.memory_order import Order
+from explorer.passes.permute import permute
+from explorer.relax import deduce, legalize
+from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
+
+node = helper.make_node
+
+
+def block(tmp_path: Path, shape: Shape = ("n", 4, 8, 8)) -> Program:
+    """conv, relu, depthwise conv, pool, concat, 1x1 conv of two groups, mean, flatten, gemm."""
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["r"]),
+        node("Conv", ["r", "w2"], ["d"], group=8, pads=[1, 1, 1, 1]),
+        node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Concat", ["d", "p"], ["c"], axis=1),
+        node("Conv", ["c", "w3"], ["e"], group=2, strides=[2, 2]),
+        node("AveragePool", ["e"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", ["m"], ["f"]),
+        node("Gemm", ["f", "w4"], ["y"], transB=1),
+    ]
+    constants = {
+        "w1": weights(8, 4, 3, 3), "b1": weights(8), "w2": weights(8, 1, 3, 3, seed=1),
+        "w3": weights(6, 8, 1, 1, seed=2), "w4": weights(5, 24, seed=3),
+    }  # fmt: skip
+    return legalized(tmp_path, nodes, {"x": shape}, ["y"], constants)
+
+
+def kernel_of(program: Program, name: str, place: int = 0) -> Kernel:
+    found = [b.expr.kernel for b in program.main.body if isinstance(b.expr, KernelCall)]
+    return [k for k in found if k.name == name][place]
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 8, 8), ("n", 4, 8, 8)])
+def test_channels_lie_last_in_every_kernel(tmp_path: Path, shape: Shape) -> None:
+    after = keeps_values(choose_layout, block(tmp_path, shape))
+    n = after.main.params[0].type
+    assert isinstance(n, Tensor)
+    for binding in after.main.body[:-1]:
+        assert isinstance(binding.var.type, Tensor) and binding.var.type.dims[0] == n.dims[0]
+    assert kernel_of(after, "conv").shape("y")[1:] == (8, 8, 8)
+    assert kernel_of(after, "concat").shape("y")[1:] == (8, 8, 16)
+    assert kernel_of(after, "max_pool").shape("x")[1:] == (8, 8, 8)
+
+
+def test_convolutions_are_contractions_only_when_channels_lie_last(tmp_path: Path) -> None:
+    before = block(tmp_path)
+    after = choose_layout(before)
+    assert contraction(kernel_of(before, "conv").computes[0]) is None
+    for place in (0, 2):
+        assert contraction(kernel_of(after, "conv", place).computes[0]) is not None
+
+
+def test_depthwise_weights_move_and_packed_weights_stay(tmp_path: Path) -> None:
+    after = choose_layout(block(tmp_path))
+    assert kernel_of(after, "conv", 0).shape("weight") == (8, 4, 3, 3)
+    assert kernel_of(after, "conv", 1).shape("weight")[-1] == 8
+
+
+def test_a_flattened_image_is_summed_where_it_lies(tmp_path: Path) -> None:
+    after = choose_layout(block(tmp_path))
+    assert views(after) == 0
+    assert len(kernel_of(after, "gemm").computes[0].reduce) == 3
+
+
+def test_only_the_image_is_copied_at_the_border(tmp_path: Path) -> None:
+    assert kernels(choose_layout(block(tmp_path))).count("transpose") == 1
+
+
+def test_an_output_keeps_its_layout(tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["y"]), node("Relu", ["y"], ["z"])]
+    before = legalized(tmp_path, nodes, {"x": (1, 3, 6, 6)}, ["y", "z"], {"w": weights(4, 3, 3, 3)})
+    after = keeps_values(choose_layout, before)
+    assert kernels(after) == ["transpose", "conv", "transpose", "relu", "transpose"]
+
+
+def test_an_output_of_one_pixel_needs_no_copy(tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("GlobalAveragePool", ["a"], ["y"])]
+    before = legalized(tmp_path, nodes, {"x": (1, 3, 6, 6)}, ["y"], {"w": weights(4, 3, 3, 3)})
+    after = keeps_values(choose_layout, before)
+    assert views(after) == 1 and kernels(after).count("transpose") == 1
+
+
+def test_a_program_without_convolution_is_left_alone(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Softmax", ["a"], ["y"])]
+    before = legalized(tmp_path, nodes, {"x": (2, 3, 4, 5)}, ["y"], {"w": weights(5, 6)})
+    assert choose_layout(before).functions == before.functions
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
+def test_light_models_have_one_copy_at_most(name: str) -> None:
+    program = legalize(deduce(load(str(LIGHT / f"light_{name}.onnx")).program))
+    assert kernels(choose_layout(fold_copies(program))).count("transpose") == 1
+
+
+@given(st.permutations(range(4)), st.permutations(range(4)))
+def test_a_permuted_kernel_computes_the_permuted_result(x: list[int], y: list[int]) -> None:
+    from explorer.ir.kernel import Axis, Compute, Read, TensorSpec, apply, var
+
+    axes = tuple(Axis(n, e) for n, e in zip("nchw", (2, 3, 5, 4), strict=True))
+    window = Read("x", (var("n"), var("c"), var("h") + var("k") - 1, var("w")), 0.0)
+    computes = (
+        Compute("t", axes, window, (Axis("k", 3),), "sum"),
+        Compute("y", axes, apply("mul", Read("t", tuple(var(a.name) for a in axes)), 2.0)),
+    )
+    shape = (2, 3, 5, 4)
+    specs = tuple(TensorSpec(n, shape) for n in ("x", "t", "y"))
+    before = Kernel("k", specs, computes, ("x",), "y")
+    orders: dict[str, Order] = {"x": tuple(x), "y": tuple(y)}
+    after, moved = permute(before, orders)
+    data = weights(*shape)
+    assert not moved
+    assert after.computes[-1].axes == tuple(axes[d] for d in y)
+    wanted = evaluate_kernel(before, [data], {}).transpose(y)
+    np.testing.assert_array_equal(evaluate_kernel(after, [data.transpose(x)], {}), wanted)
+    assert evaluate_shape(after.shape("y"), {}) == wanted.shape

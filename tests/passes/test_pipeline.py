@@ -1,0 +1,190 @@
+"""Steps are remembered by content, checked on request, and stopped when asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from onnx import helper
+
+from explorer.cache import Memory
+from explorer.counters import counters
+from explorer.errors import BadOption, Cancelled
+from explorer.frontends.onnx_import import load
+from explorer.ir.calls import KernelCall
+from explorer.ir.kernel import apply
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.passes import compiler_pass, find_pass, passes
+from explorer.passes.dead_code import remove_dead_code
+from explorer.passes.fingerprint import pass_key, program_key
+from explorer.passes.pipeline import Step, run_steps
+from explorer.passes.random_inputs import random_inputs
+from explorer.relax import deduce, legalize
+from tests.passes.programs import LIGHT, legalized, weights
+
+node = helper.make_node
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A pass with an option."""
+
+    name: str = "model"
+
+    def __call__(self, program: Program) -> Program:
+        return replace(program, name=self.name)
+
+
+def break_values(program: Program) -> Program:
+    """A pass that is wrong: the last kernel gives one more."""
+    binding = program.main.body[-1]
+    assert isinstance(binding.expr, KernelCall)
+    kernel = binding.expr.kernel
+    last = kernel.computes[-1]
+    wrong = replace(last, expr=apply("add", last.expr, 1.0))
+    kernel = replace(kernel, computes=(*kernel.computes[:-1], wrong))
+    body = (*program.main.body[:-1], replace(binding, expr=replace(binding.expr, kernel=kernel)))
+    return program.with_body(body)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])]
+    return legalized(tmp_path, nodes, {"x": ("n", 4)}, ["y"], {"w": weights(4, 5)})
+
+
+def steps(*names: str) -> list[Step]:
+    return [Step(f"rename {n}", Stage.LEGALIZED, Rename(n)) for n in names]
+
+
+def test_only_what_follows_a_change_runs_again(program: Program) -> None:
+    memo: Memory = Memory()
+    run_steps(program, steps("a", "b", "c"), memo=memo)
+    with counters.delta() as did:
+        after, snapshots = run_steps(program, steps("a", "B", "c"), memo=memo)
+    assert [s.kept for s in snapshots] == [True, False, False]
+    assert (did.pass_hits, did.pass_runs) == (1, 2)
+    assert after.name == "c"
+
+
+def test_equal_results_are_found_again_behind_different_steps(program: Program) -> None:
+    memo: Memory = Memory()
+    run_steps(program, steps("a", "b", "c"), memo=memo)
+    _, snapshots = run_steps(program, steps("z", "b", "c"), memo=memo)
+    assert [s.kept for s in snapshots] == [False, False, True]
+
+
+def test_another_device_is_another_result(program: Program) -> None:
+    memo: Memory = Memory()
+    run_steps(program, steps("a"), memo=memo, device_key="v100")
+    _, snapshots = run_steps(program, steps("a"), memo=memo, device_key="a100")
+    assert not snapshots[0].kept
+
+
+def test_snapshots_hold_before_and_after(program: Program) -> None:
+    _, (first, second) = run_steps(program, steps("a", "b"), memo=Memory())
+    assert first.before is program and first.after is second.before
+    assert second.decisions == program.decisions
+
+
+def test_a_sound_pass_gets_its_badge(program: Program) -> None:
+    step = Step("dead code", Stage.LEGALIZED, remove_dead_code)
+    _, (snapshot,) = run_steps(program, [step], check=True, memo=Memory())
+    assert snapshot.checked is True
+
+
+def test_a_pass_that_changes_values_is_found_out(program: Program) -> None:
+    broken = [Step("broken", Stage.LEGALIZED, break_values), *steps("fine")]
+    _, (wrong, fine) = run_steps(program, broken, check=True, memo=Memory())
+    assert isinstance(wrong.checked, str) and wrong.checked.startswith("y: largest difference")
+    assert fine.checked is True
+
+
+def test_a_pass_that_breaks_the_program_is_found_out(program: Program) -> None:
+    def drop(p: Program) -> Program:
+        return p.with_body(p.main.body[1:])
+
+    _, (snapshot,) = run_steps(program, [Step("drop", Stage.LEGALIZED, drop)], check=True)
+    assert isinstance(snapshot.checked, str)
+
+
+def test_progress_is_told_and_a_wish_to_stop_is_heard(program: Program) -> None:
+    told: list[tuple[str, int, int]] = []
+    with pytest.raises(Cancelled, match="rename b"):
+        run_steps(
+            program,
+            steps("a", "b"),
+            progress=lambda *at: told.append(at),
+            cancelled=lambda: len(told) == 1,
+            memo=Memory(),
+        )
+    assert told == [("rename a", 0, 2)]
+
+
+def test_the_content_of_a_program_is_its_key(program: Program, tmp_path: Path) -> None:
+    again = legalized(
+        tmp_path,
+        [node("MatMul", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])],
+        {"x": ("n", 4)}, ["y"], {"w": weights(4, 5)},
+    )  # fmt: skip
+    other = legalized(
+        tmp_path,
+        [node("MatMul", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])],
+        {"x": ("n", 4)}, ["y"], {"w": weights(4, 5, seed=1)},
+    )  # fmt: skip
+    assert program_key(program) == program_key(again)
+    assert program_key(program) != program_key(other)
+    assert program_key(program) != program_key(break_values(program))
+
+
+def test_a_pass_is_its_options_and_the_source_of_its_functions() -> None:
+    def one(x: int) -> int:
+        return x + 1
+
+    def two(x: int) -> int:
+        return x + 2
+
+    assert pass_key(Rename("a")) == pass_key(Rename("a")) != pass_key(Rename("b"))
+    assert pass_key((one,)) != pass_key((two,))
+
+
+def test_the_key_of_a_large_program_is_quick() -> None:
+    program = legalize(deduce(load(str(LIGHT / "light_densenet121.onnx")).program))
+    start = perf_counter()
+    first = program_key(program)
+    cold = perf_counter() - start
+    start = perf_counter()
+    assert program_key(program) == first
+    again = perf_counter() - start
+    assert again < cold and again < 1.0
+
+
+def test_passes_are_found_by_name() -> None:
+    @compiler_pass("test-pass", paper="none")
+    def nothing(program: Program) -> Program:
+        """Do nothing."""
+        return program
+
+    assert find_pass("test-pass").run is nothing
+    assert passes()["test-pass"].promise == "Do nothing."
+    with pytest.raises(BadOption, match="no pass is named 'no-such'"):
+        find_pass("no-such")
+
+
+def test_random_indices_stay_within_what_they_select(tmp_path: Path) -> None:
+    from onnx import TensorProto
+
+    nodes = [node("Gather", ["table", "ids"], ["y"])]
+    before = legalized(
+        tmp_path,
+        nodes,
+        {"ids": ("n",)},
+        ["y"],
+        {"table": weights(7, 2)},
+        {"ids": TensorProto.INT64},
+    )
+    ids = random_inputs(before, {"n": 500})["ids"]
+    assert ids.min() == 0 and ids.max() == 6
