@@ -63,7 +63,7 @@ def drop_unit_axes(kernel: Kernel) -> Kernel:
 
 def _squeezed(kernel: Kernel) -> Kernel:
     kept = {
-        t.name: tuple(d for d, n in enumerate(t.shape) if n != 1) or (0,)
+        t.name: tuple(d for d, n in enumerate(t.shape) if n != 1) or (len(t.shape) - 1,)
         for t in kernel.tensors
         if t.name not in kernel.inputs and t.name != kernel.output and 1 in t.shape
     }

@@ -166,6 +166,8 @@ def _chain_refusal(merge: Merge) -> str:
                 return "two contractions in a row: halo or recompute outweigh the traffic here"
         elif not is_row(read, c):
             return "the reader does not walk whole rows of it"
+    if producer.contractions and consumer.contractions and not consumer.reductions:
+        return "the reader already follows another contraction"
     if producer.contractions + consumer.contractions > 2:
         return "a group holds two contractions at most"
     if consumer.contractions == 0 and producer.contractions == 0:
