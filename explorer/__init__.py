@@ -1,0 +1,74 @@
+"""Ironworks: a deep-learning compiler that you can watch working. Everything a notebook needs is
+named here.
+
+Names are loaded when they are first used, so that a shell command starts quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from explorer.counters import counters
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+    from explorer.compiler import compile
+    from explorer.compiler import device_of as device
+    from explorer.devices.catalogue import device_names
+    from explorer.frontends.model import Model
+    from explorer.frontends.onnx_import import load
+    from explorer.ir.stage import Stage
+    from explorer.ops.evaluate import evaluate
+    from explorer.options import Options
+    from explorer.passes.registry import compiler_pass
+    from explorer.tuning.race import race
+    from explorer.tuning.what_if import check, compare
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Compilation": ("explorer.compilation", "Compilation"),
+    "Model": ("explorer.frontends.model", "Model"),
+    "Options": ("explorer.options", "Options"),
+    "Stage": ("explorer.ir.stage", "Stage"),
+    "check": ("explorer.tuning.what_if", "check"),
+    "compare": ("explorer.tuning.what_if", "compare"),
+    "compile": ("explorer.compiler", "compile"),
+    "compiler_pass": ("explorer.passes.registry", "compiler_pass"),
+    "device": ("explorer.compiler", "device_of"),
+    "device_names": ("explorer.devices.catalogue", "device_names"),
+    "evaluate": ("explorer.ops.evaluate", "evaluate"),
+    "load": ("explorer.frontends.onnx_import", "load"),
+    "race": ("explorer.tuning.race", "race"),
+}
+
+__all__ = [
+    "Compilation",
+    "Model",
+    "Options",
+    "Stage",
+    "check",
+    "compare",
+    "compile",
+    "compiler_pass",
+    "counters",
+    "device",
+    "device_names",
+    "evaluate",
+    "load",
+    "race",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'explorer' has no attribute {name!r}")
+    module, attribute = _HOME[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -49,7 +49,9 @@ def kernel(first, last, args):
 
 @cache
 def this_cpu() -> Device:
-    """The device of this process: its cores, vector units and caches, with measured bandwidths and peak."""
+    """The device of this process: its cores, vector units and caches, with measured bandwidths and
+    peak.
+    """
     key = store.content_key(VERSION, target_text(), str(units()), json.dumps(cache_bytes()))
     known = store.get(key)
     if known is not None:
@@ -85,7 +87,10 @@ def cache_bytes() -> dict[str, int]:
     found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
     for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
         try:
-            kind, level = (entry / "type").read_text().strip(), (entry / "level").read_text().strip()
+            kind, level = (
+                (entry / "type").read_text().strip(),
+                (entry / "level").read_text().strip(),
+            )
             text = (entry / "size").read_text().strip()
         except OSError:
             continue
@@ -143,7 +148,9 @@ def _aligned(block: np.ndarray) -> int:
     return (int(block.ctypes.data) + 63) // 64 * 64
 
 
-def _best_seconds(function: ctypes._CFuncPtr, args: np.ndarray, repeats: int, runs: int = 5) -> float:
+def _best_seconds(
+    function: ctypes._CFuncPtr, args: np.ndarray, repeats: int, runs: int = 5
+) -> float:
     function(0, 1, args.ctypes.data)
     times = []
     for _ in range(runs):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.find import no_such
+from explorer.cli.explained.find import about, no_such
+from explorer.ir.text import binding_lines, print_program, print_type
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -13,33 +14,26 @@ if TYPE_CHECKING:
 
 
 def program(c: Compilation, op: str | None) -> Answer:
-    """The bindings of a program, or those that come from one operator."""
+    """The text of a program, or of the bindings that come from one operator."""
+    found = _of(c, op)
     rows = [
         {
-            "values": [v.name for v in b.vars],
-            "types": [str(v.type) for v in b.vars],
+            "values": {v.name: print_type(v.type) for v in b.vars},
             "expr": type(b.expr).__name__,
-            "origins": sorted(b.origin),
+            "origins": b.origin,
         }
-        for b in _of(c, op)
+        for b in found
     ]
-    return Answer({"stage": c.stage, "bindings": rows}, _listing(c, op))
-
-
-def _listing(c: Compilation, op: str | None) -> str:
-    from explorer.ir.text import binding_text, program_text
-
     if op is None:
-        return program_text(c.program)
-    return "\n".join(binding_text(b) for b in _of(c, op))
+        text = print_program(c.program, digests=False)
+    else:
+        text = "\n".join(line for b in found for line in binding_lines(b, c.program.constants))
+    return Answer({"stage": c.stage, "bindings": rows, "text": text}, text)
 
 
 def _of(c: Compilation, op: str | None) -> list[Binding]:
-    """The bindings of that name or from that operator; all where None."""
     everything = [b for _, b in c.program.bindings()]
-    found = [
-        b for b in everything if op is None or op in b.origin or op in [v.name for v in b.vars]
-    ]
-    if not found:
-        raise no_such(c, str(op), (v.name for b in everything for v in b.vars))
+    found = [b for b in everything if about(op, "", b.origin, [v.name for v in b.vars])]
+    if op is not None and not found:
+        raise no_such(c, op, (v.name for b in everything for v in b.vars))
     return found

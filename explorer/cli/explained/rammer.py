@@ -46,7 +46,7 @@ def wall(
         "sizes": sizes,
         "planned": walls[0],
         "measured": walls[1],
-        "error": _error(planned.total_us, measured.total_us),
+        "error": error(planned.total_us, measured.total_us),
         "calls": calls,
     }
     return Answer(data, "\n\n".join((_walls(planned, measured), _call_table(calls, op))))
@@ -82,7 +82,7 @@ def _idle(each: Wall) -> Counter[str]:
     return idle
 
 
-def _error(planned_us: float, measured_us: float) -> float:
+def error(planned_us: float, measured_us: float) -> float:
     """How far the plan is off, as a share of what was measured."""
     return (planned_us - measured_us) / measured_us if measured_us else 0.0
 
@@ -103,7 +103,7 @@ def _walls(planned: Wall, measured: Wall) -> str:
 
 
 def _pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
-    off = signed_percent(_error(planned_us, measured_us)) if measured_us else ""
+    off = signed_percent(error(planned_us, measured_us)) if measured_us else ""
     return duration(planned_us), duration(measured_us), off
 
 

@@ -1,0 +1,286 @@
+"""A compiled model: run it, time it, look at each step, ask it why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from explorer.codegen.build import KernelCode
+from explorer.devices.model import Device
+from explorer.errors import BadOption, MissingInput, UnknownInput
+from explorer.frontends.model import Model
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
+from explorer.ir.dims import Sizes
+from explorer.ir.program import Binding, Program
+from explorer.ir.stage import Stage
+from explorer.measure.compare import Measurement, measure
+from explorer.measure.profile import Profile, profile_of
+from explorer.options import Options
+from explorer.passes.pipeline import Snapshot
+from explorer.roller.policy import weigh
+from explorer.runtime.executable import Executable
+
+Inputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """One kernel call with its code; `llvm` and `assembly` are made when they are asked for."""
+
+    name: str
+    code: KernelCode
+    origins: frozenset[str]
+    tiling: Tiling
+
+    @property
+    def source(self) -> str:
+        """The Numba source."""
+        return self.code.source
+
+    @property
+    def llvm(self) -> str:
+        """The optimised LLVM IR."""
+        return self.code.llvm()
+
+    @property
+    def assembly(self) -> str:
+        """The machine code in assembly language."""
+        return self.code.assembly()
+
+
+class Compilation:
+    """What `explorer.compile` gives. It never changes; it may be run from several threads."""
+
+    def __init__(
+        self,
+        model: Model,
+        device: Device,
+        options: Options,
+        snapshots: tuple[Snapshot, ...],
+        codes: Mapping[str, KernelCode],
+    ) -> None:
+        self.model = model
+        self.device = device
+        self.options = options
+        self.snapshots = snapshots
+        self.codes = codes
+
+    @property
+    def program(self) -> Program:
+        """The program after the last step."""
+        return self.snapshots[-1].after if self.snapshots else self.model.program
+
+    @property
+    def stage(self) -> Stage:
+        """How far it was compiled."""
+        return self.program.stage
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the steps that were not remembered."""
+        return sum(s.seconds for s in self.snapshots if not s.kept)
+
+    @property
+    def hint(self) -> dict[str, int]:
+        """The binding that tiles were chosen for and that pictures start from."""
+        return self.program.env.hints
+
+    def snapshot(self, name: str) -> Snapshot:
+        """The last step of that name, of that stage, or of the system of that name.
+
+        Raises BadOption where there is none.
+        """
+        system = {
+            "relax": Stage.LEGALIZED,
+            "grinder": Stage.TASKED,
+            "welder": Stage.WELDED,
+            "roller": Stage.ROLLED,
+            "rammer": Stage.RAMMED,
+            "memory": Stage.PLANNED,
+            "codegen": Stage.EMITTED,
+        }
+        for s in reversed(self.snapshots):
+            if name == s.name or name.upper() == s.stage.name or system.get(name) == s.stage:
+                return s
+        steps = ", ".join(repr(s.name) for s in self.snapshots)
+        raise BadOption(
+            f"no step is named {name!r}", where=name, expected=steps, try_="one of these"
+        )
+
+    @cached_property
+    def executable(self) -> Executable:
+        """What runs; raises BadOption where the compilation stopped before code was emitted."""
+        if self.stage < Stage.EMITTED:
+            raise BadOption(
+                f"{self.model.name} was compiled until {self.stage.name} only, so it cannot run",
+                where=self.model.name,
+                try_="compile without `until`",
+            )
+        return Executable(self.program, self.codes, self.device)
+
+    def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        """Inputs by name; positional ones are taken in the model's order."""
+        names = list(self.model.inputs)
+        if isinstance(inputs, Mapping):
+            unknown = [n for n in inputs if n not in names]
+            if unknown:
+                raise UnknownInput(
+                    f"{self.model.name} has no input {unknown[0]!r}: it has {', '.join(names)}",
+                    where=unknown[0],
+                    expected=", ".join(names),
+                )
+            return {n: np.asarray(a) for n, a in inputs.items()}
+        if len(inputs) > len(names):
+            raise UnknownInput(
+                f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
+            )
+        return {n: np.asarray(a) for n, a in zip(names, inputs, strict=False)}
+
+    def run(
+        self,
+        inputs: Inputs | np.ndarray | None = None,
+        *more: np.ndarray,
+        out: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """The outputs by name, for inputs by name or in order.
+
+        Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
+        input, before any kernel runs.
+        """
+        return self.executable.run(self._given(inputs, more), out=out)
+
+    def _given(
+        self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]
+    ) -> dict[str, np.ndarray]:
+        if isinstance(inputs, Mapping):
+            return self.named(inputs)
+        if inputs is None:
+            if self.model.inputs:
+                raise MissingInput(
+                    f"{self.model.name} needs the input {next(iter(self.model.inputs))!r}"
+                )
+            return {}
+        return self.named((inputs, *more))
+
+    @property
+    def kernels(self) -> tuple[CompiledKernel, ...]:
+        """Every kernel call in order, with its code where it was emitted."""
+        out = []
+        for b in self.program.kernel_calls:
+            assert isinstance(b.expr, KernelCall)
+            name = b.var.name
+            if name in self.codes and isinstance(b.expr.tiling, Tiling):
+                out.append(CompiledKernel(name, self.codes[name], b.origin, b.expr.tiling))
+        return tuple(out)
+
+    def planned_wall(self, sizes: Sizes | None = None) -> Wall:
+        """The brick wall as Rammer planned it for a binding."""
+        return self.executable.planned_wall(self._sizes(sizes))
+
+    def measured_wall(self, inputs: Inputs) -> Wall:
+        """The brick wall of one real run, from time stamps; its bricks are the planned ones, one to
+        one.
+        """
+        return self.executable.measured_wall(self.named(inputs))
+
+    def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
+        """The arena of a binding."""
+        return self.executable.memory(self._sizes(sizes))
+
+    def _sizes(self, sizes: Sizes | None) -> dict[str, int]:
+        out = {**self.hint, **(sizes or {})}
+        unknown = [n for n in out if n not in self.hint]
+        if unknown:
+            known = ", ".join(self.hint) or "none"
+            raise BadOption(
+                f"{self.model.name} has no symbol {unknown[0]!r}: it has {known}", where=unknown[0]
+            )
+        return out
+
+    def random_inputs(self, sizes: Sizes | None = None, seed: int = 0) -> dict[str, np.ndarray]:
+        """Inputs of the right shapes: normal floats, and integers that every use of them allows."""
+        from explorer.passes.random_inputs import random_inputs
+
+        return random_inputs(self.model.program, self._sizes(sizes), seed)
+
+    def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
+        """How long a run takes: median and 99 % interval in microseconds."""
+        given = self.named(inputs)
+        return measure(lambda: self.executable.run(given), seconds=seconds)
+
+    def profile(self, inputs: Inputs) -> Profile:
+        """Time by source operator and by kernel, from the stamps of a run."""
+        return profile_of(self.program, self.measured_wall(inputs))
+
+    def binding(self, name: str) -> Binding:
+        """The kernel call of that name, or the one that holds a source operator of that name."""
+        calls = self.program.kernel_calls
+        found = [b for b in calls if b.var.name == name] or [b for b in calls if name in b.origin]
+        if not found:
+            raise BadOption(
+                f"no kernel or operator is named {name!r}",
+                where=name,
+                try_="a name from `kernels` or from the program text",
+            )
+        return found[-1]
+
+    def explain(self, name: str, tile: Mapping[str, int] | None = None) -> Explanation:
+        """Why a kernel is tiled as it is, and what one other tile would cost or which rule it
+        breaks.
+        """
+        binding = self.binding(name)
+        decision = self.program.decisions.tiling(binding.var.name)
+        if decision is None:
+            raise BadOption(
+                f"{name} has no tiles yet: it was compiled until {self.stage.name}", where=name
+            )
+        asked = None
+        if tile is not None:
+            assert isinstance(binding.expr, KernelCall)
+            tiling = Tiling(tuple(tile.items()), decision.chosen.micro)
+            asked = weigh(binding.expr.kernel, tiling, self.device, self.program.env, self.hint)
+        graph = self.program.decisions.tile_graph
+        group = (
+            next((g for g in graph.groups if g.name == binding.var.name), None) if graph else None
+        )
+        return Explanation(
+            binding.var.name,
+            tuple(sorted(binding.origin)),
+            decision,
+            asked,
+            group.steps if group else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The decision on one kernel: tilings best first, the one that was asked for, and the merges
+    that were weighed.
+    """
+
+    kernel: str
+    origins: tuple[str, ...]
+    tilings: TilingDecision
+    asked: Candidate | None
+    merges: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
+        for n, c in enumerate(self.tilings.candidates):
+            mark = ">" if c.value == self.tilings.chosen else " "
+            lines.append(f"{mark} {n + 1:2d} {_cost(c)}  {c.label}")
+        if self.asked is not None:
+            lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
+        lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]
+        return "\n".join(lines)
+
+
+def _cost(c: Candidate) -> str:
+    if c.refused:
+        return f"refused: {c.refused}"
+    terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)
+    return f"{c.cost_us:8.1f} us modelled ({terms})"

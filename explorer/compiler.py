@@ -1,0 +1,149 @@
+"""The default pipeline, as one literal list of named steps; `compile` runs it until a stage."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from os import PathLike
+from time import perf_counter
+
+from explorer.codegen.build import KernelCode, build
+from explorer.compilation import Compilation
+from explorer.devices.catalogue import device as data_sheet
+from explorer.devices.model import Device
+from explorer.errors import BadOption, Cancelled
+from explorer.frontends.model import Model
+from explorer.frontends.onnx_import import load
+from explorer.grinder import grind
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.measure.this_cpu import this_cpu
+from explorer.options import Options
+from explorer.passes.common_subexpressions import share_common_subexpressions
+from explorer.passes.copies import fold_copies
+from explorer.passes.dead_code import remove_dead_code
+from explorer.passes.fold_batch_norm import fold_batch_norm
+from explorer.passes.fold_constants import fold_constants
+from explorer.passes.layout import choose_layout
+from explorer.passes.pipeline import Snapshot, Step, run_steps
+from explorer.rammer import Ram
+from explorer.relax import PlanMemory, deduce, legalize
+from explorer.roller import Roll
+from explorer.roller.policy import Price
+from explorer.welder import Weld
+
+Progress = Callable[[str, int, int], None]
+REMEMBERED_CODES = 32
+
+
+def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
+    """Every step in order, under the name that the pictures show."""
+    return (
+        Step("deduce shapes", Stage.TYPED, deduce),
+        Step("fold constants", Stage.TYPED, fold_constants),
+        Step("legalise to kernels", Stage.LEGALIZED, legalize),
+        Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
+        Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
+        Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
+        Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
+        Step("put channels last", Stage.LEGALIZED, choose_layout),
+        Step("clean up", Stage.LEGALIZED, remove_dead_code),
+        Step("grind control flow", Stage.TASKED, grind),
+        Step("weld", Stage.WELDED, Weld(device, Price(device), options.welder)),
+        Step("roll", Stage.ROLLED, Roll(device, options.roller)),
+        Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
+        Step("plan memory", Stage.PLANNED, PlanMemory()),
+    )
+
+
+def compile(
+    model: Model | str | PathLike[str],
+    target: str | Device = "cpu",
+    options: Options | None = None,
+    until: Stage | str = Stage.EMITTED,
+    check: bool = False,
+    *,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Compilation:
+    """The model compiled for a target, through `until`.
+
+    `target`: "cpu" (this machine), or a device or its name to look at what would be done there;
+    only this machine runs. `check` validates every step on random inputs. `progress(step, done,
+    steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, BadOption,
+    NoSuchDevice, or Cancelled where `cancelled()` says so.
+    """
+    given = model if isinstance(model, Model) else load(model)
+    chosen = options or Options()
+    device = device_of(target)
+    last = stage_of(until)
+    steps = [s for s in pipeline(chosen, device) if s.stage <= last]
+    program, snapshots = run_steps(
+        given.program,
+        steps,
+        device_key=repr(device),
+        check=check,
+        progress=progress,
+        cancelled=cancelled,
+        key=f"{given.digest} {given.name}",
+    )
+    codes: Mapping[str, KernelCode] = {}
+    if last >= Stage.EMITTED:
+        emitted, codes = _emit(program, snapshots, progress, cancelled)
+        snapshots = (*snapshots, emitted)
+    return Compilation(given, device, chosen, snapshots, codes)
+
+
+def stage_of(until: Stage | str) -> Stage:
+    """A stage by its name."""
+    if isinstance(until, Stage):
+        return until
+    try:
+        return Stage[until.upper()]
+    except KeyError:
+        names = ", ".join(s.name for s in Stage)
+        raise BadOption(f"no stage is named {until!r}", where=until, expected=names) from None
+
+
+def device_of(target: str | Device) -> Device:
+    """A device by its name; "cpu" and "this-cpu" are this machine, measured."""
+    if isinstance(target, Device):
+        return target
+    return this_cpu() if target in ("cpu", "this-cpu") else data_sheet(target)
+
+
+_codes: OrderedDict[int, tuple[Program, dict[str, KernelCode], float]] = OrderedDict()
+
+
+def _emit(
+    program: Program,
+    snapshots: tuple[Snapshot, ...],
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[Snapshot, dict[str, KernelCode]]:
+    """The code of every kernel, kept for as long as the tiled program is: other threads or policies
+    compile nothing.
+    """
+    rolled = next(s.after for s in reversed(snapshots) if s.stage is Stage.ROLLED)
+    after = replace(program, stage=Stage.EMITTED)
+
+    def told(name: str, done: int, total: int) -> bool:
+        if progress is not None:
+            progress(f"generate code: {name}", done, total)
+        return not (cancelled is not None and cancelled())
+
+    if id(rolled) in _codes:
+        _codes.move_to_end(id(rolled))
+        _, codes, seconds = _codes[id(rolled)]
+        return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
+    begin = perf_counter()
+    codes = build(rolled, told)
+    seconds = perf_counter() - begin
+    _codes[id(rolled)] = (rolled, codes, seconds)
+    while len(_codes) > REMEMBERED_CODES:
+        _codes.popitem(last=False)
+    return Snapshot("generate code", Stage.EMITTED, program, after, seconds), codes
+
+
+__all__ = ["Cancelled", "Compilation", "compile", "device_of", "pipeline", "stage_of"]

@@ -1,0 +1,111 @@
+"""Honest timing: medians with intervals, in turns, and a verdict that may be "not distinguishable"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, isfinite, log
+from time import perf_counter_ns
+
+import numpy as np
+
+from explorer.errors import BadOption
+from explorer.measure.interval import median_interval
+from explorer.measure.machine import machine
+from explorer.measure.turns import Clock, Series, Work, take_turns
+
+RESOLUTION = 0.01  # where code and buffers happen to lie in memory makes about this much
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The median time of n calls in microseconds, with its 99 % interval; `machine` is the card in
+    one line.
+    """
+
+    median_us: float
+    low_us: float
+    high_us: float
+    n: int
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The first against the second: `ratio` is the second's time over the first's, with its 99 %
+    interval.
+
+    `verdict` speaks of the first: "faster", "slower", or "not distinguishable" where the interval
+    holds 1 or the ratio is within 1 % of it. `n` counts the rounds.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    n: int
+    verdict: str
+    first: Measurement
+    second: Measurement
+
+    def __str__(self) -> str:
+        ratio = f"{self.ratio:.3g}× ({self.low:.3g} to {self.high:.3g}, n = {self.n})"
+        return f"{self.verdict}: {ratio}"
+
+
+def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) -> Measurement:
+    """How long a call takes, warmed up; at least 8 calls, also where the seconds do not reach so
+    far.
+    """
+    return measurement(take_turns((work,), checked_seconds(seconds), clock)[0])
+
+
+def compare(
+    first: Work, second: Work, seconds: float = 2.0, clock: Clock = perf_counter_ns
+) -> Comparison:
+    """Which of two functions is faster, taking turns: at least 8 turns each."""
+    return comparison(*take_turns((first, second), checked_seconds(seconds), clock))
+
+
+def measurement(series: Series) -> Measurement:
+    """What the turns of one function say of its time."""
+    found = median_interval([float(np.median(turn)) for turn in series.turns])
+    calls = [time for turn in series.turns for time in turn]
+    middle = float(np.median(calls))
+    return Measurement(
+        middle / 1e3,
+        min(found.low, middle) / 1e3,
+        max(found.high, middle) / 1e3,
+        len(calls) * series.calls,
+        machine().line,
+    )
+
+
+def comparison(first: Series, second: Series) -> Comparison:
+    """What the turns of two functions say, round by round: what slows a round slows both."""
+    logs = [log(_turn(b) / _turn(a)) for a, b in zip(first.turns, second.turns, strict=True)]
+    found = median_interval(logs)
+    ratio, low, high = exp(found.median), exp(found.low), exp(found.high)
+    return Comparison(
+        ratio, low, high, len(logs), verdict(ratio, low, high),
+        measurement(first), measurement(second),
+    )
+
+
+def verdict(ratio: float, low: float, high: float) -> str:
+    """In words, what a ratio of times with its interval says of the one in the denominator."""
+    if low > 1 and ratio > 1 + RESOLUTION:
+        return "faster"
+    if high < 1 and ratio < 1 / (1 + RESOLUTION):
+        return "slower"
+    return "not distinguishable"
+
+
+def checked_seconds(seconds: float) -> float:
+    """A time to measure for; BadOption where it is none."""
+    if not isfinite(seconds) or seconds < 0:
+        raise BadOption(f"seconds must be a time, not {seconds}", found=seconds)
+    return seconds
+
+
+def _turn(times: Sequence[float]) -> float:
+    return max(1e-3, float(np.median(times)))

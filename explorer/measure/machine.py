@@ -1,0 +1,82 @@
+"""The machine's card: what a time was measured on. No host name, no user, no path."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from explorer.measure.this_cpu import cache_bytes, lanes, units
+
+CPUINFO = Path("/proc/cpuinfo")
+PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """CPU, the cores that this process may use, float32 lanes, cache sizes, and versions that
+    matter.
+    """
+
+    cpu: str
+    cores: int
+    lanes: int
+    caches: tuple[tuple[str, int], ...]
+    system: str
+    versions: tuple[tuple[str, str], ...]
+
+    @property
+    def line(self) -> str:
+        """The card in one line."""
+        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        caches = ", ".join(f"{name} {_size(size)}" for name, size in self.caches)
+        return f"{self.cpu}, {cores}, {caches}"
+
+    def __str__(self) -> str:
+        versions = ", ".join(f"{name} {number}" for name, number in self.versions)
+        return f"{self.line}; {self.lanes} float32 lanes; {self.system}; {versions}"
+
+
+@cache
+def machine() -> Machine:
+    """The card of this machine."""
+    return Machine(
+        cpu_name(),
+        units(),
+        lanes(),
+        tuple(cache_bytes().items()),
+        f"{platform.system()} {platform.machine()}",
+        (("python", ".".join(map(str, sys.version_info[:3]))), *_versions()),
+    )
+
+
+def cpu_name() -> str:
+    """The processor as it calls itself, else as LLVM knows it."""
+    try:
+        lines = CPUINFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return " ".join(next(names, "").split()) or str(llvm.get_host_cpu_name())
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return tuple(found)
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count} B"

@@ -1,0 +1,86 @@
+"""Several functions take turns on one machine, so that what disturbs it disturbs all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+Clock = Callable[[], int]  # nanoseconds, never backwards
+Work = Callable[[], object]
+
+SETTLE_NS = 1_000_000  # untimed at the start of a turn: the last one's threads stop, caches fill
+TURN_NS = 3_000_000  # timed in a turn, at least one call
+SAMPLE_NS = 50_000  # shorter calls are timed several at once: the clock itself takes 50 ns
+LONG_NS = 20 * SETTLE_NS  # such a call is settled before it has done a twentieth
+LEAST_WARM_UP, MOST_WARM_UP = 2, 5  # calls; the first may have to allocate or compile
+LEAST_ROUNDS = 8
+MOST_ROUNDS = 4096
+
+
+@dataclass(slots=True)
+class Series:
+    """The turns of one function in time: each a list of nanoseconds per call."""
+
+    work: Work
+    calls: int  # in one sample
+    samples: int  # in one turn
+    settles: bool  # whether a turn begins untimed
+    turns: list[list[float]] = field(default_factory=list)
+
+
+def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Series, ...]:
+    """Time every function in rounds of one turn each until the seconds are over, 8 rounds at least.
+
+    A turn begins untimed, then times calls one by one: each function as if it were alone. In which
+    order they come changes from round to round; each follows each other one equally often (Williams
+    1949, Experimental designs balanced for the estimation of residual effects of treatments).
+    """
+    patience_ns = int(seconds * 1e9) // (5 * len(works))
+    series = tuple(_warmed(work, patience_ns, clock) for work in works)
+    orders = balanced_orders(len(series))
+    end = clock() + int(seconds * 1e9)
+    rounds = 0
+    while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and clock() < end):
+        for n in orders[rounds % len(orders)]:
+            _turn(series[n], clock)
+        rounds += 1
+    return series
+
+
+def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
+    """Orders of `count` things in which each stands at each place, and after each other one,
+    equally often.
+    """
+    zigzag = [(n + 1) // 2 if n % 2 else -(n // 2) % count for n in range(count)]
+    rows = [tuple((n + shift) % count for n in zigzag) for shift in range(count)]
+    if count % 2 and count > 1:
+        rows += [tuple(reversed(row)) for row in rows]
+    return tuple(rows)
+
+
+def _warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
+    start = last = clock()
+    length = 1
+    for n in range(MOST_WARM_UP):
+        if n >= LEAST_WARM_UP and last - start > patience_ns:
+            break
+        work()
+        now = clock()
+        length, last = max(1, now - last), now
+    calls = max(1, -(-SAMPLE_NS // length))
+    return Series(work, calls, max(1, TURN_NS // (calls * length)), length < LONG_NS)
+
+
+def _turn(series: Series, clock: Clock) -> None:
+    begin = clock()
+    while series.settles and clock() - begin < SETTLE_NS:
+        series.work()
+    series.turns.append([_sample(series, clock) for _ in range(series.samples)])
+
+
+def _sample(series: Series, clock: Clock) -> float:
+    work = series.work
+    begin = clock()
+    for _ in range(series.calls):
+        work()
+    return (clock() - begin) / series.calls

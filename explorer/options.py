@@ -1,0 +1,18 @@
+"""What the systems may be told, one frozen field group each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.rammer import Options as RammerOptions
+from explorer.roller import Options as RollerOptions
+from explorer.welder import Options as WelderOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`."""
+
+    welder: WelderOptions = WelderOptions()
+    roller: RollerOptions = RollerOptions()
+    rammer: RammerOptions = RammerOptions()

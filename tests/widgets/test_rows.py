@@ -1,0 +1,207 @@
+"""The rows behind each picture, and what its drawing says of them."""
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explorer.errors import BadOption
+from explorer.ir.decisions import TaskTree
+from explorer.ir.stage import Stage
+from tests.widgets import made_by_hand as hand
+from widgets import (
+    brick_wall,
+    data,
+    dataflow_graph,
+    gallery,
+    memory_plan,
+    operators,
+    png,
+    program_diff,
+    race_chart,
+    stage_strip,
+    task_tree,
+    tile_graph,
+    tile_layout,
+)
+from widgets.layered import layered
+from widgets.session import Session
+from widgets.svg import fit, text_width
+
+C = hand.HandMade()
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = Session(C)
+    found.run_once()
+    return found
+
+
+@pytest.mark.parametrize("room", gallery.ROOMS)
+def test_every_room_has_rows_a_drawing_and_a_table(session: Session, room: str) -> None:
+    figure, table = gallery.picture(room, session, "conv")
+    for scheme in ("", "light", "dark"):
+        ElementTree.fromstring(figure.text(scheme))
+    assert "var(--" not in figure.text("light")
+    assert figure.title
+    assert table.rows and len(table.rows[0]) == len(table.columns)
+    assert table.text().count("\n") >= 1 and "<td" in table.html()
+
+
+def test_rows_are_had_without_jupyter() -> None:
+    planned, measured = data(C, "rammer")
+    assert planned.kind == "planned" and measured.kind == "measured"
+    with pytest.raises(BadOption, match="no room 'cellar'"):
+        data(C, "cellar")
+
+
+def test_a_stage_that_only_decided_counts_one_change() -> None:
+    cells = {c.stage: c for c in stage_strip.data(C)}
+    assert cells["TYPED"].changes == 0
+    assert cells["TASKED"].changes == 1
+    assert cells["LEGALIZED"].changes == 5
+    assert cells["WELDED"].kept and not cells["ROLLED"].kept
+    assert "DIFFERENTIATED" not in cells
+
+
+def test_a_stage_that_was_not_reached_says_so() -> None:
+    class Short(hand.HandMade):
+        @property
+        def snapshots(self) -> tuple[hand.Snapshot, ...]:
+            return super().snapshots[:3]
+
+        @property
+        def program(self) -> hand.Program:
+            return hand.LEGALIZED
+
+    assert [c.ran for c in stage_strip.data(Short())] == [True] * 3 + [False] * 6
+
+
+def test_an_operator_that_no_kernel_computes_is_joined_over() -> None:
+    graph = dataflow_graph.data(C, folded=False)
+    names = [n.name for n in graph.nodes]
+    edges = {(names[a], names[b]) for a, b in graph.edges}
+    assert "shape" not in names and "flatten" not in names
+    assert ("relu", "fc") in edges
+    assert ("input image", "conv") in edges and ("softmax", "output probabilities") in edges
+
+
+def test_a_folded_graph_has_one_node_a_kernel() -> None:
+    graph = dataflow_graph.data(C, folded=True)
+    welded = next(n for n in graph.nodes if n.name == "relu_out")
+    assert welded.label == "conv" and welded.ops == ("conv", "relu") and welded.note == "+1"
+
+
+def test_every_operator_knows_its_calls_or_why_it_has_none() -> None:
+    found = {o.name: o for o in operators.operators(C)}
+    assert found["relu"].calls == ("relu_out",) and found["relu"].family == "elementwise"
+    assert found["conv"].family == "conv"
+    assert found["shape"].calls == () and found["shape"].dropped == "folded into the dims"
+
+
+def test_layers_go_downwards_and_hold_every_node_once() -> None:
+    rng = np.random.default_rng(1)
+    edges = [(int(a), int(b)) for a, b in rng.integers(0, 60, (150, 2)) if a < b]
+    found = layered(60, edges)
+    layer = {node: i for i, row in enumerate(found.rows) for node in row}
+    assert all(layer[a] < layer[b] for a, b in edges)
+    assert sorted(v for row in found.rows for v in row if v < 60) == list(range(60))
+    for at, bends in found.routes.items():
+        a, b = edges[at]
+        assert [layer[v] for v in (a, *bends, b)] == list(range(layer[a], layer[b] + 1))
+
+
+def test_a_diff_holds_both_programs() -> None:
+    rows = program_diff.data(hand.TASKED, hand.WELDED)
+    before = program_diff.data(hand.TASKED, hand.TASKED)
+    after = program_diff.data(hand.WELDED, hand.WELDED)
+    assert [r.text for r in rows if r.mark != "+"] == [r.text for r in before]
+    assert [r.text for r in rows if r.mark != "-"] == [r.text for r in after]
+    assert any(r.mark == "+" and "2 operators in one" in r.text for r in rows)
+
+
+def test_shares_of_a_wall_add_up_to_all() -> None:
+    calls: list[brick_wall.Call] = []
+    for kind, slack in (("planned", 1.0), ("measured", 1.07)):
+        rows = brick_wall.data(hand.wall(kind, 2, slack), calls)
+        assert sum(rows.shares().values()) == pytest.approx(1, abs=1e-3)
+        assert all(0 <= b <= 1 for b in rows.busy_by_unit())
+
+
+def test_a_packed_wall_is_its_columns() -> None:
+    rows = brick_wall.data(hand.wall("planned", 2), [])
+    head, body = brick_wall.packed(rows)
+    n, m = head["bricks"], head["gaps"]
+    assert len(body) == 4 * (6 * n + 4 * m)
+    assert np.array_equal(np.frombuffer(body, "<f4", n, 4 * n), rows.start)
+    assert np.array_equal(np.frombuffer(body, "<u4", m, 4 * (6 * n + 3 * m)), rows.cause)
+
+
+def test_thin_bricks_are_merged_in_a_still_picture() -> None:
+    rows = brick_wall.data(hand.wall("planned", 1), [])
+    assert len(brick_wall.runs(rows, 0, 1e-6)) == 1
+    assert len(brick_wall.runs(rows, 0, 100)) == len(rows.unit)
+
+
+def test_planned_and_measured_bricks_stand_side_by_side() -> None:
+    planned = brick_wall.data(hand.wall("planned", 2), [])
+    measured = brick_wall.data(hand.wall("measured", 2, 1.1), [])
+    table = brick_wall.table(planned, measured)
+    assert all(row[-1] != "" for row in table.rows)
+    assert "plan -9%" in table.caption
+
+
+def test_a_png_is_a_png() -> None:
+    rows = brick_wall.data(hand.wall("planned", 2), [])
+    assert png.wall(rows).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_live_bytes_never_exceed_the_plan() -> None:
+    rows = memory_plan.data(C.memory({}))
+    assert max(rows.live) <= rows.planned_bytes <= rows.naive_bytes
+    assert [b.name for b in rows.aliases] == ["flat"]
+
+
+def test_handovers_of_a_group_have_their_bytes_at_the_sizes() -> None:
+    groups = tile_graph.data(C.program, {"batch": 4})
+    first = tile_graph.of_operator(groups, "relu")
+    assert first is not None and first.members == ("conv_out", "relu_out")
+    assert first.handovers[0].bytes == 4 * 2304 and first.handovers[0].level == "register"
+
+
+def test_tiles_cover_the_output() -> None:
+    rows = {r.kernel: r for r in tile_layout.data(C.program, {"batch": 3})}
+    conv = rows["relu_out"]
+    assert conv.tasks == 3 * 6 and conv.tile_bytes == 16 * 6 * 4
+    assert conv.chosen == "n=1 h=1" and conv.depth == 27
+    assert rows["probabilities"].micro is None
+
+
+def test_a_run_of_plain_tasks_is_one_row() -> None:
+    parts = tuple(TaskTree("operator", f"t{i}", "device") for i in range(9))
+    loop = TaskTree("loop", "while", "device", parts, barriers_per_trip=9)
+    rows = task_tree.data(
+        replace(hand.TASKED, decisions=replace(hand.TASKED.decisions, tasks=loop))
+    )
+    assert [(r.kind, r.count) for r in rows] == [("loop", 1), ("operator", 9)]
+    assert task_tree.data(hand.IMPORTED) == ()
+
+
+def test_the_fastest_runner_stands_first() -> None:
+    times = {"theirs": hand.Times(80, 78, 90, 50), "ours": hand.Times(70, 66, 75, 60)}
+    rows = race_chart.data(times, "1.14× faster", "this-cpu")
+    assert [r.name for r in rows.runners] == ["ours", "theirs"]
+    assert "1.14× faster" in race_chart.figure(rows).text("light")
+
+
+def test_a_label_is_cut_in_its_middle() -> None:
+    cut = fit("/encoder/layer.0/attention/MatMul_3", 100)
+    assert "…" in cut and text_width(cut) <= 100 and cut.endswith("_3")
+    assert fit("short", 100) == "short"
+
+
+def test_stages_before_legalisation_have_no_tiles() -> None:
+    assert tile_layout.data(hand.LEGALIZED) == () and hand.LEGALIZED.stage == Stage.LEGALIZED
+    assert tile_graph.data(hand.LEGALIZED) == ()

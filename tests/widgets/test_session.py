@@ -1,0 +1,137 @@
+"""Turning knobs, undoing, pinning and asking, without a page."""
+
+import json
+
+import pytest
+
+from explorer.errors import BadOption, SnapshotError
+from tests.widgets import made_by_hand as hand
+from widgets.report import document, page, question_key
+from widgets.session import Session, against
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(hand.HandMade())
+
+
+def knob(session: Session, name: str) -> tuple[int, tuple[str, ...]]:
+    found = next(k for k in session.knobs() if k.name == name)
+    return found.now, found.labels
+
+
+def test_the_knobs_are_in_the_order_of_their_keys(session: Session) -> None:
+    assert [k.name for k in session.knobs()] == [
+        "threads",
+        "tile",
+        "fusion",
+        "policy",
+        "size batch",
+    ]
+    assert knob(session, "size batch")[1] == ("1", "2", "4", "8", "16", "32", "64")
+
+
+def test_a_turn_plans_a_new_wall_and_can_be_undone(session: Session) -> None:
+    assert session.turn("threads", 0)["measure"]
+    assert session.walls.planned is not None and session.walls.planned.units == 1
+    assert session.walls.measured is None
+    session.undo()
+    assert session.walls.planned.units == 2
+    session.redo()
+    assert knob(session, "threads")[0] == 0
+    with pytest.raises(BadOption, match="nothing to redo"):
+        session.redo()
+
+
+def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:
+    parts = json.dumps(session.parts(), default=str)
+    with pytest.raises(BadOption, match="malformed"):
+        session.answer("turn", {"knob": "threads", "index": 9})
+    with pytest.raises(BadOption, match="whole number"):
+        session.answer("turn", {"knob": "threads", "index": "1; import os"})
+    with pytest.raises(BadOption, match="no question"):
+        session.answer("__init__", {})
+    assert json.dumps(session.parts(), default=str) == parts
+
+
+def test_a_tile_is_pinned_for_the_selected_operator(session: Session) -> None:
+    assert knob(session, "tile")[1] == ("select an operator",)
+    session.focus_on(0)
+    assert knob(session, "tile") == (0, ("n=1 h=1", "n=1 h=2"))
+    session.turn("tile", 1)
+    pinned = session.now.compiled.options.roller.pinned
+    assert pinned[0][0] == "relu_out" and pinned[0][1].tile == (("n", 1), ("h", 2))
+
+
+def test_sizes_change_without_compiling(session: Session) -> None:
+    session.turn("size batch", 6)
+    assert session.now.size("batch") == 64
+    assert session.inputs["image"].shape == (64, 3, 8, 8)
+    assert session.now.compiled is session.pinned.setting.compiled
+
+
+def test_a_verdict_has_an_interval_or_is_not_distinguishable() -> None:
+    sure = against(hand.Times(50, 49, 51, 60), hand.Times(100, 98, 102, 60))
+    assert sure["big"] == "2.00× faster than A" and "1.92 to 2.08" in sure["small"]
+    unsure = against(hand.Times(99, 90, 110, 60), hand.Times(100, 91, 109, 60))
+    assert unsure["big"] == "not distinguishable from A"
+
+
+def test_measuring_fills_verdict_and_history(session: Session) -> None:
+    assert session.verdict()["big"] == "not measured yet"
+    session.measure()
+    assert session.verdict()["big"] == "70.0 µs a run"
+    session.turn("threads", 0)
+    session.measure()
+    assert [row["name"] for row in session.history()] == ["A", "1"]
+    assert "ratio" in session.history()[1]
+    session.pin()
+    assert [row["name"] for row in session.history()] == ["0", "A"]
+
+
+def test_a_link_restores_knobs_and_views(session: Session) -> None:
+    session.look({"stage": "ROLLED", "op": "fc"})
+    session.turn("threads", 0)
+    text = session.link()["text"]
+    other = Session(hand.HandMade())
+    found = other.restore(text)
+    assert found["state"]["stage"] == "ROLLED" and knob(other, "threads")[0] == 0
+    with pytest.raises(SnapshotError):
+        session.look({"stage": "elsewhere"})
+
+
+def test_a_link_about_another_model_is_refused(session: Session) -> None:
+    other = Session(hand.HandMade(model=hand.Model(hand.IMPORTED, digest="other")))
+    with pytest.raises(BadOption, match="another model"):
+        session.restore(other.link()["text"])
+
+
+def test_every_question_of_the_page_is_answered_as_json(session: Session) -> None:
+    session.measure()
+    content = document(session)
+    json.dumps(content)
+    for op in range(6):
+        assert question_key("operator", {"op": op}) in content["answers"]
+    for step in range(9):
+        assert question_key("program", {"step": step}) in content["answers"]
+    assert question_key("kernel", {"call": 0, "language": "llvm"}) in content["answers"]
+    assert question_key("picture", {"room": "welder", "op": 3}) in content["answers"]
+
+
+def test_an_operator_without_a_kernel_says_why(session: Session) -> None:
+    found = session.answer("operator", {"op": 3})
+    assert ("no kernel", "folded into the dims", False) in found["stations"]
+
+
+def test_a_report_asks_for_nothing_outside_of_itself(session: Session) -> None:
+    text = page(session)
+    assert (
+        "http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text
+    )
+    assert text.count("<script") == 2 and "src=" not in text
+
+
+def test_what_the_model_is_called_cannot_break_out_of_a_report() -> None:
+    name = "</script><img src=x onerror=alert(1)>"
+    text = page(Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name))))
+    assert name not in text

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.errors import SnapshotError
+from widgets.state import LONGEST_TEXT, State, checked, fragment, from_fragment, parsed, written
+
+FULL = State(
+    "a41f",
+    "conv",
+    "ROLLED",
+    "planned",
+    "llvm",
+    "s",
+    "fusion",
+    "kernels",
+    True,
+    True,
+    {"threads": "1"},
+)
+
+
+def test_a_state_survives_a_link_and_a_file() -> None:
+    assert from_fragment(fragment(FULL)) == FULL
+    assert parsed(written(FULL, "0.1.0")) == FULL
+
+
+def test_an_unknown_version_is_refused_by_name() -> None:
+    with pytest.raises(SnapshotError, match="of version 2, this tool reads version 1"):
+        parsed(json.dumps({"ironworks": 2}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"ironworks": 1, "stage": "COOKED"}', '{"ironworks": 1, "op": 5}',
+     '{"ironworks": 1, "diff": "yes"}', '{"ironworks": 1, "knobs": {"threads": 2}}',
+     '{"ironworks": 1, "knobs": []}', "[" * 50000, " " * (LONGEST_TEXT + 1)],
+)  # fmt: skip
+def test_a_damaged_state_is_refused(text: str) -> None:
+    with pytest.raises(SnapshotError):
+        parsed(text)
+
+
+@pytest.mark.parametrize("text", ["=", "a b", "é", "x" * (LONGEST_TEXT + 1), "____", "QQ"])
+def test_a_damaged_link_is_refused(text: str) -> None:
+    with pytest.raises(SnapshotError):
+        from_fragment(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    )
+)
+def test_whatever_is_in_a_file_it_is_read_or_refused(value: object) -> None:
+    try:
+        state = parsed(
+            json.dumps({"ironworks": 1, **(value if isinstance(value, dict) else {"op": value})})
+        )
+    except SnapshotError:
+        return
+    assert isinstance(state, State)
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="longer than"):
+        checked({"op": "x" * 1000})

@@ -1,0 +1,63 @@
+"""The pictures: `explore` shows a whole compilation, `show` one room of it, `data` the rows behind
+a room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from widgets.compiled import Arrays, Compiled
+
+if TYPE_CHECKING:
+    from widgets.shell import House, Room
+
+__all__ = ["data", "explore", "show"]
+
+
+# Jupyter is imported by the first call that needs it, so that rows and reports do without.
+
+
+def explore(
+    c: Compiled,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    kept: str = "",
+) -> House:
+    """The whole house: every stage, picture and knob of a compilation, linked by one selection."""
+    from widgets import shell
+
+    return shell.explore(c, sizes=sizes, inputs=inputs, kept=kept)
+
+
+def show(
+    c: Compiled,
+    room: str,
+    op: str = "",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+) -> Room:
+    """One room (`widgets.gallery.ROOMS`), about a source operator where one is named."""
+    from widgets import shell
+
+    return shell.show(c, room, op, sizes=sizes, inputs=inputs)
+
+
+def data(
+    c: Compiled,
+    room: str,
+    op: str = "",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+) -> Any:
+    """The rows behind a room's picture, without Jupyter."""
+    from widgets.gallery import rows
+    from widgets.session import Session
+
+    session = Session(c, sizes=sizes, inputs=inputs)
+    if room == "rammer":
+        session.run_once()
+    return rows(room, session, op)

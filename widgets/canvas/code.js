@@ -1,0 +1,82 @@
+// Lines of text, many of them: only those in view are in the page. Program and kernel are both made of it.
+import { h, put, clamp } from "./dom.js";
+
+const HIGH = 17, SPARE = 8;
+const WORDS = {
+  program: /(#.*$)|("[^"]*")|\b(def|return|over|of|tile|view|library|loop|while|if|else|call|match_cast|shape|run|on|sum|max|min|prod)\b|\b(\d[\d.e+-]*)\b|([A-Za-z_]\w*)(?=\()/g,
+  numba: /(#.*$)|("[^"]*"|'[^']*')|\b(def|return|for|in|while|if|elif|else|from|import|and|or|not|range|None|True|False)\b|\b(\d[\d.e]*)\b|([A-Za-z_]\w*)(?=\()/g,
+  llvm: /(;.*$)|("[^"]*")|\b(define|declare|call|tail|ret|br|label|phi|load|store|getelementptr|inbounds|icmp|fcmp|fadd|fmul|fsub|fdiv|add|mul|sub|select|void|ptr|i64|i32|i8|i1|float|double|align|to|nuw|nsw)\b|\b(\d[\d.e+-]*)\b|(@[\w.$"]+)/g,
+  assembly: /([#;].*$)|("[^"]*")|(?<=^\s+)(v?[a-z][a-z0-9.]*)\b|(\$-?\w+)|(%[a-z]+\w*)/g,
+};
+const CLASS = ["", "cm", "str", "k", "str", "fn"];
+
+/** A line with its words coloured. */
+function coloured(text, language) {
+  const parts = [];
+  let last = 0;
+  for (const match of text.matchAll(WORDS[language])) {
+    if (match.index > last) parts.push(text.slice(last, match.index));
+    const group = match.findIndex((g, i) => i > 0 && g !== undefined);
+    parts.push(h("span", { class: CLASS[group] }, match[0]));
+    last = match.index + match[0].length;
+  }
+  parts.push(text.slice(last));
+  return parts;
+}
+
+/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection. */
+export function codeView({ label, lit, pick, hover }) {
+  const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
+  const box = h("div", { class: "code", role: "group", tabindex: "-1", "aria-label": label }, rows);
+  let lines = [], language = "program", wide = 0;
+  const draw = () => {
+    const from = clamp(Math.floor(box.scrollTop / HIGH) - SPARE, 0, lines.length);
+    const to = Math.min(lines.length, from + Math.ceil((box.clientHeight || 200) / HIGH) + 2 * SPARE);
+    const shown = [];
+    for (let i = from; i < to; i++) shown.push(row(lines[i], i));
+    put(rows, shown);
+    const all = Math.max(lines.length * HIGH, 1), window_ = mini.querySelector("u");
+    if (window_) { window_.style.top = `${box.scrollTop / all * 100}%`; window_.style.height = `${Math.min(1, box.clientHeight / all) * 100}%`; }
+  };
+  const row = (line, i) => {
+    const kind = { "+": " add", "-": " del" }[line.mark] ?? "", on = lit(line) ? " lit" : "";
+    return h("div", {
+      class: `ln${kind}${on}`, style: `top:${i * HIGH}px`, "data-line": i, onclick: () => line.ops.length && pick(line.ops),
+      onpointerenter: () => hover(line.ops), onpointerleave: () => hover([]),
+    }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−" }[line.mark] ?? line.mark),
+      h("span", { class: "or", style: line.family ? `background:var(--f-${line.family.replace(/ /g, "-")})` : "" }),
+      h("span", {}, coloured(line.text, language)));
+  };
+  const marks = () => {
+    const found = [];
+    let open = -1;
+    for (let i = 0; i <= lines.length; i++) {
+      const on = i < lines.length && lit(lines[i]);
+      if (on && open < 0) open = i;
+      if (!on && open >= 0) { found.push([open, i]); open = -1; }
+    }
+    put(mini, h("u"), found.slice(0, 200).map(([a, b]) => h("i", { style: `top:${a / lines.length * 100}%;height:${(b - a) / lines.length * 100}%` })));
+    return found;
+  };
+  box.addEventListener("scroll", draw, { passive: true });
+  return {
+    box, mini,
+    /** Show other lines; the place is kept where `keep` says so. */
+    show(next, nextLanguage, keep = false) {
+      lines = next; language = nextLanguage;
+      wide = lines.reduce((most, l) => Math.max(most, l.text.length), 0);
+      rows.style.height = `${lines.length * HIGH}px`;
+      rows.style.width = `calc(${wide}ch + 80px)`;
+      if (!keep) box.scrollTop = 0;
+      this.light();
+    },
+    /** Mark the selection's lines, and scroll to the first one if none is in view. */
+    light() {
+      const found = marks(), top = box.scrollTop / HIGH, bottom = top + box.clientHeight / HIGH;
+      if (found.length && !found.some(([a, b]) => b > top && a < bottom - 1)) box.scrollTop = Math.max(0, (found[0][0] - 3) * HIGH);
+      draw();
+      return found.reduce((sum, [a, b]) => sum + b - a, 0);
+    },
+    draw,
+  };
+}

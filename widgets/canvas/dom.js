@@ -1,0 +1,82 @@
+// Making elements and writing numbers: the few functions that every pane uses.
+
+/** An HTML element: attributes by name ("on…" are listeners, "style" a text), children as nodes or texts. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element, likewise. */
+export function s(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter(c => c !== null && c !== undefined && c !== false));
+  return node;
+}
+
+/** Replace what is in a node. */
+export const put = (node, ...children) => { node.replaceChildren(...children.flat().filter(Boolean)); return node; };
+
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/** A duration in microseconds, in the unit that suits it. */
+export function duration(us) {
+  if (us >= 1e6) return `${(us / 1e6).toPrecision(3)} s`;
+  if (us >= 1e4) return `${(us / 1e3).toFixed(1)} ms`;
+  return us >= 100 ? `${Math.round(us).toLocaleString("en")} µs` : `${us.toFixed(1)} µs`;
+}
+
+export const percent = share => `${(share * 100).toFixed(1)}%`;
+export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+
+const pen = document.createElement("canvas").getContext("2d");
+
+/** How wide a label is in a font. */
+export function textWidth(text, font) {
+  pen.font = font;
+  return pen.measureText(text).width;
+}
+
+/** The text, with an ellipsis in its middle where it is wider than the room. */
+export function fit(text, room, font) {
+  if (textWidth(text, font) <= room) return text;
+  let low = 1, high = text.length;
+  const cut = n => `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (textWidth(cut(middle), font) <= room) low = middle; else high = middle - 1;
+  }
+  return cut(low);
+}
+
+const ICONS = {
+  undo: "M3 6h7a3.5 3.5 0 0 1 0 7H6M6 3 3 6l3 3",
+  redo: "M13 6H6a3.5 3.5 0 0 0 0 7h4M10 3l3 3-3 3",
+  table: "M2.5 3.5h11v9h-11zM2.5 6.5h11M2.5 9.5h11M6.5 3.5v9",
+  link: "M7 9.5a2.5 2.5 0 0 0 3.6 0l2-2A2.5 2.5 0 0 0 9 4l-.8.8M9 6.5a2.5 2.5 0 0 0-3.6 0l-2 2A2.5 2.5 0 0 0 7 12l.8-.8",
+  save: "M8 2.5v7M5 7l3 3 3-3M3 13h10",
+  theme: "M8 3a5 5 0 1 0 0 10a5 5 0 0 0 0-10v10",
+  keys: "M1.5 4h13v8.5h-13zM4 7h.1M6.7 7h.1M9.4 7h.1M12 7h.1M5 10h6",
+  check: "M13 7a6 6 0 1 1-12 0a6 6 0 0 1 12 0M4.2 7.2l2 2 3.6-4.2",
+  cross: "M3 3l8 8M11 3l-8 8",
+};
+
+/** A line drawing of 14 px. */
+export const icon = (name, box = 16) => s("svg", { viewBox: `0 0 ${box} ${box}`, width: 14, height: 14, "aria-hidden": "true" },
+  s("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
+
+/** A button of the bar. */
+export const tool = (name, label, hint, act, attributes = {}) =>
+  h("button", { class: "tb", type: "button", title: hint, "aria-label": label, onclick: act, ...attributes }, icon(name), h("span", {}, label));
+
+/** Tabs: `options` are [value, label] pairs. */
+export function tabs(options, now, pick, label) {
+  return h("span", { class: "tabs", role: "tablist", "aria-label": label }, options.map(([value, text]) =>
+    h("button", { role: "tab", type: "button", "data-tab": value, "aria-selected": String(value === now), onclick: () => pick(value) }, text)));
+}

@@ -1,0 +1,117 @@
+// The dataflow graph from top to bottom. Only the rows in view are in the page, so a large model scrolls like a small one.
+import { h, s, put, clamp, fit, textWidth } from "./dom.js";
+
+const PITCH = 26, HIGH = 18, WIDE = 150, TOP = 6, LANES = 5, BEND = 14;
+
+/** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text). */
+export function graphView(ctx) {
+  const drawing = s("svg", { role: "img" });
+  const box = h("div", { class: "fill scrolls", tabindex: "-1" }, drawing);
+  let graph = null, place = [], layerOf = [], beside = [], width = 0;
+
+  function load(name) {
+    graph = ctx.host.get(name);
+    if (!graph) return;
+    layerOf = [];
+    graph.rows.forEach((row, layer) => row.forEach(node => { layerOf[node] = layer; }));
+    lanes();
+    arrange();
+  }
+
+  /** Edges over many layers run at the left, each in a lane of its own as far as there are lanes. */
+  function lanes() {
+    beside = [];
+    const busy = [];
+    graph.edges.forEach(([a, b], i) => {
+      if (layerOf[b] - layerOf[a] <= 1 || graph.routes[i]) return;
+      let lane = busy.findIndex(until => until <= layerOf[a]);
+      if (lane < 0) lane = busy.length < LANES ? busy.length : i % LANES;
+      busy[lane] = Math.max(busy[lane] ?? 0, layerOf[b]);
+      beside[i] = lane;
+    });
+  }
+
+  /** Give each node its box: rows share the width, bends of long edges take little of it. */
+  function arrange() {
+    width = box.clientWidth || 240;
+    if (!graph) return;
+    const left = beside.length ? 10 + 5 * Math.min(LANES, 1 + Math.max(...beside.filter(x => x !== undefined))) : 8;
+    place = [];
+    graph.rows.forEach((row, layer) => {
+      const real = row.filter(v => v < graph.nodes.length).length, room = width - left - 8 - (row.length - real) * BEND;
+      const wide = Math.min(WIDE, room / Math.max(real, 1) - 6), used = real * (wide + 6) + (row.length - real) * BEND;
+      let x = left + (width - left - 8 - used) / 2;
+      for (const node of row) {
+        const span = node < graph.nodes.length ? wide + 6 : BEND;
+        place[node] = { x: x + span / 2, y: TOP + layer * PITCH, w: span - 6 };
+        x += span;
+      }
+    });
+    drawing.setAttribute("width", width);
+    drawing.setAttribute("height", TOP * 2 + graph.rows.length * PITCH);
+    drawing.setAttribute("aria-label", `Dataflow graph of ${graph.nodes.length} nodes; J and K walk along it`);
+    draw();
+  }
+
+  function draw() {
+    if (!graph) return;
+    const from = Math.floor(box.scrollTop / PITCH) - 4, to = from + Math.ceil((box.clientHeight || 400) / PITCH) + 8;
+    const near = node => layerOf[node] >= from && layerOf[node] <= to;
+    const lines = graph.edges.map(([a, b], i) => layerOf[a] <= to && layerOf[b] >= from ? edge(a, b, i) : null).filter(Boolean);
+    const nodes = [];
+    for (let layer = Math.max(0, from); layer <= Math.min(to, graph.rows.length - 1); layer++)
+      for (const node of graph.rows[layer]) if (node < graph.nodes.length && near(node)) nodes.push(box_(node));
+    put(drawing, lines, nodes);
+  }
+
+  function edge(a, b, i) {
+    const lit = [a, b].some(v => litCount(v) > 0), from = place[a], to = place[b];
+    if (beside[i] !== undefined) {
+      const x = 8 + 5 * beside[i];
+      return s("path", { class: `edge${lit ? " lit" : ""}`, "stroke-dasharray": "3 2", d: `M${from.x - from.w / 2} ${from.y + HIGH / 2}H${x}V${to.y + HIGH / 2}H${to.x - to.w / 2}` });
+    }
+    let d = `M${from.x} ${from.y + HIGH}`, x = from.x, y = from.y + HIGH;
+    for (const bend of [...(graph.routes[i] ?? []).map(v => place[v]), to]) {
+      d += x === bend.x ? `V${bend.y}` : `C${x} ${y + 5} ${bend.x} ${bend.y - 5} ${bend.x} ${bend.y}`;
+      x = bend.x; y = bend.y;
+      if (bend !== to) { d += `V${bend.y + HIGH}`; y += HIGH; }
+    }
+    return s("path", { class: `edge${lit ? " lit" : ""}`, d });
+  }
+
+  const litCount = node => graph.nodes[node].ops.filter(ctx.opLit).length;
+
+  function box_(node) {
+    const { label, kind, family, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node);
+    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), room = w - (family ? 20 : 8) - (note ? textWidth(note, font) + 10 : 4);
+    const start = x - w / 2 + (family ? 17 : 6), said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note;
+    return s("g", {
+      class: `node${lit ? " lit" : ""}`, "data-node": name, onclick: () => ops.length && ctx.pick(ops),
+      onpointerenter: () => ctx.hover(ops), onpointerleave: () => ctx.hover([]),
+    }, s("title", {}, `${name}${family ? `, ${family}` : kind === "input" ? ", an input" : ""}${ops.length > 1 ? `\n${ops.map(ctx.opName).join(", ")}` : ""}`),
+      s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: kind === "operator" || kind === "kernel" ? 3 : 9 }),
+      family && s("rect", { x: x - w / 2 + 3, y: y + 3, width: 10, height: HIGH - 6, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)", "stroke-width": 0.6 }),
+      s("text", { class: "i", x: start, y: y + 13 }, fit(label, Math.max(room, 12), font)),
+      said && w > 90 && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
+  }
+
+  box.addEventListener("scroll", draw, { passive: true });
+  const observer = new ResizeObserver(arrange);
+  observer.observe(box);
+  return {
+    box, load, draw,
+    get graph() { return graph; },
+    /** Mark the selection; scroll to it only if none of it is in view. */
+    light() {
+      if (!graph) return 0;
+      const lit = graph.nodes.map((_, v) => v).filter(v => litCount(v));
+      const seen = lit.some(v => place[v].y >= box.scrollTop - 4 && place[v].y + HIGH <= box.scrollTop + box.clientHeight);
+      if (lit.length && !seen) box.scrollTop = Math.max(0, place[lit[0]].y - box.clientHeight / 2);
+      draw();
+      return lit.length;
+    },
+    /** The operators in the order of the picture. */
+    order: () => graph ? graph.rows.flat().filter(v => v < graph.nodes.length).flatMap(v => graph.nodes[v].ops) : [],
+    close() { observer.disconnect(); },
+  };
+}

@@ -1,0 +1,367 @@
+// The house: bar, stages, knobs, thread, graph, wall, program, kernel, inspector, status; one selection through all of them.
+import { h, s, put, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
+import { kernelHost, fileHost } from "./host.js";
+import { palette } from "./paint.js";
+import { codeView } from "./code.js";
+import { graphView } from "./graph.js";
+import { wallView } from "./wall.js";
+import { knobsView } from "./knobs.js";
+import { inspectorView } from "./inspector.js";
+
+const PICTURES = { TYPED: ["relax", "Shapes"], TASKED: ["grinder", "uTask tree"], WELDED: ["welder", "Tile graph"], ROLLED: ["roller", "Tile layout"], PLANNED: ["memory", "Memory plan"] };
+const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
+const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
+const KEYS = [
+  ["[ ]", "stage before, after"], ["J K", "next operator, the one before"], ["Tab", "next pane"], ["↑ ↓", "scroll the pane"], ["Enter", "fold or unfold the graph"],
+  ["Z X", "zoom the wall in, out"], ["← →", "pan the wall"], ["1 to 8", "go to a knob; arrows change it"], ["Shift + arrows", "a knob's ends"], ["W", "why not: the next refused tile"],
+  ["P", "pin as A"], ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy link"], ["S", "save a snapshot"], ["/", "find an operator"], ["Esc", "clear the selection"], ["?", "this sheet"],
+];
+const HINTS = [["[ ]", "stage"], ["J K", "operator"], ["Tab", "pane"], ["Z X", "zoom", "opt"], ["W", "why not"], ["P", "pin", "opt"], ["T", "table"], ["L", "copy link", "opt"], ["U", "undo"], ["?", "all keys"]];
+let houses = 0;
+
+/** Put a house into `el` over a host; returns what a driver of the page may use. */
+export function mount(el, host) {
+  const prefix = `iw${++houses}-`, root = h("div", { class: "ironworks scroll", "data-lm-suppress-shortcuts": "true" });
+  const defs = s("svg", { width: 0, height: 0, style: "position:absolute", "aria-hidden": "true" });
+  defs.innerHTML = `<defs>${host.get("patterns").replaceAll('id="p-', `id="${prefix}`)}</defs>`;
+  el.append(root);
+  root.append(defs);
+  const colours = palette(root, host.get("hatches"));
+  const saved = host.get("state") ?? {};
+  const state = {
+    stage: saved.stage ?? "RAMMED", op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
+    language: saved.language ?? "numba", tab: saved.tab ?? "p", inspector: saved.inspector ?? "tile", graph: saved.graph ?? "",
+  };
+  const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [];
+  let lit = new Set(), busy = 0, cleanups = [];
+
+  const ctx = {
+    host, state, colours, prefix,
+    opLit: op => op === state.op, opName: op => operators()[op]?.[1] ?? "?",
+    callLabel: call => { const [name, , ops] = calls()[call] ?? []; return ops?.length ? ctx.opName(headOf(ops)) : name ?? "?"; },
+    litCalls: () => lit, pattern: family => `${prefix}f-${family.replace(/ /g, "-")}`,
+    familyMark: family => s("svg", { width: 12, height: 10 }, s("rect", { x: 0.5, y: 0.5, width: 11, height: 9, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)" })),
+    pick: ops => select(ops.includes(state.op) && ops.length > 1 ? ops[(ops.indexOf(state.op) + 1) % ops.length] : headOf(ops)),
+    pickCall: call => { const ops = calls()[call]?.[2] ?? []; if (ops.length) ctx.pick(ops); },
+    hover: ops => { root.querySelectorAll(".ln.hover").forEach(n => n.classList.remove("hover")); if (ops.length && !ops.includes(state.op)) say(`${ops.map(ctx.opName).join(", ")}`, true); else status(); },
+    say, set: patch => { Object.assign(state, patch); remember(); }, thread, turn,
+  };
+  const headOf = ops => [...ops].sort((a, b) => weight(a) - weight(b) || a - b)[0];
+  const weight = op => { const at = HEAVY.indexOf(operators()[op]?.[3]); return at < 0 ? 9 : at; };
+
+  // Panes
+  const graph = graphView(ctx), wall = wallView(ctx), knobs = knobsView(ctx), inspector = inspectorView(ctx);
+  const inLit = line => state.op >= 0 && line.ops.includes(state.op);
+  const program = codeView({ label: "Program text", lit: inLit, pick: ctx.pick, hover: ctx.hover });
+  const source = codeView({ label: "Generated source", lit: inLit, pick: ctx.pick, hover: ctx.hover });
+  const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), strip = h("nav", { class: "strip", "aria-label": "Stages" });
+  const line = h("div", { class: "thread", "aria-label": "Where the selected operator went" }), live = h("span", { "aria-live": "polite" });
+  const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
+  const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
+  wall.box.append(picture);
+  const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
+  const body = h("div", { class: "body", "data-tab": state.tab },
+    pane("g", "Dataflow graph", graph.box), pane("w", "Brick wall", wall.box, legend), pane("p", "Program text", program.box, program.mini),
+    pane("s", "Generated source", source.box, source.mini), inspector.box);
+  const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, line, body,
+    h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: k ?? null }, h("kbd", {}, key), text))));
+  root.append(house);
+
+  // Words
+  function say(text, passing = false) { live.textContent = text; if (!passing) spoken = text; }
+  let spoken = "";
+  function status() {
+    if (state.op < 0) { live.textContent = spoken || "Nothing is selected: click a node, a line or a brick, or press J."; return; }
+    const [planned, measured, more] = wall.counts(lit), nodes = graph.graph?.nodes.filter(n => n.ops.includes(state.op)).length ?? 0;
+    const lines = counted.program, sources = counted.source;
+    live.textContent = `${ctx.opName(state.op)} is lit in every pane: ${plural(nodes, "node")}, ${plural(lines, "line")}, ${plural(sources, "source line")}, ${planned} + ${measured} bricks${more ? `, ${more} modelled` : ""}`;
+  }
+  const counted = { program: 0, source: 0 };
+
+  function thread(stations) {
+    if (state.op < 0) { put(line, h("span", { class: "q" }, "Select an operator to follow it from the file to the wall.")); return; }
+    put(line, h("span", { class: "h" }, ctx.opName(state.op)), stations.map(([name, value, quiet]) => h("span", { class: `st${quiet ? " opt" : ""}` }, name, h("b", {}, value))));
+  }
+
+  // Selection
+  function select(op) {
+    const other = op !== state.op;
+    state.op = op;
+    lit = new Set(calls().map((c, i) => [c, i]).filter(([c]) => op >= 0 && c[2].includes(op)).map(([, i]) => i));
+    if (other) { spoken = ""; remember(); inspector.load(); kernel(); picture_(); knobsFor(); }
+    light();
+    if (op < 0) thread([]);
+  }
+  function light() {
+    graph.light(); wall.draw();
+    counted.program = program.light(); counted.source = source.light();
+    picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(operators()[state.op][0])));
+    times(); status();
+  }
+  function times() {
+    const info = heads.w.querySelector(".selinfo");
+    if (!info) return;
+    const [planned, measured] = state.op < 0 ? [] : wall.times(lit);
+    info.textContent = planned ? `${ctx.opName(state.op)}: planned ${duration(planned)}${measured ? `, measured ${duration(measured)}` : ""}` : "";
+  }
+  const walk = by => { const order = graph.order(); if (order.length) select(order[(order.indexOf(state.op) + by + order.length) % order.length]); };
+  async function knobsFor() { if (host.alive) await host.ask("focus", { op: state.op }).catch(() => {}); }
+
+  // Stages
+  function stages() {
+    const cells = host.get("stages") ?? [], longest = Math.max(...cells.map(c => c.seconds), 1e-9);
+    put(strip, cells.map(cell => {
+      const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
+      const said = `${cell.seconds.toFixed(3)} s`, ran = cell.kept ? ", kept" : ", new";
+      return h("button", {
+        class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === state.stage ? "step" : null, "data-stage": cell.stage,
+        title: `${cell.promise}\n${!cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change"}`, onclick: () => stage(cell.stage),
+      }, h("span", { class: "n" }, cell.stage), check(cell), h("span", { class: "v" }, cell.ran ? said : "not run", h("span", { class: "kp" }, cell.ran ? ran : "")),
+        h("span", { class: "c" }, cell.ran ? cell.changes ? plural(cell.changes, "change") : "no change" : ""), h("span", { class: "t", style: `width:max(2px,${cell.seconds / longest * 100}%)` }));
+    }));
+  }
+  function check({ checked }) {
+    if (checked === null) return h("span", { class: "ck" });
+    const good = checked === true;
+    return h("span", { class: `ck${good ? "" : " bad"}`, title: good ? "equal to the program before, on random inputs" : String(checked || "differs") }, icon(good ? "check" : "cross", 14));
+  }
+  function stage(name) {
+    const cells = host.get("stages") ?? [];
+    state.stage = name; state.step = -1;
+    strip.querySelectorAll(".stage").forEach((node, i) => cells[i].stage === name ? node.setAttribute("aria-current", "step") : node.removeAttribute("aria-current"));
+    remember(); text(); picture_();
+  }
+  const step = by => { const cells = host.get("stages") ?? [], i = cells.findIndex(c => c.stage === state.stage); stage(cells[clamp(i + by, 0, cells.length - 1)].stage); };
+
+  // Program and kernel
+  let reads = { text: 0, kernel: 0, picture: 0 };
+  const rows = list => list.map(([mark, number, text, family, ops]) => ({ mark, number, text, family, ops }));
+  async function text() {
+    const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
+    const steps = cell?.steps ?? [], all = host.get("steps") ?? [];
+    const at = steps.includes(state.step) ? state.step : steps.at(-1) ?? -1;
+    const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => { state.step = Number(e.target.value); text(); } }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, at >= 0 ? `after ${all[at]}` : "");
+    put(heads.p, h("h2", {}, "Program"), narrow("p"), chooser, h("span", { class: "sp" }), tabs([[false, "After"], [true, "Diff"]], state.diff, diff => { state.diff = diff; remember(); text(); }, "Program"));
+    if (at < 0) { program.show([{ mark: " ", number: 0, text: cell?.ran === false ? "# this stage was not run" : "# this stage leaves the program as it is", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
+    try {
+      const { data } = await host.ask("program", { step: at });
+      if (number !== reads.text) return;
+      const lines = rows(data.lines), shown = state.diff ? around(lines) : lines.filter(l => l.mark !== "-");
+      program.show(shown, "program"); counted.program = program.light(); status();
+    } catch (error) { if (number === reads.text) program.show([{ mark: " ", number: 0, text: `# ${error.sentence ?? error}`, family: "", ops: [] }], "program"); }
+  }
+  /** A diff shows the changed lines and three on either side. */
+  function around(lines) {
+    const near = new Set(lines.flatMap((l, i) => l.mark === " " ? [] : [-3, -2, -1, 0, 1, 2, 3].map(d => i + d)));
+    return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# nothing changed in this step", family: "", ops: [] }];
+  }
+  async function kernel() {
+    const number = ++reads.kernel, call = [...lit][0] ?? -1;
+    const pick = language => { state.language = language; remember(); kernel(); };
+    const head = name => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "mono s cut", style: "font-size:11px" }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
+    const note = words => { source.show([{ mark: " ", number: 0, text: words, family: "", ops: [] }], "program"); counted.source = 0; status(); };
+    if (call < 0) { head(""); note(state.op < 0 ? "# choose an operator to see its kernel" : `# no kernel: ${operators()[state.op][5]}`); return; }
+    head(calls()[call][0]);
+    const waiting = setTimeout(() => { if (number === reads.kernel) note("# reading…"); }, 200);
+    try {
+      const { data } = await host.ask("kernel", { call, language: state.language });
+      if (number !== reads.kernel) return;
+      head(data.name);
+      source.show(data.lines.map((words, i) => ({ mark: " ", number: i + 1, text: words, family: data.families[i] ?? data.family, ops: data.ops[i] ?? data.all })), state.language);
+      counted.source = source.light(); status();
+    } catch (error) { if (number === reads.kernel) note(`# ${error.sentence ?? error}`); }
+    clearTimeout(waiting);
+  }
+
+  // The main picture follows the stage
+  async function picture_() {
+    const [room, title] = PICTURES[state.stage] ?? ["rammer", "Brick wall"], number = ++reads.picture, own = room === "rammer";
+    const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
+    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, "planned (outlined) over measured (filled)") : h("span", { class: "s cut" }, state.stage),
+      h("span", { class: "sp" }), h("span", { class: "selinfo" }), h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null);
+    body.querySelector(".pw").setAttribute("aria-label", title);
+    tableButton?.setAttribute("aria-pressed", String(state.table));
+    if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
+    try {
+      const { data } = await host.ask("picture", { room, op: own ? -1 : state.op });
+      if (number !== reads.picture) return;
+      picture.hidden = false;
+      picture.style.background = "var(--pane)";
+      if (state.table) put(picture, tableOf(data.table)); else { picture.innerHTML = data.svg; }
+      light();
+    } catch (error) { if (number === reads.picture) { picture.hidden = false; put(picture, h("div", { class: "empty" }, error.sentence ?? String(error))); } }
+  }
+  function tableOf({ columns, rows: cells, ops, numeric, caption }) {
+    return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),
+      cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(state.op) ? "on" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
+      cells.length > 2000 ? h("tr", {}, h("td", { colspan: columns.length }, `… and ${cells.length - 2000} more`)) : null);
+  }
+  picture.addEventListener("click", e => {
+    const node = e.target.closest("[data-op]"), names = node?.dataset.op.split(" ") ?? [];
+    const found = operators().map((o, i) => [o[0], i]).filter(([name]) => names.includes(name)).map(([, i]) => i);
+    if (found.length) ctx.pick(found);
+  });
+
+  // Heads, legend, bar
+  const narrow = key => h("span", { class: "narrow" }, tabs([["g", "Dataflow"], ["p", "Program"], ["s", "Kernel"]], key, tab => { state.tab = tab; body.dataset.tab = tab; remember(); redraw(); }, "Pane"));
+  function graphHead() {
+    const now = host.get(`graph_${state.graph}`) ? state.graph : host.get("graph_first"), count = operators().length;
+    state.graph = now;
+    graph.load(`graph_${now}`);
+    put(heads.g, h("h2", {}, "Dataflow"), narrow("g"), h("span", { class: "sp" }), h("span", { class: "q opt3 cut", title: `${count} operators in the source` }, plural(count, "operator")),
+      tabs([["operators", "Ops"], ["kernels", "Kernels"]], now, view => { state.graph = view; remember(); graphHead(); graph.light(); }, "Nodes of the graph"));
+  }
+  function families() {
+    const used = new Set(calls().map(c => c[1]));
+    put(legend, host.get("families").filter(f => used.has(f)).map(f => h("span", {}, ctx.familyMark(f), f)),
+      h("span", {}, s("svg", { width: 14, height: 12 }, s("rect", { width: 14, height: 12, fill: "var(--accent)" })), "selected"));
+  }
+  let tableButton = null;
+  function top() {
+    const { name, parts } = host.get("bar"), live_ = host.alive;
+    tableButton = tool("table", "Table", "Show every picture as a table (T)", flip, { "aria-pressed": String(state.table) });
+    put(bar, h("span", { class: "name" }, name), h("span", { class: "dim" }, parts.map(part => h("span", {}, part))), h("span", { class: "sp" }),
+      h("div", { class: "tools", role: "toolbar", "aria-label": "Session" },
+        tool("undo", "Undo", host.get("undo")?.[0] || "Nothing to undo", () => command("undo"), { disabled: !live_ || !host.get("undo")?.[0] }),
+        tool("redo", "Redo", host.get("undo")?.[1] || "Nothing to redo", () => command("redo"), { disabled: !live_ || !host.get("undo")?.[1] }), h("i"),
+        tableButton, tool("link", "Copy link", "Copy a link to this state (L)", copy, { disabled: !live_ }), tool("save", "Snapshot", "Save this state as a file (S)", save, { disabled: !live_ }), h("i"),
+        h("button", { class: "tb", type: "button", title: "Light or dark", "aria-label": "Light or dark", onclick: theme }, icon("theme")),
+        h("button", { class: "tb", type: "button", title: "Keyboard map (?)", "aria-label": "Keyboard map", onclick: sheet }, icon("keys"))));
+    gone.hidden = live_;
+    gone.textContent = host.saved ?? "Kernel stopped. Showing the saved snapshot.";
+  }
+  function verdict() {
+    const v = host.get("verdict") ?? {}, x = r => 8 + (clamp(r, v.from ?? 0.8, v.to ?? 1.25) - (v.from ?? 0.8)) / ((v.to ?? 1.25) - (v.from ?? 0.8)) * 134;
+    put(knobs.verdict, h("div", {}, h("div", { class: "big" }, v.big ?? ""), h("div", { class: "sm", title: v.small ?? "" }, v.small ?? "")),
+      v.ratio ? s("svg", { width: 150, height: 44, class: "opt", role: "img", "aria-label": v.small },
+        s("path", { d: `M${x(1)} 4V28`, stroke: "var(--ink2)", "stroke-dasharray": "2 2" }), s("path", { d: "M8 28.5H142", stroke: "var(--line2)" }),
+        s("path", { d: `M${x(v.low)} 16H${x(v.high)}M${x(v.low)} 12v8M${x(v.high)} 12v8`, stroke: "var(--ink)", "stroke-width": 1.6, fill: "none" }),
+        s("circle", { cx: x(v.ratio), cy: 16, r: 4, fill: v.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" }),
+        s("text", { x: x(1), y: 41, "text-anchor": "middle" }, "A")) : h("span"),
+      h("button", { class: "btn", type: "button", title: "Make this the baseline (P)", disabled: !host.alive, onclick: () => command("pin") }, "Pin as A"));
+    knobs.verdict.setAttribute("aria-busy", String(busy > 0));
+  }
+
+  // Commands to the kernel. While one runs the old picture stays; of several turns only the last matters.
+  async function command(kind, args = {}) {
+    busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
+    try {
+      const { data } = await host.ask(kind, args);
+      say(data?.said ?? "");
+      if (data?.measure) await host.ask("measure").then(answer => say(answer.data?.said ?? ""));
+    } catch (error) { say(error.sentence ?? String(error)); throw error; } finally {
+      if (!--busy) house.removeAttribute("aria-busy");
+      verdict();
+    }
+  }
+  function turn(knob, index) { return command("turn", { knob, index }); }
+  const quietly = promise => promise.catch(() => {});
+  async function copy() {
+    const { data } = await host.ask("link");
+    const url = `${location.href.split("#")[0]}#ironworks=${data.text}`;
+    try { await navigator.clipboard.writeText(url); say("The link is on the clipboard."); } catch { window.prompt("Link to this state", url); }
+  }
+  async function save() {
+    const { data } = await host.ask("save"), a = h("a", { href: URL.createObjectURL(new Blob([data.text], { type: "application/json" })), download: data.name });
+    a.click(); URL.revokeObjectURL(a.href); say(`Saved ${data.name}.`);
+  }
+  const flip = () => { state.table = !state.table; remember(); picture_(); };
+  function theme() {
+    const dark = getComputedStyle(root).getPropertyValue("--pane").trim() === host.get("dark_pane");
+    root.classList.toggle("dark", !dark); root.classList.toggle("light", dark);
+    repaint();
+  }
+  function sheet() {
+    const open = house.querySelector(".sheet");
+    if (open) { open.remove(); return; }
+    house.append(h("div", { class: "sheet", role: "dialog", "aria-label": "All keys" }, KEYS.map(([key, what]) => h("div", {}, what, h("kbd", {}, key)))));
+  }
+  function find() {
+    if (house.querySelector(".find")) return;
+    const list = h("div"), box = h("div", { class: "find", role: "dialog", "aria-label": "Find an operator" });
+    const input = h("input", { "aria-label": "Find an operator", placeholder: "operator", oninput: () => show(), onkeydown: e => { e.stopPropagation(); if (e.key === "Escape") close(); if (e.key === "Enter") list.querySelector("button")?.click(); } });
+    const close = () => { box.remove(); house.focus(); };
+    const show = () => {
+      const word = input.value.toLowerCase();
+      const hits = word ? operators().map((o, i) => [o, i]).filter(([o]) => `${o[0]} ${o[2]}`.toLowerCase().includes(word)).slice(0, 8) : [];
+      put(list, hits.map(([o, i]) => h("button", { type: "button", onclick: () => { close(); select(i); } }, `${o[1]}, ${o[2]}`)));
+    };
+    box.append(input, list); house.append(box); input.focus();
+  }
+  function remember() {
+    const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g } = state;
+    host.remember({ stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g });
+  }
+
+  // Keys act only while the house has the focus.
+  house.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input,select,textarea")) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey;
+    const acts = {
+      "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => wall.zoom(0.6), x: () => wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
+      w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0) select(-1); else wall.whole(); },
+      ArrowLeft: () => wall.pan(-0.2), ArrowRight: () => wall.pan(0.2), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
+      Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },
+      Tab: () => panes(shift ? -1 : 1),
+    };
+    const act = /^[1-8]$/.test(key) ? () => knobs.focus(Number(key) - 1) : acts[key];
+    if (!act || act() === false) return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  const scroll = by => { const at = house.getRootNode().activeElement?.closest?.(".pane"), inner = at?.querySelector(".scrolls,.code,.bd,.picture:not([hidden])"); if (inner) inner.scrollTop += by * 52; };
+  /** Tab goes from pane to pane, and out of the house after the last one. */
+  function panes(by) {
+    const active = house.getRootNode().activeElement, all = [...house.querySelectorAll(".pane")].filter(p => p.offsetParent), now = all.indexOf(active?.closest?.(".pane"));
+    if (active !== house && now < 0) return false;
+    const next = now + by;
+    if (now < 0 && by < 0 || next >= all.length) return false;
+    if (next < 0) house.focus(); else all[next].focus();
+  }
+
+  // Beginning, and every change that the kernel tells of
+  function redraw() { graph.draw(); program.draw(); source.draw(); wall.draw(); }
+  function repaint() { colours.fresh(); redraw(); }
+  function everything() { top(); stages(); knobs.load(); verdict(); graphHead(); families(); wall.load(); select(state.op); text(); kernel(); picture_(); }
+  const by = { bar: top, undo: top, stages, knobs: () => knobs.load(), verdict, history: () => inspector.show(), graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); if (state.table) picture_(); } };
+  let pending = 0;
+  function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
+  for (const [part, act] of Object.entries(by)) host.on(part, act);
+  host.on("revision", () => { text(); inspector.load(); kernel(); if (!picture.hidden) picture_(); });
+  host.onGone(() => { top(); knobs.load(); verdict(); });
+  const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(repaint);
+  scheme.addEventListener("change", repaint);
+  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  cleanups = [() => scheme.removeEventListener("change", repaint), () => watcher.disconnect(), () => graph.close(), () => wall.close(), () => host.close()];
+
+  thread([]);
+  everything();
+  inspector.show();
+  const chosen = operators().findIndex(o => o[0] === saved.op);
+  if (chosen >= 0) select(chosen);
+  restore();
+  async function restore() {
+    const text_ = new URLSearchParams(location.hash.slice(1)).get("ironworks");
+    if (!text_ || !host.alive) { if (host.alive && !host.get("verdict")?.n) quietly(command("measure")); return; }
+    try { const { data } = await host.ask("restore", { text: text_ }); say(data.said); Object.assign(state, data.state, { op: -1 }); everything(); const at = operators().findIndex(o => o[0] === data.state.op); if (at >= 0) select(at); } catch (error) { say(error.sentence ?? String(error)); }
+  }
+  const driver = { state, select, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  root.ironworks = driver;
+  return driver;
+}
+
+/** anywidget's entry. */
+export function render({ model, el }) {
+  const driver = mount(el, kernelHost(model));
+  return () => driver.close();
+}
+
+/** A saved page's entry: `document_` as widgets/report.py writes it. */
+export function show(el, document_) {
+  const host = fileHost(document_);
+  host.saved = document_.saved;
+  return mount(el, host);
+}
+
+export default { render, show };

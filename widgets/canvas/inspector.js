@@ -1,0 +1,125 @@
+// Why: what was decided for the selected operator, what was weighed, what was refused and for which reason.
+import { h, s, put, icon, tabs, duration } from "./dom.js";
+
+const TABS = [["tile", "Tile"], ["fusion", "Fusion"], ["placement", "Placement"], ["shape", "Shape"], ["memory", "Memory"], ["rewrites", "Rewrites"]];
+const INKS = ["var(--t1)", "url(#p-t2)", "url(#p-t3)", "var(--t4)"];
+
+/** The inspector. `ctx`: host, state, opName, familyMark, turn(knob, value), set(patch). */
+export function inspectorView(ctx) {
+  const head = h("div", { class: "ph" }), body = h("div", { class: "bd" }), box = h("section", { class: "pane pi", "aria-label": "Inspector", tabindex: "-1" }, head, body);
+  let found = null, asked = 0, why = -1;
+
+  async function load() {
+    const op = ctx.state.op, number = ++asked;
+    if (op < 0) { found = null; empty(); return; }
+    const waiting = setTimeout(() => { if (number === asked && found?.op !== op) reading(op); }, 150);
+    try {
+      const answer = (await ctx.host.ask("operator", { op })).data;
+      if (number === asked) { found = { op, ...answer }; why = -1; show(); ctx.thread(found.stations); }
+    } catch (error) {
+      if (number === asked) { title(op); put(body, h("div", { class: "s" }, error.sentence ?? String(error))); ctx.thread([]); }
+    }
+    clearTimeout(waiting);
+  }
+
+  function title(op, note = "") {
+    const [, label, , family] = ctx.host.get("operators")[op];
+    put(head, h("h2", { style: "color:var(--accent)" }, label), h("span", { class: "fam s" }, ctx.familyMark(family), family),
+      h("span", { class: "sp" }), h("span", { class: "mono s cut", style: "font-size:11px", title: note }, note));
+  }
+
+  function empty() {
+    put(head, h("h2", {}, "Inspector"));
+    put(body, h("div", { class: "s" }, "Choose an operator: click a node, a line or a brick, or press J."), history());
+  }
+
+  function reading(op) {
+    title(op);
+    body.setAttribute("aria-busy", "true");
+    put(body, h("div", { class: "s" }, "Reading candidates"), h("div", { class: "bars" }, [92, 80, 86, 64, 74].map(w => h("div", { style: `width:${w}%` }))));
+  }
+
+  function show() {
+    body.removeAttribute("aria-busy");
+    title(found.op, found.type);
+    const pick = tab => { ctx.set({ inspector: tab }); show(); };
+    const bar = tabs(TABS, ctx.state.inspector, pick, "Inspector");
+    bar.style.marginLeft = "-6px";
+    put(body, bar, ctx.state.inspector === "tile" ? tile() : section(found[ctx.state.inspector]), history());
+  }
+
+  function section({ sentence, columns, rows }) {
+    return [
+      h("div", {}, sentence),
+      rows.length > 0 && h("table", {}, columns.length ? h("tr", {}, columns.map(c => h("th", {}, c))) : null,
+        rows.map(row => h("tr", { class: row.on ? "on" : null }, row.cells.map(cell => h("td", { class: row.cells.length < 3 ? "wrap" : null, title: cell }, cell))))),
+    ];
+  }
+
+  function tile() {
+    const { sentence, candidates, terms, axes } = found.tile;
+    const most = Math.max(...candidates.map(c => c.us ?? 0), 1e-9);
+    const legend = terms.length > 0 && h("div", { class: "leg", style: "border:0;padding:0;height:16px;justify-content:flex-start;gap:12px" },
+      terms.slice(0, 4).map((name, i) => h("span", {}, s("svg", { width: 12, height: 10 }, s("rect", { x: 0.5, y: 0.5, width: 11, height: 9, fill: ink(i), stroke: "var(--t2)" })), name)));
+    return [
+      h("div", {}, sentence),
+      candidates.length > 0 && h("table", { "aria-label": "Candidate tiles" },
+        h("colgroup", {}, h("col", { style: "width:118px" }), h("col", { style: "width:50px" }), h("col"), h("col", { style: "width:62px" })),
+        h("tr", {}, h("th", {}, axes), h("th", { class: "r" }, "µs"), h("th", {}, "cost terms"), h("th")),
+        candidates.map((c, i) => c.refused ? refused(c, i) : taken(c, most))),
+      legend, why >= 0 && reason(candidates[why]),
+    ];
+  }
+
+  const ink = i => INKS[i % 4].replace("#p-", `#${ctx.prefix}`);
+
+  function taken(c, most) {
+    let x = 0;
+    const bar = s("svg", { width: 94, height: 10, role: "img", "aria-label": c.terms.map(([n, v]) => `${n} ${duration(v)}`).join(", ") },
+      s("title", {}, c.terms.map(([n, v]) => `${n} ${duration(v)}`).join("\n")),
+      c.terms.map(([, v], i) => { const w = v / most * 92, r = s("rect", { x: x + 0.5, y: 0.5, width: Math.max(0.6, w - 0.6), height: 9, fill: ink(i), stroke: i % 4 === 3 ? "var(--t2)" : null }); x += w; return r; }));
+    const pick = !c.on && c.index >= 0 && ctx.host.alive;
+    return h("tr", {
+      class: `${c.on ? "on" : ""}${pick ? " pick" : ""}`, title: pick ? "Take this tile: compile and measure" : c.on ? "This tile is in use" : null,
+      onclick: () => pick && ctx.turn("tile", c.index).catch(error => ctx.say(error.sentence)),
+    }, h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label), h("td", { class: "r" }, c.us >= 100 ? Math.round(c.us).toLocaleString("en") : c.us.toPrecision(3)), h("td", {}, bar), h("td", { class: "s" }, c.note));
+  }
+
+  function refused(c, i) {
+    return h("tr", { class: `pick${i === why ? " asked" : ""}`, onclick: () => { why = why === i ? -1 : i; show(); } },
+      h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label),
+      h("td", { class: "s", colspan: 3, title: c.refused }, h("span", { style: "display:inline-block;width:12px;color:var(--bad);vertical-align:-2px;margin-right:5px", "aria-label": "refused" }, icon("cross", 14)), c.refused));
+  }
+
+  const reason = c => h("div", { class: "whynot" },
+    h("div", { style: "display:flex;justify-content:space-between" }, h("b", {}, `Why not ${c.label}?`), h("kbd", {}, "W")),
+    h("div", { class: "s", style: "margin-top:2px" }, c.refused));
+
+  function history() {
+    const steps = ctx.host.get("history") ?? [];
+    if (!steps.length) return null;
+    const most = 0.28, x = v => 4 + (Math.max(1 - most / 2, Math.min(1 + most / 2, v)) - 1 + most / 2) / most * 76;
+    return h("div", { class: "hist" },
+      h("div", { style: "display:flex;justify-content:space-between;height:18px" }, h("b", {}, "History"), h("span", { class: "q", style: "font-size:11px" }, "each step against A")),
+      steps.slice(-6).reverse().map(step => h("div", { class: `hr${step.undone ? " un" : ""}`, style: step.on ? "background:var(--tint);margin:0 -6px;padding:0 6px" : null },
+        h("b", {}, step.name), h("span", { class: "x", title: step.what }, step.what),
+        s("svg", { width: 84, height: 18, role: "img", "aria-label": step.verdict },
+          s("path", { d: `M${x(1)} 0V18`, stroke: "var(--ink3)", "stroke-dasharray": "2 2" }),
+          step.ratio && s("path", { d: `M${x(step.low)} 9H${x(step.high)}`, stroke: "var(--ink2)", "stroke-width": 1.5 }),
+          step.ratio && s("circle", { cx: x(step.ratio), cy: 9, r: 3, fill: step.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" })),
+        h("span", {}, step.verdict))));
+  }
+
+  return {
+    box, load, show: () => (found ? show() : empty()),
+    /** The next refusal of the candidates, with its reason in full. */
+    whyNot() {
+      if (!found?.tile) return;
+      const list = found.tile.candidates, next = list.findIndex((c, i) => c.refused && i > why);
+      ctx.set({ inspector: "tile" });
+      why = next >= 0 ? next : list.findIndex(c => c.refused);
+      show();
+      ctx.say(why >= 0 ? `Why not ${list[why].label}? ${list[why].refused}` : "No candidate was refused.");
+    },
+  };
+}

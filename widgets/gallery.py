@@ -1,0 +1,136 @@
+"""Every room with its picture: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from explorer.errors import BadOption
+from widgets import (
+    brick_wall,
+    dataflow_graph,
+    generated_source,
+    memory_plan,
+    program_diff,
+    shapes,
+    stage_strip,
+    task_tree,
+    tile_graph,
+    tile_layout,
+)
+from widgets.house import House
+from widgets.inspection import Walls
+from widgets.knobs import Setting
+from widgets.svg import Svg
+from widgets.table import Table
+
+
+class OnShow(Protocol):
+    """What a picture is made from: a compilation at a binding of its symbols, its walls and its
+    memory plan.
+    """
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def walls(self) -> Walls: ...
+    @property
+    def plan(self) -> Any: ...
+
+
+Room = Callable[[OnShow, str], tuple[Any, Svg, Table]]
+
+
+def _stages(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = stage_strip.data(s.now.compiled)
+    return rows, stage_strip.figure(rows), stage_strip.table(rows)
+
+
+def _dataflow(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = s.house.graphs["operators"]
+    return rows, dataflow_graph.figure(rows, op), dataflow_graph.table(rows)
+
+
+def _program(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    """The largest step: from graph operators to kernels, if that was reached."""
+    steps = s.now.compiled.snapshots
+    step = next((x for x in steps if x.stage.name == "LEGALIZED"), steps[-1])
+    rows = program_diff.data(step.before, step.after)
+    return rows, program_diff.figure(rows), program_diff.table(rows)
+
+
+def _relax(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = shapes.data(s.now.compiled, dict(s.now.sizes))
+    return rows, shapes.figure(rows, op), shapes.table(rows)
+
+
+def _grinder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = task_tree.data(s.now.compiled.program)
+    return rows, task_tree.figure(rows, op), task_tree.table(rows)
+
+
+def _welder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
+    return rows, tile_graph.figure(rows, op), tile_graph.table(rows)
+
+
+def _roller(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = tile_layout.data(s.now.compiled.program, dict(s.now.sizes))
+    return rows, tile_layout.figure(rows, op), tile_layout.table(rows)
+
+
+def _rammer(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    planned, measured = s.walls.planned, s.walls.measured
+    if planned is None:
+        raise BadOption("nothing is scheduled: compile through Rammer")
+    figure = brick_wall.figure(planned, measured, op)
+    return (planned, measured), figure, brick_wall.table(planned, measured)
+
+
+def _memory(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = memory_plan.data(s.plan)
+    return rows, memory_plan.figure(rows, op), memory_plan.table(rows)
+
+
+def _codegen(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    kernels = s.now.compiled.kernels
+    if not kernels:
+        raise BadOption("no kernel was generated: compile through to code")
+    rows = generated_source.data(next((k for k in kernels if op in k.origins), kernels[0]))
+    return rows, generated_source.figure(rows), generated_source.table(rows)
+
+
+ROOMS: Mapping[str, tuple[str, Room]] = {
+    "stages": ("Stages", _stages),
+    "dataflow": ("Dataflow graph", _dataflow),
+    "program": ("Program before and after", _program),
+    "relax": ("Shapes", _relax),
+    "grinder": ("uTask tree", _grinder),
+    "welder": ("Tile graph", _welder),
+    "roller": ("Tile layout", _roller),
+    "rammer": ("Brick wall", _rammer),
+    "memory": ("Memory plan", _memory),
+    "codegen": ("Generated source", _codegen),
+}
+
+
+def room(name: str) -> tuple[str, Room]:
+    """A room's title and picture; raises BadOption where there is none of that name."""
+    if name not in ROOMS:
+        raise BadOption(
+            f"there is no room {name[:40]!r}", where=name[:40], expected=", ".join(ROOMS)
+        )
+    return ROOMS[name]
+
+
+def rows(name: str, on_show: OnShow, op: str = "") -> Any:
+    """The rows behind a room's picture."""
+    return room(name)[1](on_show, op)[0]
+
+
+def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
+    """A room's drawing and its words."""
+    _, figure, table = room(name)[1](on_show, op)
+    return figure, table

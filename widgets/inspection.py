@@ -1,0 +1,286 @@
+"""Everything that was decided about one source operator, in words and rows: the thread and the
+inspector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, Tiling, TilingDecision
+from explorer.ir.program import Binding
+from widgets import memory_plan, outline, tile_graph
+from widgets.brick_wall import WallRows
+from widgets.house import House
+from widgets.knobs import Setting
+from widgets.operators import Operator
+from widgets.table import size_text, time_text
+
+SHOWN = 8  # candidates, and so many refused ones
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """The walls that are on show; `measured` is None before the first run."""
+
+    planned: WallRows | None
+    measured: WallRows | None
+
+
+def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[str, Any]:
+    """The stations of the thread and the inspector's sections for one source operator."""
+    operator = house.operators[house.order[op]]
+    binding = _binding(house, operator)
+    decision = (
+        house.compiled.program.decisions.tiling(operator.calls[0]) if operator.calls else None
+    )
+    return {
+        "type": outline.type_text(binding.vars[0].type) if binding else "",
+        "stations": _stations(house, operator, binding, decision, walls, plan),
+        "tile": _tile(operator, binding, decision, walls),
+        "fusion": _fusion(house, now, op),
+        "placement": _placement(operator, walls),
+        "shape": _shape(house, now, op),
+        "memory": _memory(op, plan),
+        "rewrites": _rewrites(house, op),
+    }
+
+
+def _binding(house: House, operator: Operator) -> Binding | None:
+    if not operator.calls:
+        return None
+    return next(
+        (b for _, b in house.compiled.program.bindings() if b.vars[0].name == operator.calls[0]),
+        None,
+    )
+
+
+def _stations(
+    house: House,
+    operator: Operator,
+    binding: Binding | None,
+    decision: TilingDecision | None,
+    walls: Walls,
+    plan: Any,
+) -> list[tuple[str, str, bool]]:
+    found = [("source", f"{operator.op} {operator.name}", False)]
+    if binding is None:
+        return [*found, ("no kernel", operator.dropped, False)]
+    members = len(binding.origin)
+    found.append(("binding", binding.vars[0].name, False))
+    if members > 1:
+        found.append(("welded", f"{members} operators in one", True))
+    if decision is not None:
+        found.append(("tile", short_tile(decision.chosen), False))
+    if isinstance(binding.expr, KernelCall):
+        found.append(("kernel", binding.expr.kernel.name, False))
+    bricks = _bricks(walls.planned, operator.calls)
+    if bricks:
+        tasks = sum(last - first + 1 for _, first, last in bricks)
+        found.append(("rTasks", f"{tasks} in {len(bricks)} bricks", False))
+    buffer = (
+        next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
+    )
+    if buffer is not None:
+        found.append(("buffer", f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}", True))
+    return found
+
+
+def short_tile(tiling: Tiling) -> str:
+    """A tile by its sizes only."""
+    return "×".join(str(n) for _, n in tiling.tile) or "everything"
+
+
+def _bricks(rows: WallRows | None, calls: Sequence[str]) -> list[tuple[int, int, int]]:
+    if rows is None:
+        return []
+    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
+    return [
+        (int(rows.unit[i]), int(rows.first[i]), int(rows.last[i]))
+        for i in range(len(rows.unit))
+        if int(rows.call[i]) in mine
+    ]
+
+
+def _section(
+    sentence: str, columns: Sequence[str] = (), rows: Sequence[Sequence[Any]] = ()
+) -> dict[str, Any]:
+    return {
+        "sentence": sentence,
+        "columns": list(columns),
+        "rows": [{"cells": [str(c) for c in row], "on": False} for row in rows],
+    }
+
+
+def _tile(
+    operator: Operator, binding: Binding | None, decision: TilingDecision | None, walls: Walls
+) -> dict[str, Any]:
+    if decision is None or binding is None:
+        why = operator.dropped if binding is None else "Roller has not cut this: it is no kernel."
+        return {"sentence": why, "candidates": [], "terms": [], "axes": "tile"}
+    legal = sorted((c for c in decision.candidates if not c.refused), key=lambda c: c.cost_us)
+    refused = [c for c in decision.candidates if c.refused]
+    best = legal[0].cost_us if legal else 0.0
+    chosen = next((c for c in legal if c.value == decision.chosen), None)
+    rows = [_candidate(c, i, best, c is chosen) for i, c in enumerate(legal[:SHOWN])]
+    if chosen is not None and chosen not in legal[:SHOWN]:
+        rows.append(_candidate(chosen, legal.index(chosen), best, True))
+    rows += [
+        {"label": c.label, "refused": c.refused, "on": False, "index": -1} for c in refused[:SHOWN]
+    ]
+    return {
+        "sentence": _tile_sentence(
+            decision, chosen, len(legal), len(refused), _measured(walls, operator.calls)
+        ),
+        "candidates": rows,
+        "axes": "×".join(a for a, _ in decision.chosen.tile) or "tile",
+        "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
+    }
+
+
+def _candidate(c: Candidate, index: int, best: float, on: bool) -> dict[str, Any]:
+    slower = c.cost_us / best - 1 if best else 0.0
+    return {
+        "label": c.label,
+        "us": c.cost_us,
+        "terms": [list(t) for t in c.terms],
+        "refused": "",
+        "on": on,
+        "index": index,
+        "note": "chosen" if on else f"+{slower:.0%}",
+    }
+
+
+def _tile_sentence(
+    decision: TilingDecision,
+    chosen: Candidate | None,
+    legal: int,
+    refused: int,
+    measured: float | None,
+) -> str:
+    who = "You pinned" if decision.pinned else "Roller took"
+    why = "" if decision.pinned else f": the least modelled time of {legal} tiles that are legal"
+    text = f"{who} {short_tile(decision.chosen)}{why}. {refused} were refused."
+    if measured is None or chosen is None:
+        return text
+    return f"{text} Its bricks took {time_text(measured)} of measured time in all."
+
+
+def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
+    rows = walls.measured
+    if rows is None:
+        return None
+    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
+    times = [
+        float(rows.end[i] - rows.start[i])
+        for i in range(len(rows.unit))
+        if int(rows.call[i]) in mine
+    ]
+    return sum(times) if times else None
+
+
+def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
+    groups = tile_graph.data(house.compiled.program, dict(now.sizes))
+    group = next((g for g in groups if op in g.ops), None)
+    if group is None:
+        return _section("Welder has nothing to say about this operator.")
+    saved = group.bytes_before - group.bytes_after
+    sentence = (
+        f"{len(group.members)} kernels are one: {size_text(saved)} less moved to and from memory."
+        if len(group.members) > 1
+        else "This kernel stands alone."
+    )
+    rows = [
+        (f"{h.source} → {h.target}", f"handed over at {h.level}, {size_text(h.bytes)}")
+        for h in group.handovers
+    ]
+    rows += [
+        (s.label, s.refused or _taken(s)) for s in group.steps if s.refused or not group.handovers
+    ]
+    return _section(sentence, (), rows)
+
+
+def _taken(step: Candidate) -> str:
+    return "taken: " + ", ".join(f"{name} {time_text(us)}" for name, us in step.terms)
+
+
+def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
+    planned, measured = _bricks(walls.planned, operator.calls), walls.measured
+    if not planned:
+        return _section("It is on no wall.")
+    rows = []
+    for unit in sorted({u for u, _, _ in planned}):
+        mine = [(a, b) for u, a, b in planned if u == unit]
+        tasks = sum(b - a + 1 for a, b in mine)
+        ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
+        rows.append((f"w{unit}", f"{tasks} tasks", ranges + (" …" if len(mine) > 6 else "")))
+    kind = "planned and measured" if measured is not None else "planned"
+    return _section(
+        f"Rammer placed it as {len(planned)} bricks, {kind}.", ("unit", "tasks", "which"), rows
+    )
+
+
+def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
+    rows = [
+        (v.name, outline.type_text(v.type))
+        for b in house.compiled.model.program.main.body
+        if op in b.origin
+        for v in (*b.reads, *b.vars)
+    ]
+    typed = {
+        v.name: outline.type_text(v.type)
+        for s in house.compiled.snapshots[:2]
+        for _, b in s.after.bindings()
+        if op in b.origin
+        for v in b.vars
+    }
+    rows = [(name, typed.get(name) or text or "unknown before deduction") for name, text in rows]
+    sizes = ", ".join(f"{n} = {v}" for n, v in now.sizes)
+    return _section(
+        f"What it reads and makes{f', now with {sizes}' if sizes else ''}.",
+        ("value", "annotation"),
+        rows,
+    )
+
+
+def _memory(op: str, plan: Any) -> dict[str, Any]:
+    mine = [b for b in plan.buffers if op in b.origin] if plan else []
+    if not mine:
+        return _section(
+            "No buffer of the arena is its own: it writes an output, or lives in registers."
+        )
+    rows = [
+        (
+            b.name,
+            size_text(b.bytes),
+            f"alias of {b.alias_of}" if b.alias_of else f"at {b.offset:,}",
+            f"calls {b.first}–{b.last}",
+        )
+        for b in mine
+    ]
+    return _section(
+        memory_plan.caption(memory_plan.data(plan)) + ".",
+        ("buffer", "bytes", "place", "lives"),
+        rows,
+    )
+
+
+def _rewrites(house: House, op: str) -> dict[str, Any]:
+    rows = []
+    for step in house.compiled.snapshots:
+        before, after = _lines(step.before, op), _lines(step.after, op)
+        if before != after:
+            rows.append(
+                (
+                    step.name,
+                    "; ".join(after)
+                    or "gone: " + dict(step.after.dropped).get(op, "nothing computes it"),
+                )
+            )
+    return _section(f"{len(rows)} steps rewrote it.", ("step", "afterwards"), rows)
+
+
+def _lines(program: Any, op: str) -> list[str]:
+    return [outline.binding_text(b) for _, b in program.bindings() if op in b.origin]

@@ -1,0 +1,115 @@
+"""A directed graph in layers: each node below what it reads, few crossings (Sugiyama, Tagawa and
+Toda 1981).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LONGEST_ROUTED = 4  # an edge over more layers runs beside the graph and takes no place in it
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """`rows[i]` lists the nodes of a layer from left to right; places from `nodes` on are bends of
+    long edges.
+
+    `routes` gives the bends of an edge, by the edge's position; an edge without an entry is short
+    or runs beside.
+    """
+
+    nodes: int
+    rows: tuple[tuple[int, ...], ...]
+    routes: dict[int, tuple[int, ...]]
+
+
+def layered(nodes: int, edges: Sequence[tuple[int, int]], sweeps: int = 8) -> Layers:
+    """Longest-path layers, bends on edges of a few layers, an order by medians of neighbours."""
+    layer = _longest_paths(nodes, edges)
+    links: list[tuple[int, int]] = []
+    routes: dict[int, tuple[int, ...]] = {}
+    for at, (a, b) in enumerate(edges):
+        span = layer[b] - layer[a]
+        if span > LONGEST_ROUTED:
+            continue
+        bends = tuple(range(len(layer), len(layer) + span - 1))
+        layer.extend(range(layer[a] + 1, layer[b]))
+        if bends:
+            routes[at] = bends
+        links.extend(zip((a, *bends), (*bends, b)))
+    return Layers(nodes, _ordered(layer, links, sweeps), routes)
+
+
+def _longest_paths(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """The layer of each node; a source stands right above its first reader."""
+    readers: list[list[int]] = [[] for _ in range(nodes)]
+    waiting = [0] * nodes
+    for a, b in edges:
+        readers[a].append(b)
+        waiting[b] += 1
+    sources = [v for v in range(nodes) if not waiting[v]]
+    layer = [0] * nodes
+    ready = list(sources)
+    while ready:
+        node = ready.pop()
+        for reader in readers[node]:
+            layer[reader] = max(layer[reader], layer[node] + 1)
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    for node in sources:
+        if readers[node]:
+            layer[node] = max(0, min(layer[r] for r in readers[node]) - 1)
+    return layer
+
+
+def _ordered(
+    layer: Sequence[int], links: Sequence[tuple[int, int]], sweeps: int
+) -> tuple[tuple[int, ...], ...]:
+    above: list[list[int]] = [[] for _ in layer]
+    below: list[list[int]] = [[] for _ in layer]
+    for a, b in links:
+        below[a].append(b)
+        above[b].append(a)
+    rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
+    for node in _depth_first(layer, below):
+        rows[layer[node]].append(node)
+    place = [0] * len(layer)
+    for row in rows:
+        _number(row, place)
+    for sweep in range(sweeps):
+        down = sweep % 2 == 0
+        near = above if down else below
+        for row in rows if down else reversed(rows):
+            medians = {v: _median([place[u] for u in near[v]], place[v]) for v in row}
+            row.sort(key=medians.__getitem__)
+            _number(row, place)
+    return tuple(map(tuple, rows))
+
+
+def _number(row: Sequence[int], place: list[int]) -> None:
+    for i, node in enumerate(row):
+        place[node] = i
+
+
+def _depth_first(layer: Sequence[int], below: Sequence[Sequence[int]]) -> list[int]:
+    seen = [False] * len(layer)
+    order: list[int] = []
+    for root in sorted(range(len(layer)), key=layer.__getitem__):
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if not seen[node]:
+                seen[node] = True
+                order.append(node)
+                stack.extend(reversed(below[node]))
+    return order
+
+
+def _median(places: list[int], otherwise: int) -> float:
+    if not places:
+        return otherwise
+    places.sort()
+    half = len(places) // 2
+    return places[half] if len(places) % 2 else (places[half - 1] + places[half]) / 2

@@ -1,0 +1,93 @@
+"""The source operators of a model and where each went: what every picture selects by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop
+from explorer.ir.program import Binding, Program
+from explorer.ir.stage import Stage
+from explorer.ops import family
+from widgets.compiled import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A source operator: `calls` are the bindings of the last program that compute it; `dropped`
+    says why there is none.
+    """
+
+    name: str
+    op: str
+    label: str
+    family: str
+    calls: tuple[str, ...] = ()
+    dropped: str = ""
+
+
+def operators(c: Compiled) -> tuple[Operator, ...]:
+    """Every source operator in the order of the source."""
+    families = _families(_legalized(c))
+    calls = calls_by_operator(c.program)
+    dropped = dict(c.program.dropped)
+    return tuple(
+        Operator(
+            s.name,
+            s.op,
+            short_label(s.name, s.op),
+            families.get(s.name, "layout"),
+            calls.get(s.name, ()),
+            "" if calls.get(s.name) else dropped.get(s.name, "no kernel computes it"),
+        )
+        for s in c.model.program.sources
+    )
+
+
+def calls_by_operator(program: Program) -> dict[str, tuple[str, ...]]:
+    """For each source operator, the names of the calls that compute it."""
+    found: dict[str, list[str]] = {}
+    for _, binding in program.bindings():
+        if is_call(binding):
+            for name in binding.origin:
+                found.setdefault(name, []).append(binding.vars[0].name)
+    return {name: tuple(calls) for name, calls in found.items()}
+
+
+def is_call(binding: Binding) -> bool:
+    """Whether something runs for this binding: a kernel, a library, a branch or a loop."""
+    return isinstance(binding.expr, KernelCall | LibraryCall | Branch | Loop | FunctionCall)
+
+
+def short_label(name: str, op: str) -> str:
+    """A name that fits into a node: the last part of a path, without the exporter's prefix."""
+    last = name.rstrip("/").split("/")[-1] or op
+    return last.removeprefix("node_") or op
+
+
+def ops_of(origin: Iterable[str], order: Mapping[str, int]) -> tuple[int, ...]:
+    """The positions of an origin's operators in the source, in order."""
+    return tuple(sorted(order[name] for name in origin if name in order))
+
+
+def _legalized(c: Compiled) -> Program:
+    """The first program of kernels, before anything was fused: there each operator still has its
+    own.
+    """
+    for snapshot in c.snapshots:
+        if snapshot.after.stage >= Stage.LEGALIZED:
+            return snapshot.after
+    return c.program
+
+
+def _families(program: Program) -> dict[str, str]:
+    """The family of each operator: that of the binding that comes from the fewest others."""
+    best: dict[str, tuple[int, str]] = {}
+    for _, binding in program.bindings():
+        if not is_call(binding):
+            continue
+        kind = family(binding)
+        for name in binding.origin:
+            if name not in best or len(binding.origin) < best[name][0]:
+                best[name] = (len(binding.origin), kind)
+    return {name: kind for name, (_, kind) in best.items()}

@@ -1,0 +1,373 @@
+"""A compilation under a reader's hands: knobs turned, walls measured, steps undone, questions
+answered. No Jupyter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from explorer.errors import BadOption, IronworksError
+from explorer.passes.random_inputs import random_inputs
+from widgets import brick_wall, gallery, inspection, program_diff, state
+from widgets.brick_wall import WallRows
+from widgets.compiled import Arrays, Compiled, Measurement
+from widgets.generated_source import data as source_data
+from widgets.house import (
+    House,
+    knob_parts,
+    program_parts,
+    read,
+    table_part,
+    wall_parts,
+)
+from widgets.inspection import Walls
+from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned
+from widgets.table import time_text
+
+MORE_UNITS = 8
+TIMING_SECONDS = 0.3
+MOST_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Step:
+    """A setting that was reached, how, and how long a run took there."""
+
+    setting: Setting
+    what: str
+    time: Measurement | None = None
+
+
+class Session:
+    """What is on show now, how it came to be, and the answers to the front end's questions."""
+
+    def __init__(
+        self,
+        c: Compiled,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        inputs: Arrays | None = None,
+        kept: state.State = state.State(),
+    ) -> None:
+        self.given = inputs
+        self.pinned = Step(first_setting(c, sizes), "as compiled")
+        self.past: list[Step] = [self.pinned]
+        self.future: list[Step] = []
+        self.kept = replace(kept, digest=c.model.digest)
+        self.focus = kept.op
+        self.revision = 0
+        self._take(self.pinned)
+
+    # What is on show
+
+    @property
+    def now(self) -> Setting:
+        """The setting on show."""
+        return self.past[-1].setting
+
+    def _take(self, step: Step) -> None:
+        """Read a setting's compilation, and run it once; nothing changes if that fails."""
+        c, sizes = step.setting.compiled, dict(step.setting.sizes)
+        house = read(c)
+        planned = brick_wall.data(c.planned_wall(sizes), house.calls)
+        more = self._more_units(step.setting, house)
+        self.house: House = house
+        self.walls = Walls(planned, None)
+        self.more = more
+        self.plan = c.memory(sizes)
+        self.inputs: Arrays = self._inputs(step.setting)
+        self.revision += 1
+
+    def _inputs(self, now: Setting) -> Arrays:
+        if self.given is not None and now.sizes == self.pinned.setting.sizes:
+            return self.given
+        return random_inputs(now.compiled.model.program, dict(now.sizes))
+
+    def _more_units(self, now: Setting, house: House) -> WallRows | None:
+        """The same program planned for more units than this machine may have."""
+        if threads(now.compiled) >= MORE_UNITS:
+            return None
+        options = replace(now.compiled.options.rammer, threads=MORE_UNITS)
+        other = now.compiled.with_options(rammer=options)
+        return brick_wall.data(other.planned_wall(dict(now.sizes)), house.calls)
+
+    def run_once(self) -> None:
+        """Measure the wall of the setting on show."""
+        wall = self.now.compiled.measured_wall(self.inputs)
+        self.walls = replace(self.walls, measured=brick_wall.data(wall, self.house.calls))
+
+    # Parts
+
+    def parts(self) -> dict[str, Any]:
+        """Every JSON part of the house."""
+        heads, _ = wall_parts(self._walls())
+        return {
+            **program_parts(self.house),
+            "knobs": knob_parts(self.knobs()),
+            "walls": heads,
+            "verdict": self.verdict(),
+            "history": self.history(),
+            "undo": self._undo(),
+            "revision": self.revision,
+            "state": state.view(self.kept),
+        }
+
+    def buffers(self) -> dict[str, bytes]:
+        """Every binary part."""
+        return wall_parts(self._walls())[1]
+
+    def _walls(self) -> dict[str, WallRows | None]:
+        return {
+            "wall_planned": self.walls.planned,
+            "wall_measured": self.walls.measured,
+            "wall_more": self.more,
+        }
+
+    def knobs(self) -> tuple[Knob, ...]:
+        """The knobs at their present values."""
+        return knobs(self.now, self.pinned.setting, self.focus)
+
+    def _undo(self) -> list[str]:
+        back = f"Undo {self.past[-1].what} (U)" if len(self.past) > 1 else ""
+        return [back, f"Redo {self.future[-1].what} (Shift U)" if self.future else ""]
+
+    # Times
+
+    def verdict(self) -> dict[str, Any]:
+        """The time on show, against A where that is another setting."""
+        time, base = self.past[-1].time, self.pinned.time
+        if time is None:
+            return {"big": "not measured yet", "small": f"planned {time_text(self._planned_us())}"}
+        small = f"99% interval {time_text(time.low_us)} to {time_text(time.high_us)}, n = {time.n}"
+        if base is None or self.past[-1].setting == self.pinned.setting:
+            return {"big": f"{time_text(time.median_us)} a run", "small": small, "n": time.n}
+        return against(time, base)
+
+    def _planned_us(self) -> float:
+        return self.walls.planned.total_us if self.walls.planned else 0.0
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every step since the first, the undone ones last; ratios are against A."""
+        steps = [(s, False) for s in self.past] + [(s, True) for s in reversed(self.future)]
+        found = []
+        for i, (step, undone) in enumerate(steps):
+            mine = step.setting == self.pinned.setting
+            row: dict[str, Any] = {
+                "name": "A" if mine else str(i),
+                "what": step.what,
+                "undone": undone,
+                "on": i == len(self.past) - 1,
+                "verdict": time_text(step.time.median_us) if step.time else "",
+            }
+            if step.time and self.pinned.time and not mine:
+                found_ratio = against(step.time, self.pinned.time)
+                row |= {k: found_ratio[k] for k in ("ratio", "low", "high", "sure")}
+                row["verdict"] = found_ratio["short"]
+            found.append(row)
+        return found
+
+    # Answers
+
+    def answer(self, kind: str, args: Mapping[str, Any]) -> Any:
+        """The answer to one question; raises IronworksError where it is refused."""
+        known: dict[str, Callable[..., Any]] = {
+            "program": self.program,
+            "kernel": self.kernel,
+            "operator": self.operator,
+            "picture": self.picture,
+            "turn": self.turn,
+            "measure": self.measure,
+            "undo": self.undo,
+            "redo": self.redo,
+            "pin": self.pin,
+            "focus": self.focus_on,
+            "link": self.link,
+            "save": self.save,
+            "restore": self.restore,
+        }
+        if kind not in known:
+            raise BadOption(f"there is no question {kind[:40]!r}")
+        try:
+            return known[kind](**args)
+        except (TypeError, IndexError, KeyError) as problem:
+            raise BadOption(f"the question {kind!r} is malformed: {problem}") from problem
+
+    def program(self, step: int) -> Any:
+        """The lines of the program after a step, and those that went."""
+        snapshot = self.now.compiled.snapshots[_index(step)]
+        lines = program_diff.data(snapshot.before, snapshot.after)
+        return {
+            "lines": [
+                [r.mark, r.number, r.text, r.family, self.house.positions(r.ops)] for r in lines
+            ]
+        }
+
+    def kernel(self, call: int, language: str = "numba") -> Any:
+        """The lines of one call's kernel."""
+        name = self.house.calls[_index(call)].name
+        found = next((k for k in self.now.compiled.kernels if k.name == name), None)
+        if found is None:
+            raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
+        if language not in state.CHOICES["language"]:
+            raise BadOption(f"there is no language {language[:20]!r}")
+        rows = source_data(found, language)
+        return {
+            "name": rows.kernel,
+            "lines": rows.lines,
+            "all": self.house.positions(rows.ops),
+            "family": self.house.calls[call].family,
+            "ops": {},
+            "families": {},
+        }
+
+    def operator(self, op: int) -> Any:
+        """The thread and the inspector of a source operator."""
+        name = self.house.operators[_index(op)].name
+        return inspection.data(self.house, self.now, self.walls, name, self.plan)
+
+    def picture(self, room: str, op: int = -1) -> Any:
+        """A room's picture and table, about an operator where one is given."""
+        name = self.house.operators[op].name if op >= 0 else ""
+        figure, table = gallery.picture(room, self, name)
+        return {"svg": figure.text(), "table": table_part(table, self.house)}
+
+    def focus_on(self, op: int) -> Any:
+        """The tile knob follows the selection."""
+        self.focus = self.house.operators[op].name if op >= 0 else ""
+        return {}
+
+    def turn(self, knob: str, index: int) -> Any:
+        """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
+        mine = next(k for k in self.knobs() if k.name == knob)
+        step = Step(turned(self.now, mine, _index(index)), said(mine, index))
+        self._take(step)
+        self.past = [*self.past, step][-MOST_STEPS:]
+        self.future = []
+        return {"said": f"{step.what}: planned {time_text(self._planned_us())}", "measure": True}
+
+    def measure(self) -> Any:
+        """Run and time the setting on show; the wall's one run comes first."""
+        self.run_once()
+        self._time(len(self.past) - 1)
+        if self.past[-1].setting == self.pinned.setting:
+            self.pinned = self.past[-1]
+        elif self.pinned.time is None:
+            timed = self.pinned.setting.compiled.time(
+                self._inputs(self.pinned.setting), seconds=TIMING_SECONDS
+            )
+            self.pinned = replace(self.pinned, time=timed)
+        return {"said": self.verdict()["big"]}
+
+    def _time(self, at: int) -> None:
+        step = self.past[at]
+        if step.time is None:
+            timed = step.setting.compiled.time(self.inputs, seconds=TIMING_SECONDS)
+            self.past[at] = replace(step, time=timed)
+
+    def undo(self) -> Any:
+        """The setting before this one."""
+        if len(self.past) < 2:
+            raise BadOption("there is nothing to undo")
+        self._take(self.past[-2])
+        self.future = [*self.future, self.past[-1]]
+        self.past = self.past[:-1]
+        return {"said": f"Undone: {self.future[-1].what}", "measure": True}
+
+    def redo(self) -> Any:
+        """The setting that was undone last."""
+        if not self.future:
+            raise BadOption("there is nothing to redo")
+        self._take(self.future[-1])
+        self.past = [*self.past, self.future[-1]]
+        self.future = self.future[:-1]
+        return {"said": f"Done again: {self.past[-1].what}", "measure": True}
+
+    def pin(self) -> Any:
+        """Make the setting on show the one that others are compared with."""
+        self._time(len(self.past) - 1)
+        self.pinned = self.past[-1]
+        return {"said": "This is A now."}
+
+    # What can be kept
+
+    def state(self) -> state.State:
+        """The state of the house with the knobs by their labels."""
+        turned_ = {
+            k.name: k.labels[k.now] for k in self.knobs() if k.now != k.pinned or k.name != "tile"
+        }
+        return replace(self.kept, knobs=turned_)
+
+    def look(self, values: Mapping[str, Any]) -> None:
+        """Remember what the front end looks at; raises SnapshotError where that is out of range."""
+        self.kept = replace(state.checked(values), digest=self.kept.digest)
+
+    def link(self) -> Any:
+        """The end of a link to this state."""
+        return {"text": state.fragment(self.state())}
+
+    def save(self) -> Any:
+        """A file of this state."""
+        return {
+            "text": state.written(self.state()),
+            "name": f"{self.now.compiled.model.name}.ironworks.json",
+        }
+
+    def restore(self, text: str) -> Any:
+        """Go to the state in a link: views as they were, knobs where they still fit."""
+        found = (
+            state.from_fragment(str(text))
+            if not str(text).startswith("{")
+            else state.parsed(str(text))
+        )
+        if found.digest != self.kept.digest:
+            raise BadOption(
+                "the link is about another model", expected=self.kept.digest, found=found.digest
+            )
+        self.kept, self.focus = found, found.op
+        for name, label in found.knobs.items():
+            knob = next((k for k in self.knobs() if k.name == name), None)
+            if knob and label in knob.labels and knob.labels[knob.now] != label:
+                self.turn(name, knob.labels.index(label))
+        return {
+            "said": "The state of the link is restored.",
+            "state": state.view(found),
+            "measure": True,
+        }
+
+
+def _index(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadOption(f"a position is a whole number from 0, not {value!r}")
+    return value
+
+
+def against(time: Measurement, base: Measurement) -> dict[str, Any]:
+    """A verdict with the ratio's interval: faster, slower, or not distinguishable."""
+    ratio, low, high = (
+        base.median_us / time.median_us,
+        base.low_us / time.high_us,
+        base.high_us / time.low_us,
+    )
+    sure = low > 1 or high < 1
+    word = "faster" if ratio > 1 else "slower"
+    short = f"{ratio:.2f}× {word}" if sure else "not distinguishable"
+    return {
+        "big": f"{short} than A" if sure else "not distinguishable from A",
+        "short": short,
+        "small": f"99% interval {low:.2f} to {high:.2f}, n = {time.n}, "
+        f"{time_text(time.median_us)} a run",
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "sure": sure,
+        "n": time.n,
+        "from": min(0.8, low - 0.05),
+        "to": max(1.25, high + 0.05),
+    }
+
+
+def failure(problem: IronworksError) -> dict[str, str]:
+    """An error as the front end shows it."""
+    return problem.fields()

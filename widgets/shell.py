@@ -1,0 +1,184 @@
+"""The house and its rooms as Jupyter widgets; the only file that knows Jupyter."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import anywidget
+import traitlets
+
+from explorer.errors import BadOption, IronworksError
+from widgets import front_end, gallery, png, state
+from widgets.compiled import Arrays, Compiled
+from widgets.house import fixed_parts
+from widgets.session import Session
+
+JSON_PARTS = (
+    "bar",
+    "stages",
+    "steps",
+    "operators",
+    "calls",
+    "graph_operators",
+    "graph_kernels",
+    "graph_first",
+    "knobs",
+    "verdict",
+    "history",
+    "undo",
+    "walls",
+    "revision",
+)
+BYTE_PARTS = ("wall_planned", "wall_measured", "wall_more")
+FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane")
+
+
+def _part() -> Any:
+    return traitlets.Any(None, allow_none=True).tag(sync=True)
+
+
+class House(anywidget.AnyWidget):
+    """Everything about one compilation, linked by one selection; knobs compile and measure in this
+    kernel.
+    """
+
+    _esm = front_end.script()
+    _css = front_end.styles()
+    wall_planned = traitlets.Bytes(b"").tag(sync=True)
+    wall_measured = traitlets.Bytes(b"").tag(sync=True)
+    wall_more = traitlets.Bytes(b"").tag(sync=True)
+    state = traitlets.Dict().tag(sync=True)
+    locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
+
+    def __init__(self, session: Session) -> None:
+        session.run_once()
+        super().__init__(**fixed_parts(), **_told(session))
+        self.session = session
+        self.on_msg(self._asked)
+        self.observe(self._looked, "state")
+
+    def _looked(self, change: Mapping[str, Any]) -> None:
+        self.session.look(change["new"])
+
+    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """Answer a question; what it changed is sent before the answer, so that the page is up to
+        date when it comes.
+        """
+        try:
+            data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
+        except IronworksError as problem:
+            self.send({"id": message.get("id"), "error": problem.fields()})
+            return
+        except Exception as problem:  # a fault of our own must not leave the page waiting
+            sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
+            self.send({"id": message.get("id"), "error": {"sentence": sentence}})
+            raise
+        if message.get("kind") in CHANGES:
+            self._tell()
+        self.send({"id": message.get("id"), "data": data})
+
+    def _tell(self) -> None:
+        with self.hold_sync():
+            for name, value in _told(self.session).items():
+                if name != "state" and getattr(self, name) != value:
+                    setattr(self, name, value)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The live house; and for pages without a kernel the wall as a picture and the stages as a
+        table.
+        """
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return _with_still(bundle, self.session, "rammer", text=_words(self.session))
+
+
+CHANGES = frozenset({"turn", "measure", "undo", "redo", "pin", "focus", "restore"})
+
+
+def _told(session: Session) -> dict[str, Any]:
+    return {**session.parts(), **session.buffers()}
+
+
+def _words(session: Session) -> str:
+    stages = gallery.picture("stages", session)[1].text()
+    return f"{gallery.picture('rammer', session)[1].caption}\n{stages}"
+
+
+def _with_still(bundle: Any, session: Session, room: str, text: str) -> Any:
+    """A mime bundle with a still picture beside the widget."""
+    figure, _ = gallery.picture(room, session)
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    if data is None:
+        return bundle
+    data["image/svg+xml"] = figure.text("light")
+    data["text/plain"] = text
+    if room == "rammer" and session.walls.planned is not None:
+        image = png.wall(session.walls.planned, session.walls.measured)
+        data["image/png"] = base64.b64encode(image).decode()
+    return bundle
+
+
+class Room(anywidget.AnyWidget):
+    """One room's picture alone, in the colours of the page."""
+
+    _esm = """function render({ model, el }) {
+      const root = document.createElement("div");
+      root.className = "ironworks";
+      root.innerHTML = model.get("html");
+      el.append(root);
+    }
+    export default { render };"""
+    _css = front_end.styles()
+    html = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, session: Session, room: str, op: str = "") -> None:
+        title, _ = gallery.room(room)
+        self.session, self.room = session, room
+        figure, self.table = gallery.picture(room, session, op)
+        name = escape(session.now.compiled.model.name)
+        head = f'<header><b>{title}</b><span class="s">{name}</span></header>'
+        super().__init__(
+            html=f'<article class="room">{head}<div class="picture">{figure.text()}</div></article>'
+        )
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return _with_still(bundle, self.session, self.room, self.table.text())
+
+
+def explore(
+    c: Compiled,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    kept: str = "",
+) -> House:
+    """The whole house. `kept` is a saved state (the text of a snapshot file)."""
+    before = state.parsed(kept) if kept else state.State()
+    session = Session(c, sizes=sizes, inputs=inputs, kept=before)
+    if kept:
+        if before.digest != c.model.digest:
+            raise BadOption(
+                "the saved state is about another model",
+                expected=c.model.digest,
+                found=before.digest,
+            )
+        session.restore(kept)
+    return House(session)
+
+
+def show(
+    c: Compiled,
+    room: str,
+    op: str = "",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+) -> Room:
+    """One room, about a source operator where one is named."""
+    session = Session(c, sizes=sizes, inputs=inputs)
+    if room == "rammer":
+        session.run_once()
+    return Room(session, room, op)

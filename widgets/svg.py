@@ -1,0 +1,209 @@
+"""A drawing as text: the marks that the small pictures are made of, in CSS variables, and how wide
+a label is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from html import escape
+
+from widgets import theme
+
+# Advance widths of Helvetica (and Liberation Sans) in thousandths of the size, for the codes 32 to
+# 126.
+_ADVANCES = (
+    278,
+    278,
+    355,
+    556,
+    556,
+    889,
+    667,
+    191,
+    333,
+    333,
+    389,
+    584,
+    278,
+    333,
+    278,
+    278,
+    *(556,) * 10,
+    278,
+    278,
+    584,
+    584,
+    584,
+    556,
+    1015,
+    667,
+    667,
+    722,
+    722,
+    667,
+    611,
+    778,
+    722,
+    278,
+    500,
+    667,
+    556,
+    833,
+    722,
+    778,
+    667,
+    778,
+    722,
+    667,
+    611,
+    722,
+    667,
+    944,
+    667,
+    667,
+    611,
+    278,
+    278,
+    278,
+    469,
+    556,
+    333,
+    556,
+    556,
+    500,
+    556,
+    556,
+    278,
+    556,
+    556,
+    222,
+    222,
+    500,
+    222,
+    833,
+    556,
+    556,
+    556,
+    556,
+    333,
+    500,
+    278,
+    556,
+    500,
+    722,
+    500,
+    500,
+    500,
+    334,
+    260,
+    334,
+    584,
+)
+_MONO_ADVANCE = 602
+_numbers = itertools.count()
+
+
+def text_width(text: str, px: float = 11, *, mono: bool = False) -> float:
+    """How wide a label is in the widest of the named fonts, in pixels."""
+    if mono:
+        return len(text) * _MONO_ADVANCE * px / 1000
+    codes = (ord(c) - 32 for c in text)
+    return sum(_ADVANCES[c] if 0 <= c < 95 else 600 for c in codes) * px / 1000
+
+
+def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
+    """The text, with an ellipsis in its middle where it is wider than the room."""
+    if text_width(text, px, mono=mono) <= room:
+        return text
+    keep = len(text) - 1
+    while keep > 1:
+        short = text[: (keep + 1) // 2] + "…" + text[len(text) - keep // 2 :]
+        if text_width(short, px, mono=mono) <= room:
+            return short
+        keep -= 1
+    return "…"
+
+
+def label(
+    x: float, y: float, text: str, style: str = "", *, anchor: str = "", ops: str = ""
+) -> str:
+    """Text at a point; styles: i ink, w bold, q quiet, a selected, inv on dark, mono."""
+    at = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}>{escape(text)}</text>'
+
+
+def rect(
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    fill: str,
+    extra: str = "",
+    *,
+    title: str = "",
+    ops: str = "",
+) -> str:
+    """A box; `title` is what a hover says, `ops` the source operators it stands for."""
+    said = f"<title>{escape(title)}</title>" if title else ""
+    return (
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{h:.2f}" fill="{fill}" '
+        f"{extra}{_ops(ops)}>{said}</rect>"
+    )
+
+
+def path(d: str, stroke: str = "var(--ink2)", extra: str = "") -> str:
+    """A line."""
+    return f'<path d="{d}" fill="none" stroke="{stroke}" {extra}/>'
+
+
+def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink2)") -> str:
+    """A straight arrow from one point to another."""
+    length = max(((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5, 1e-9)
+    ux, uy = (to_x - x) / length, (to_y - y) / length
+    head = (
+        f"M{to_x:.1f} {to_y:.1f}l{-ux * 6 - uy * 3:.1f} {-uy * 6 + ux * 3:.1f}"
+        f"l{uy * 6:.1f} {-ux * 6:.1f}z"
+    )
+    return path(f"M{x:.1f} {y:.1f}L{to_x - ux * 4:.1f} {to_y - uy * 4:.1f}", stroke) + (
+        f'<path d="{head}" fill="{stroke}"/>'
+    )
+
+
+def _ops(ops: str) -> str:
+    return f' data-op="{escape(ops, quote=True)}"' if ops else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Svg:
+    """A finished drawing; `title` is its text for those who do not see it."""
+
+    width: float
+    height: float
+    body: str
+    title: str
+
+    def text(self, scheme: str = "") -> str:
+        """The drawing in CSS variables, or with a scheme's colours written out, so that it stands
+        alone.
+        """
+        # Several drawings on one page: each has its own pattern names.
+        prefix = f"p{next(_numbers)}-"
+        defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
+        body = self.body.replace("url(#p-", f"url(#{prefix}")
+        style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
+        text = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic" viewBox="0 0 {self.width:g} '
+            f'{self.height:g}" width="{self.width:g}" height="{self.height:g}" role="img" '
+            f'aria-label="{escape(self.title, quote=True)}">'
+            f"{style if scheme else ''}{defs}{body}</svg>"
+        )
+        return theme.resolved(text, scheme) if scheme else text
+
+
+# The same rules are in house.css, under `.ironworks svg`.
+_STYLE = (
+    "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums}"
+    ".mono{font-family:var(--mono)}.i{fill:var(--ink)}.w{font-weight:600}.q{fill:var(--ink3)}"
+    ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
+)

@@ -1,0 +1,84 @@
+"""The words of a picture: the same rows as a table, for readers, for the shell and for those who do
+not see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TypeAlias
+
+Cell: TypeAlias = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns. `ops` holds the source operators that each row is about."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    ops: tuple[tuple[str, ...], ...] = ()
+    caption: str = ""
+
+    def text(self, limit: int = 40) -> str:
+        """The table in a terminal's letters; rows past the limit are counted, not shown."""
+        shown = [self.columns, *(tuple(map(written, row)) for row in self.rows[:limit])]
+        widths = [max(len(row[i]) for row in shown) for i in range(len(self.columns))]
+        numeric = [_is_numeric(self.rows, i) for i in range(len(self.columns))]
+        lines = [
+            "  ".join(
+                cell.rjust(w) if right else cell.ljust(w)
+                for cell, w, right in zip(row, widths, numeric)
+            ).rstrip()
+            for row in shown
+        ]
+        more = [f"… and {len(self.rows) - limit} more"] if len(self.rows) > limit else []
+        return "\n".join([*([self.caption] if self.caption else []), *lines, *more])
+
+    def html(self, limit: int = 200) -> str:
+        """The table as HTML, without styles of its own."""
+        numeric = [_is_numeric(self.rows, i) for i in range(len(self.columns))]
+        classes = [' class="r"' if right else "" for right in numeric]
+        head = "".join(f"<th{k}>{escape(c)}</th>" for c, k in zip(self.columns, classes))
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td{k}>{escape(written(c))}</td>" for c, k in zip(row, classes))
+            + "</tr>"
+            for row in self.rows[:limit]
+        )
+        rest = len(self.rows) - limit
+        more = (
+            f'<tr><td colspan="{len(self.columns)}">… and {rest} more</td></tr>' if rest > 0 else ""
+        )
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        return f'<table class="tbl">{caption}<tr>{head}</tr>{body}{more}</table>'
+
+
+def written(cell: Cell) -> str:
+    """A cell as it is shown: numbers with four digits that count."""
+    if isinstance(cell, float):
+        return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+
+
+def _is_numeric(rows: Sequence[tuple[Cell, ...]], column: int) -> bool:
+    return bool(rows) and all(isinstance(r[column], int | float) or not r[column] for r in rows)
+
+
+def size_text(count: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= step:
+            value = count / step
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def time_text(us: float) -> str:
+    """A duration given in microseconds, in the unit that suits it."""
+    if us >= 1e6:
+        return f"{us / 1e6:.3g} s"
+    if us >= 1e4:
+        return f"{us / 1e3:.1f} ms"
+    return f"{us:,.0f} µs" if us >= 100 else f"{us:.1f} µs"
