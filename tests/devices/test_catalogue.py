@@ -1,0 +1,61 @@
+"""Data sheets are complete: every number has a unit and a source."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from explorer.devices.catalogue import SHEETS, device, device_names, read_sheet
+from explorer.errors import NoSuchDevice
+
+# float32 TFLOP/s as the makers print them
+PEAKS = {"v100": 15.7, "a100": 19.5, "h100": 67.0, "rtx3090": 35.6, "mi50": 13.4}
+
+
+def test_the_devices_of_the_papers_are_there() -> None:
+    assert {"v100", "mi50", "a100", "h100", "rtx3090"} <= set(device_names())
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_number_has_a_unit_and_a_source(name: str) -> None:
+    sheet = tomllib.loads((SHEETS / f"{name}.toml").read_text())
+    entries = [v for v in sheet.values() if isinstance(v, dict)]
+    entries += [v for level in sheet["levels"] for v in level.values() if isinstance(v, dict)]
+    assert len(entries) > 12
+    for entry in entries:
+        assert entry["unit"] and entry["source"] and entry["value"] > 0
+    loose = [k for k, v in sheet.items() if isinstance(v, int | float)]
+    assert not loose, "a number without a source"
+
+
+@pytest.mark.parametrize("name", sorted(PEAKS))
+def test_the_peak_is_the_makers_peak(name: str) -> None:
+    found = device(name)
+    assert found.peak_gflops_per_unit * found.units / 1e3 == pytest.approx(PEAKS[name], rel=0.01)
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
+    levels = device(name).levels
+    assert [m.name for m in levels] == ["L1", "L2", "DRAM"]
+    speeds = [m.bandwidth_gb_per_s for m in levels]
+    assert speeds == sorted(speeds, reverse=True)
+    assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
+
+
+def test_bandwidths_are_one_units_share() -> None:
+    v100 = device("v100")
+    assert v100.level("DRAM").bandwidth_gb_per_s * v100.units == pytest.approx(750)
+    assert v100.level("L1").bandwidth_gb_per_s * v100.units == pytest.approx(12080)
+
+
+def test_an_unknown_device_is_refused_by_name() -> None:
+    with pytest.raises(NoSuchDevice, match="'v1000'") as problem:
+        device("v1000")
+    assert "v100" in problem.value.expected
+
+
+def test_a_sheet_is_read_as_it_is_written() -> None:
+    text = (SHEETS / "v100.toml").read_text()
+    assert read_sheet(text) == device("v100")
