@@ -14,11 +14,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from explorer import cache as store
-from explorer.codegen.numba_cpu import DECORATOR, HEADER
-from explorer.codegen.object_code import compile_cfunc, target_text
 from explorer.devices.model import Device, MemoryLevel
 
-VERSION = "this-cpu-2"
+VERSION = "this-cpu-3"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2; the clock below is what fits with it
@@ -52,13 +50,30 @@ def this_cpu() -> Device:
     """The device of this process: its cores, vector units and caches, with measured bandwidths and
     peak.
     """
-    key = store.content_key(VERSION, target_text(), str(units()), json.dumps(cache_bytes()))
-    known = store.get(key)
+    known = remembered()
     if known is not None:
-        return from_json(known.decode())
+        return known
     device = measure()
-    store.put(key, json.dumps(asdict(device)).encode())
+    remember(device)
     return device
+
+
+def remembered() -> Device | None:
+    """This machine as it was measured before, None where it was not; nothing is compiled."""
+    known = store.get(_key())
+    return None if known is None else from_json(known.decode())
+
+
+def remember(device: Device) -> None:
+    """Keep a measurement for the user's later processes."""
+    store.put(_key(), json.dumps(asdict(device)).encode())
+
+
+def _key() -> str:
+    """What a measurement depends on: the processor, its cores and its caches."""
+    features = llvm.get_host_cpu_features().flatten()
+    processor = f"{llvm.get_host_cpu_name()} {features}"
+    return store.content_key(VERSION, processor, str(units()), json.dumps(cache_bytes()))
 
 
 def from_json(text: str) -> Device:
@@ -139,6 +154,9 @@ def _is_x86() -> bool:
 
 
 def _function(body: str, *header: str) -> ctypes._CFuncPtr:
+    from explorer.codegen.numba_cpu import DECORATOR, HEADER  # slow to load, and seldom needed
+    from explorer.codegen.object_code import compile_cfunc
+
     source = "\n".join([*HEADER, *header, "", DECORATOR + body])
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     return signature(compile_cfunc(source).address)
