@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from explorer.options import Options
     from explorer.passes.registry import compiler_pass
     from explorer.tuning.race import race
-    from explorer.tuning.what_if import check, compare
+    from explorer.tuning.forecast import check
+    from explorer.tuning.what_if import compare
 
 __version__ = "0.1.0"
 
@@ -32,7 +33,7 @@ _HOME = {
     "Model": ("explorer.frontends.model", "Model"),
     "Options": ("explorer.options", "Options"),
     "Stage": ("explorer.ir.stage", "Stage"),
-    "check": ("explorer.tuning.what_if", "check"),
+    "check": ("explorer.tuning.forecast", "check"),
     "compare": ("explorer.tuning.what_if", "compare"),
     "compile": ("explorer.compiler", "compile"),
     "compiler_pass": ("explorer.passes.registry", "compiler_pass"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from os import PathLike
+from pathlib import Path
 from time import perf_counter
 
 from explorer.codegen.build import KernelCode, build
@@ -58,7 +58,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
 
 
 def compile(
-    model: Model | str | PathLike[str],
+    model: Model | str | Path,
     target: str | Device = "cpu",
     options: Options | None = None,
     until: Stage | str = Stage.EMITTED,

@@ -194,7 +194,8 @@ class TensorSpec:
 class Kernel:
     """Computes in order. `inputs` are the tensors passed in, in order; the last compute's tensor is
     the output; every other tensor is made and used inside. `constants` (a part of `inputs`) have
-    values known at compile time.
+    values known at compile time. `updates` names an input whose memory the output takes over: what
+    is not written keeps that input's elements (Relax's call_tir_inplace).
     """
 
     name: str
@@ -203,6 +204,7 @@ class Kernel:
     inputs: tuple[str, ...]
     output: str
     constants: frozenset[str] = frozenset()
+    updates: str = ""
 
     def spec(self, name: str) -> TensorSpec:
         """The tensor of that name."""
@@ -289,6 +291,7 @@ def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
         inputs=tuple(new(n) for n in kernel.inputs),
         output=new(kernel.output),
         constants=frozenset(new(n) for n in kernel.constants),
+        updates=new(kernel.updates) if kernel.updates else "",
     )
 
 

@@ -242,8 +242,9 @@ class _Parser:
                     line.expect(",")
                 names.append(line.name())
             constants = frozenset(names)
+        updates = line.name() if line.accept("updating") else ""
         tiling = parse_tiling(line) if line.accept("tiled") else None
-        kernel = Kernel(name, (), (), tuple(inputs), "", constants)
+        kernel = Kernel(name, (), (), tuple(inputs), "", constants, updates)
         return KernelCall(kernel, tuple(args), tiling), constants
 
     def kernel(

@@ -179,7 +179,8 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
     tiles = f" tiled {print_tiling(tiling)}" if isinstance(tiling, Tiling) else ""
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
-    return f"kernel {print_name(kernel.name)}({args}){known}{tiles}"
+    place = f" updating {print_name(kernel.updates)}" if kernel.updates else ""
+    return f"kernel {print_name(kernel.name)}({args}){known}{place}{tiles}"
 
 
 def print_kernel(kernel: Kernel) -> str:

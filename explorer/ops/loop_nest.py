@@ -27,7 +27,10 @@ def evaluate_kernel(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> Ar
     with np.errstate(all="ignore"):
         for compute in kernel.computes:
             if compute.out not in values:
-                values[compute.out] = _blank(kernel, compute, sizes)
+                in_place = kernel.updates and compute.out == kernel.output
+                values[compute.out] = (
+                    np.array(values[kernel.updates]) if in_place else _blank(kernel, compute, sizes)
+                )
             _run(compute, values, sizes)
     return values[kernel.output]
 

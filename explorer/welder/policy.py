@@ -74,6 +74,8 @@ def _refusal(merge: Merge, env: ShapeEnv) -> str:
             f"the group would have {len(merge.welded.computes)} computes, at most {MOST_COMPUTES}"
         )
     producer, consumer = form_of(merge.producer), form_of(merge.consumer)
+    if merge.producer.updates or merge.tensor == merge.consumer.updates:
+        return "it lies in the memory of a larger tensor"
     if producer.parts > 1:
         return "what several computes write in parts is stored whole"
     loads = loads_of(merge.consumer, merge.tensor)

@@ -26,6 +26,7 @@ def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:
         (*first.inputs, *(n for n in consumer.inputs if n != tensor)),
         consumer.output,
         first.constants | (consumer.constants - {tensor}),
+        consumer.updates,
     )
 
 

@@ -1,0 +1,237 @@
+"""The parts of a concatenation written where they belong, so that nothing is copied together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.dims import ShapeEnv, Shape
+from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+from explorer.passes.registry import compiler_pass
+
+SMALL_BYTES = 1 << 14  # below this a copy costs less than the wider rows
+
+
+@compiler_pass("concat in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")
+def write_concats_in_place(program: Program) -> Program:
+    """After: what only kernels read is written straight into the concatenation that it is a part of.
+
+    `a = f(x); b = g(x); y = [a, b]` becomes `a = f(x) in y's shape; y = g(x) updating a`.
+    """
+    for function in program.functions:
+        program = program.with_function(_InPlace(function, program).done())
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One copied operand: its value, the compute that copies it, and how far it is moved in each dim."""
+
+    value: Var
+    compute: Compute
+    shift: tuple[Affine, ...]
+
+
+@dataclass(slots=True)
+class _InPlace:
+    function: Function
+    program: Program
+    bindings: list[Binding] = field(default_factory=list)
+
+    @property
+    def env(self) -> ShapeEnv:
+        return self.program.env
+
+    def done(self) -> Function:
+        """The function with every concatenation that can be in place, the last one first."""
+        self.bindings = list(self.function.body)
+        for binding in reversed(self.function.body):
+            self._try(binding.vars[0].name)
+        return replace(self.function, body=tuple(self.bindings))
+
+    def _place(self, name: str) -> int | None:
+        return next((n for n, b in enumerate(self.bindings) if b.vars[0].name == name), None)
+
+    def _try(self, name: str) -> None:
+        at = self._place(name)
+        if at is None or not isinstance(self.bindings[at].expr, KernelCall):
+            return
+        binding = self.bindings[at]
+        parts = self._parts(binding)
+        free = [p for p in parts if self._is_free(p, at)]
+        if len(parts) < 2 or not free:
+            return
+        producers = sorted({p.value.name for p in free}, key=lambda n: self._place(n) or 0)
+        if len(producers) != len(free):
+            return
+        call = binding.expr
+        assert isinstance(call, KernelCall)
+        start = _updated(call)
+        if start is not None and (self._place(start.name) or 0) >= (self._place(producers[0]) or 0):
+            return
+        moved = [next(p for p in free if p.value.name == n) for n in producers]
+        self._rewrite(binding, parts, moved, start)
+
+    def _parts(self, binding: Binding) -> list[_Part]:
+        call = binding.expr
+        assert isinstance(call, KernelCall)
+        kernel, found = call.kernel, []
+        args = dict(zip(kernel.inputs, call.args, strict=True))
+        for c in kernel.computes:
+            if c.out != kernel.output or c.reduce or not isinstance(c.expr, Read):
+                return []
+            read = c.expr
+            pairs = list(zip(c.target, read.index, strict=False))
+            if read.tensor == kernel.updates or read.fill is not None or len(pairs) != len(c.target):
+                return []
+            if len(read.index) != len(c.target) or any(not isinstance(i, Affine) for i in read.index):
+                return []
+            shift = tuple(t - i for t, i in pairs if isinstance(i, Affine))
+            if any(s.terms for s in shift):
+                return []
+            found.append(_Part(args[read.tensor], c, shift))
+        return found
+
+    def _is_free(self, part: _Part, at: int) -> bool:
+        """Whether the part is made by a kernel here and read by kernels alone, at known places."""
+        made = self._place(part.value.name)
+        if made is None or made >= at or not isinstance(part.value.type, Tensor):
+            return False
+        producer = self.bindings[made].expr
+        if not isinstance(producer, KernelCall) or producer.kernel.updates:
+            return False
+        if part.value in self.function.outputs or not part.value.type.is_known:
+            return False
+        if self.env.hint(part.value.type.bytes) < SMALL_BYTES:
+            return False
+        if tuple(a.extent for a in part.compute.axes) != part.value.type.dims:
+            return False  # only a piece of it is copied
+        for b in self.bindings:
+            if part.value in b.reads and not isinstance(b.expr, KernelCall):
+                return False
+            if isinstance(b.expr, KernelCall) and _updated(b.expr) == part.value:
+                return False
+            if isinstance(b.expr, KernelCall) and _reads_elsewhere(b.expr, part):
+                return False
+        return True
+
+    def _rewrite(
+        self, binding: Binding, parts: list[_Part], moved: list[_Part], before: Var | None
+    ) -> None:
+        """The producers write their parts in turn, each taking over the memory of the one before."""
+        whole = binding.var.type
+        assert isinstance(whole, Tensor) and isinstance(binding.expr, KernelCall)
+        rest = [p for p in parts if p not in moved]
+        for n, part in enumerate(moved):
+            last = n == len(moved) - 1 and not rest
+            new = Var(binding.var.name if last else part.value.name, whole)
+            at = self._place(part.value.name)
+            assert at is not None
+            made = self.bindings[at]
+            assert isinstance(made.expr, KernelCall)
+            call = _store_into(made.expr, whole, part.shift, before)
+            origin = made.origin | binding.origin
+            self.bindings[at] = Binding((new,), call, origin)
+            self._redirect(part, new, binding)
+            before = new
+        at = self._place_of(binding)
+        if rest:
+            assert before is not None
+            self.bindings[at] = replace(binding, expr=_remaining(binding.expr, parts, moved, before))
+        else:
+            del self.bindings[at]
+
+    def _place_of(self, binding: Binding) -> int:
+        return next(n for n, b in enumerate(self.bindings) if b is binding)
+
+    def _redirect(self, part: _Part, new: Var, concat: Binding) -> None:
+        for n, b in enumerate(self.bindings):
+            if b is not concat and part.value in b.reads and isinstance(b.expr, KernelCall):
+                call = _read_from(b.expr, part.value, new, part.shift)
+                self.bindings[n] = replace(b, expr=call)
+
+
+def _updated(call: KernelCall) -> Var | None:
+    args = dict(zip(call.kernel.inputs, call.args, strict=True))
+    return args.get(call.kernel.updates)
+
+
+def _reads_elsewhere(call: KernelCall, part: _Part) -> bool:
+    """Whether a load depends on data, or could leave the part for its neighbours."""
+    names = {t for t, a in zip(call.kernel.inputs, call.args, strict=True) if a == part.value}
+    for c in call.kernel.computes:
+        for r in reads(c.expr):
+            if r.tensor not in names:
+                continue
+            for i, s in zip(r.index, part.shift, strict=True):
+                if not isinstance(i, Affine) or (r.fill is not None and s != Affine() and not i.bare):
+                    return True
+    return False
+
+
+def _store_into(
+    call: KernelCall, whole: Tensor, shift: tuple[Affine, ...], before: Var | None
+) -> KernelCall:
+    kernel = call.kernel
+
+    def compute(c: Compute) -> Compute:
+        if c.out != kernel.output:
+            return c
+        return replace(c, store=tuple(i + s for i, s in zip(c.target, shift, strict=True)))
+
+    tensors = tuple(
+        replace(t, shape=whole.dims) if t.name == kernel.output else t for t in kernel.tensors
+    )
+    computes = tuple(compute(c) for c in kernel.computes)
+    new = replace(kernel, tensors=tensors, computes=computes)
+    if before is None:
+        return replace(call, kernel=new)
+    name = "so_far"
+    while any(t.name == name for t in tensors):
+        name += "_"
+    spec = TensorSpec(name, whole.dims, whole.element)
+    new = replace(new, tensors=(*tensors, spec), inputs=(*kernel.inputs, name), updates=name)
+    return replace(call, kernel=new, args=(*call.args, before))
+
+
+def _read_from(call: KernelCall, old: Var, new: Var, shift: tuple[Affine, ...]) -> KernelCall:
+    """The call with one argument inside of a larger tensor."""
+    names = {t for t, a in zip(call.kernel.inputs, call.args, strict=True) if a == old}
+    assert isinstance(new.type, Tensor)
+    shape: Shape = new.type.dims
+
+    def leaf(read: Read) -> Read:
+        if read.tensor not in names:
+            return read
+        index = tuple(
+            i + s if isinstance(i, Affine) else i for i, s in zip(read.index, shift, strict=True)
+        )
+        return replace(read, index=index)
+
+    kernel: Kernel = call.kernel
+    kernel = replace(
+        kernel,
+        tensors=tuple(replace(t, shape=shape) if t.name in names else t for t in kernel.tensors),
+        computes=tuple(replace(c, expr=rewrite(c.expr, leaf)) for c in kernel.computes),
+    )
+    return replace(call, kernel=kernel, args=tuple(new if a == old else a for a in call.args))
+
+
+def _remaining(
+    call: KernelCall, parts: list[_Part], moved: list[_Part], before: Var
+) -> KernelCall:
+    """The copies that are left, into the memory where the other parts already stand."""
+    gone = [p.compute for p in moved]
+    kernel = call.kernel
+    computes = tuple(c for c in kernel.computes if c not in gone)
+    used = {r.tensor for c in computes for r in reads(c.expr)}
+    kept = [(t, a) for t, a in zip(kernel.inputs, call.args, strict=True) if t in used]
+    spec = TensorSpec("so_far", kernel.shape(kernel.output), kernel.dtype(kernel.output))
+    tensors = tuple(t for t in kernel.tensors if t.name in used or t.name == kernel.output)
+    new = replace(
+        kernel, tensors=(*tensors, spec), computes=computes,
+        inputs=(*(t for t, _ in kept), "so_far"), updates="so_far",
+        constants=kernel.constants & used)
+    return KernelCall(new, (*(a for _, a in kept), before))

@@ -1,0 +1,98 @@
+"""What would happen to a model, before anything does: operators, kernels, memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer.errors import UnsupportedOperator
+from explorer.frontends.model import Model
+from explorer.frontends.onnx_import import load
+from explorer.ir.calls import LibraryCall, OpCall
+from explorer.ir.program import Program
+from explorer.ir.types import Tensor
+from explorer.relax import deduce, legalize
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorForecast:
+    """All operators of one type: how many there are, and what becomes of them."""
+
+    op: str
+    count: int
+    becomes: str  # "compiled", "library call" or "unsupported"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What compiling would do. Bytes are for the hint binding: all intermediates side by side, none shared."""
+
+    model: str
+    operators: tuple[OperatorForecast, ...]
+    symbols: dict[str, tuple[int, int | None]]
+    weight_bytes: int
+    intermediate_bytes: int | None
+
+    @property
+    def supported(self) -> bool:
+        """Whether it would compile."""
+        return all(o.becomes != "unsupported" for o in self.operators)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model}: {'compiles' if self.supported else 'does not compile'}"]
+        for o in self.operators:
+            lines.append(f"  {o.count:5d}  {o.op:24s} {o.becomes}{': ' + o.reason if o.reason else ''}")
+        lines.append(f"  weights {self.weight_bytes / 1e6:.1f} MB")
+        if self.intermediate_bytes is not None:
+            lines.append(f"  intermediates {self.intermediate_bytes / 1e6:.1f} MB before sharing")
+        return "\n".join(lines)
+
+
+def check(model: Model | str | Path) -> Forecast:
+    """What would become of each operator of a model, and how much memory it would take; nothing is compiled.
+
+    Raises BadModelFile where the file cannot be read.
+    """
+    given = model if isinstance(model, Model) else load(model)
+    counts = Counter(
+        b.expr.op for f in given.program.functions for b in f.body if isinstance(b.expr, OpCall)
+    )
+    refused: dict[str, str] = {}
+    library: set[str] = set()
+    after: Program | None = None
+    try:
+        after = legalize(deduce(given.program))
+        library = {b.expr.function for b in after.library_calls if isinstance(b.expr, LibraryCall)}
+    except UnsupportedOperator as error:
+        name = next((op for op in counts if op in str(error).split()), "")
+        refused[name or next(iter(counts), "")] = str(error)
+    operators = tuple(
+        OperatorForecast(op, n, _becomes(op, refused, library), refused.get(op, ""))
+        for op, n in sorted(counts.items(), key=lambda item: -item[1])
+    )
+    env = given.program.env
+    return Forecast(
+        given.name,
+        operators,
+        {s.name: (s.low, s.high) for s in env.symbols},
+        sum(c.array.nbytes for c in given.program.constants.values()),
+        None if after is None else intermediate_bytes(after),
+    )
+
+
+def _becomes(op: str, refused: dict[str, str], library: set[str]) -> str:
+    if op in refused:
+        return "unsupported"
+    return "library call" if op in library else "compiled"
+
+
+def intermediate_bytes(program: Program) -> int:
+    """The bytes under the hints of every value that a kernel makes."""
+    env = program.env
+    total = 0
+    for b in program.kernel_calls:
+        if isinstance(b.var.type, Tensor) and b.var.type.is_known:
+            total += env.hint(b.var.type.bytes)
+    return total

@@ -1,0 +1,41 @@
+"""One compilation against another, on the same inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from explorer.compilation import Compilation, Inputs
+from explorer.errors import AnswerMismatch
+from explorer.measure.compare import Comparison
+from explorer.measure.compare import compare as compare_work
+
+TOLERANCE = 1e-4  # of the largest answer
+
+
+def compare(
+    first: Compilation, second: Compilation, inputs: Inputs, seconds: float = 2.0
+) -> Comparison:
+    """Whether the first compilation runs faster than the second, after checking that they agree.
+
+    Raises AnswerMismatch where an output differs by more than 1e-4 of its largest element.
+    """
+    ours, theirs = first.run(inputs), second.run(inputs)
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if other is None or not agree(value, other):
+            raise AnswerMismatch(f"the two compilations differ at the output {name!r}", where=name)
+    return compare_work(
+        lambda: first.executable.run(first.named(inputs)),
+        lambda: second.executable.run(second.named(inputs)),
+        seconds,
+    )
+
+
+def agree(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two answers are the same to 1e-4 of the largest one; NaN agrees with NaN."""
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind != "f":
+        return bool(np.array_equal(a, b))
+    scale = float(np.abs(np.nan_to_num(b)).max(initial=0.0))
+    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * max(scale, 1e-30), equal_nan=True))
