@@ -39,7 +39,7 @@ def device(name: str) -> Device:
 
 
 def read_sheet(text: str) -> Device:
-    """A device from a data sheet in TOML. Bandwidths are of the whole device there, of one unit here."""
+    """A device from a data sheet in TOML, where bandwidths are of all units, not of one."""
     sheet: Mapping[str, Any] = tomllib.loads(text)
     units = sheet["units"]["value"]
     return Device(

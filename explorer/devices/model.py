@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MemoryLevel:
-    """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity that limits."""
+    """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity
+    that limits.
+    """
 
     name: str
     capacity_bytes: int | None
@@ -20,8 +22,10 @@ class MemoryLevel:
 class Device:
     """A machine: equal units beside each other over memory levels, nearest first.
 
-    `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector fused multiply-adds that a
-    unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what the runtime adds per task, barrier and launch.
+    `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector
+    fused multiply-adds that a
+    unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what the runtime adds per task,
+    barrier and launch.
     """
 
     name: str
