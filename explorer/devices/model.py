@@ -1,4 +1,4 @@
-"""What hardware can do, as data: memory levels, compute units, limits. Every number names its unit."""
+"""What hardware can do, as data: memory levels, units, limits. Every number names its unit."""
 
 from __future__ import annotations
 
