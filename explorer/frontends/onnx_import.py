@@ -102,7 +102,7 @@ def _input_type(value: onnx.ValueInfoProto) -> Tensor:
         raise BadModelFile(f"has an input {value.name!r} of rank {len(dims)}")
     shape: list[Dim] = []
     for axis, dim in enumerate(dims):
-        if dim.HasField("dim_value") and dim.dim_value > 0:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
             shape.append(dim.dim_value)
         else:
             shape.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))

@@ -24,10 +24,16 @@ def _window(site: Site) -> Windows:
     return windows(site, site.shape(0)[2:], sizes)
 
 
+def _check_static(site: Site) -> None:
+    if not all(isinstance(d, int) for d in site.shape(1)):
+        site.unsupported(f"the weight's extents {site.shape(1)} are not all known")
+
+
 def _conv_types(site: Site) -> tuple[Tensor, ...]:
     x, w = site.shape(0), site.shape(1)
     if len(x) < 3 or len(x) != len(w):
         site.fail(f"the input has rank {len(x)} and the weight rank {len(w)}")
+    _check_static(site)
     group = site.integer("group", 1)
     if not isinstance(w[0], int) or not isinstance(w[1], int) or group < 1 or w[0] % group:
         site.fail(f"{w[0]} output channels do not divide into {group} groups")
@@ -132,11 +138,12 @@ def _transposed(site: Site) -> _Transposed:
 
 def _transposed_types(site: Site) -> tuple[Tensor, ...]:
     x, w = site.shape(0), site.shape(1)
-    if len(x) < 3 or len(x) != len(w) or not isinstance(w[1], int):
+    if len(x) < 3 or len(x) != len(w):
         site.fail(f"the input has rank {len(x)} and the weight rank {len(w)}")
+    _check_static(site)
     if x[1] != w[0] and not agree(x[1], w[0], site.env):
         site.fail(f"the input has {x[1]} channels and the weight takes {w[0]}")
-    channels = w[1] * site.integer("group", 1)
+    channels = simplify(w[1] * site.integer("group", 1))
     return (Tensor((x[0], channels, *_transposed(site).extents), site.dtype()),)
 
 

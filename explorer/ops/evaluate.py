@@ -111,6 +111,8 @@ class _Interpreter:
             value = args[position] if position < len(args) else None
             if value is not None:
                 attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+                if position == record.dtype_from:
+                    attrs["dtype"] = value.dtype.name
         if "num_outputs" not in attrs and call.op == "Split":
             attrs["num_outputs"] = results
         with np.errstate(all="ignore"):

@@ -165,6 +165,7 @@ RECORDS = (
         _lower_range,
         _fold_range,
         {0: "start", 1: "limit", 2: "delta"},
+        dtype_from=0,
         first=11,
     ),
     OperatorRecord(

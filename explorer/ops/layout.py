@@ -72,7 +72,8 @@ def _reshape(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _flatten_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
-    axis = site.axis(len(shape), 1, end=True)
+    axis = site.integer("axis", 1)
+    axis = len(shape) if axis == len(shape) else site.in_rank(axis, len(shape))
     return (Tensor((product(shape[:axis]), product(shape[axis:])), site.dtype()),)
 
 

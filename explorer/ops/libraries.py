@@ -61,7 +61,9 @@ def one_node_model(
     results: int,
 ) -> onnx.ModelProto:
     """A model of one operator; the attribute `opset` is the version of the operator set."""
-    plain: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in attrs if n != "opset"}
+    plain: dict[str, Any] = {
+        n: list(v) if isinstance(v, tuple) else v for n, v in attrs if n != "opset"
+    }
     version = next((v for n, v in attrs if n == "opset"), None)
     names = [f"x{i}" if g else "" for i, g in enumerate(given)]
     outputs = [f"y{i}" for i in range(results)]

@@ -139,6 +139,7 @@ class OperatorRecord:
     lower      the operator as kernels, views or constants
     fold       the results' elements as dims, where the arguments' elements are known
     by_value   arguments that are read when the model is compiled: position -> attribute they become
+    dtype_from the argument whose dtype becomes the attribute `dtype`, so that it is kept
     first      the first version of the ONNX operator set that is accepted
     """
 
@@ -149,12 +150,15 @@ class OperatorRecord:
     lower: Lower
     fold: Fold | None = None
     by_value: Mapping[int, str] = field(default_factory=dict)
+    dtype_from: int | None = None
     first: int = 7
 
 
 def arguments_by_value(record: OperatorRecord, site: Site) -> Site:
     """The site with arguments that are read when compiling made attributes, if all are known."""
     attrs, args = dict(site.attrs), list(site.args)
+    if record.dtype_from is not None and site.has(record.dtype_from):
+        attrs["dtype"] = site.dtype(record.dtype_from)
     for position, name in record.by_value.items():
         if position < len(args) and args[position] is not None:
             value = site.values[position]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, product
 from explorer.ir.kernel import Affine, Axis, Expr, Read, apply, var
@@ -263,7 +264,9 @@ def _stack(low: Lowering, result: Var, parts: Sequence[Var]) -> None:
 
 
 def _run(attrs: Mapping[str, Any], args: Any, op: str) -> Any:
-    x, w, r, b, _, h0, c0 = (*args, *(None,) * 7)[:7]
+    x, w, r, b, lengths, h0, c0, peepholes = (*args, *(None,) * 8)[:8]
+    if lengths is not None or peepholes is not None or attrs.get("clip") is not None:
+        raise UnsupportedOperator(f"{op}: sequence lengths, peepholes and clip have no reference")
     ways = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}[
         attrs.get("direction", "forward")
     ]

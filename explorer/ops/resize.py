@@ -157,7 +157,5 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    OperatorRecord(
-        "Resize", "layout", _types, _reference, _lower, None, {2: "scales", 3: "sizes"}, first=11
-    ),
+    OperatorRecord("Resize", "layout", _types, _reference, _lower, None, {2: "scales", 3: "sizes"}),
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import onnx
+
 from explorer.errors import BoundError, UnsupportedOperator
 from explorer.ir.calls import (
     Branch,
@@ -154,7 +156,22 @@ class _Deduction:
             typed = OpCall(call.op, args, call.attrs)
             return typed, library_types(typed, count, self.constants, where), ()
         site = Site(call.op, where, args, dict(call.attrs), self.source.env, values, count)
-        return _annotated(record, arguments_by_value(record, site))
+        try:
+            return _annotated(record, arguments_by_value(record, site))
+        except UnsupportedOperator as refused:
+            return self.library(OpCall(call.op, args, call.attrs), count, refused)
+
+    def library(
+        self, call: OpCall, results: int, refused: UnsupportedOperator
+    ) -> tuple[Expr, tuple[Annotation, ...], tuple[Values | None, ...]]:
+        """The form that a record refuses as a library call, if ONNX knows its annotations."""
+        version = ("opset", onnx.defs.onnx_opset_version())
+        plain = OpCall(call.op, call.args, (*call.attrs, version))
+        try:
+            types = library_types(plain, results, self.constants, refused.where)
+        except UnsupportedOperator:
+            raise refused from None
+        return LibraryCall("onnx", call.op, call.args, plain.attrs), types, ()
 
     def branch(self, branch: Branch, known: Knowledge, where: str) -> tuple[Annotation, ...]:
         """Both sides must agree on what they give."""

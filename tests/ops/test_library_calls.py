@@ -1,0 +1,49 @@
+"""Operators without a rule become marked calls of the onnx package, or are refused by name."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from explorer.errors import UnsupportedOperator
+from explorer.frontends.onnx_import import load
+from explorer.ir.calls import LibraryCall
+from explorer.ops import family
+from explorer.ops.libraries import call_library
+from explorer.relax import deduce, legalize
+from tests.ops.one_operator import Case, check, proto
+
+random = np.random.default_rng(5)
+X = random.standard_normal((3, 6)).astype(np.float32)
+CASES = [
+    Case("TopK", [X, np.array([2])], {"axis": 1}, (1,), (3,), outputs=2, library=True),
+    Case("ScatterND", [X, np.array([[1], [2]]), X[:2] * 2], free=(6,), library=True),
+    Case("Einsum", [X[None], X.T], {"equation": "...ij,jk->...ik"}, library=True),
+    Case("Hardmax", [X], library=True, note="hardmax"),
+    Case("Pad", [X, np.array([1, 1, 0, 0])], {"mode": "wrap"}, (1,), opset=19, library=True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
+def test_an_operator_without_a_kernel_rule_becomes_a_library_call(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+def test_a_library_call_is_marked_as_such(tmp_path: Path) -> None:
+    onnx.save(proto(CASES[0]), tmp_path / "case.onnx")
+    call = legalize(deduce(load(tmp_path / "case.onnx").program)).library_calls[0]
+    assert isinstance(call.expr, LibraryCall)
+    assert (call.expr.library, call.expr.function) == ("onnx", "TopK")
+    assert family(call) == "library call"
+
+
+def test_an_operator_whose_result_has_a_shape_only_at_run_time_is_refused_by_name(tmp_path: Path) -> None:
+    onnx.save(proto(Case("NonZero", [X])), tmp_path / "case.onnx")
+    with pytest.raises(UnsupportedOperator, match="NonZero at 'node'"):
+        deduce(load(tmp_path / "case.onnx").program)
+
+
+def test_a_library_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UnsupportedOperator, match="no library 'os'"):
+        call_library("os", "system", (), [], 1)
