@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help", "help"):
-        print(_help())
+        print(_help(), file=sys.stdout if given else sys.stderr)
         return 0 if given else BAD
     if given[0] in ("-V", "--version"):
         print(f"ironworks {_version()}")

@@ -13,6 +13,7 @@ __all__ = [
     "Parser",
     "bind",
     "bounds",
+    "bounds_flag",
     "model_flags",
     "names",
     "run_flags",
@@ -49,13 +50,7 @@ def model_flags(parser: Parser) -> None:
         metavar="T",
         help="a device of `ironworks devices` (default: cpu)",
     )
-    add(
-        "--bounds",
-        action="append",
-        default=[],
-        metavar="batch=1:64",
-        help="least and greatest value of symbolic dims",
-    )
+    bounds_flag(parser)
     add(
         "--set",
         action="append",
@@ -63,6 +58,17 @@ def model_flags(parser: Parser) -> None:
         metavar="roller.top_k=10",
         dest="settings",
         help="one option of one system; may be repeated",
+    )
+
+
+def bounds_flag(parser: Parser) -> None:
+    """The bounds of symbolic dims."""
+    parser.add_argument(
+        "--bounds",
+        action="append",
+        default=[],
+        metavar="batch=1:64",
+        help="least and greatest value of symbolic dims",
     )
 
 

@@ -21,9 +21,11 @@ __all__ = ["arrays", "compiled", "loaded", "options", "sizes"]
 
 
 def options(flags: Namespace) -> Options:
-    """The options that `--set` and `--threads` make; checked before the model is read."""
+    """The options that `--set` and `--threads` make; flags are checked before a model is read."""
     from explorer.options import Options
 
+    arguments.bounds(flags.bounds)
+    arguments.bind(flags.bind)
     chosen = settings.apply(Options(), flags.settings)
     workers = getattr(flags, "threads", None)
     if workers is None:

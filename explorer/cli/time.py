@@ -71,8 +71,6 @@ def answer(flags: Namespace) -> Answer:
     return Answer(data, "\n".join(text))
 
 
-def _profile(
-    c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.ndarray]
-) -> Answer:
+def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Answer:
     """Where the time of one stamped run went."""
     return rammer.wall(c, None, bound, inputs)

@@ -1,0 +1,83 @@
+"""`ironworks devices`: what hardware is known, and this machine as it was measured."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, parsed
+from explorer.cli.progress import doing
+from explorer.cli.text import size, table
+from explorer.devices.catalogue import device, device_names
+from explorer.devices.model import Device, MemoryLevel
+from explorer.measure.this_cpu import measure, remember, remembered
+
+LEVELS = ("L1", "L2", "L3", "DRAM")
+
+
+def main(given: Sequence[str]) -> int:
+    """List the devices."""
+    parser = Parser("devices", "What hardware is known: data sheets, and this machine.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="one device, with every source")
+    parser.add_argument("--measure", action="store_true", help="measure this machine, some seconds")
+    flags = parsed(parser, given)
+    return tell(answer(flags), flags.json)
+
+
+def answer(flags: Namespace) -> Answer:
+    """Every device in a row, or one with the source of each number."""
+    here = _measured() if flags.measure else remembered()
+    if flags.name in ("cpu", "this-cpu"):
+        return _one(here or _measured())
+    if flags.name is not None:
+        return _one(device(flags.name))
+    known = [*([here] if here else []), *(device(name) for name in device_names())]
+    text = _text(known)
+    if here is None:
+        text += "\n\n  This machine was not measured yet: ironworks devices --measure"
+    return Answer({"devices": [_fields(each) for each in known]}, text)
+
+
+def _measured() -> Device:
+    with doing("measuring this machine"):
+        found = measure()
+    remember(found)
+    return found
+
+
+def _fields(each: Device) -> dict[str, object]:
+    peak = each.peak_gflops_per_unit
+    return asdict(each) | {
+        "sources": dict(each.sources),
+        "peak_gflops_per_unit": peak,
+        "peak_gflops": peak * each.units,
+    }
+
+
+def _text(known: Sequence[Device]) -> str:
+    rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in known]
+    head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in LEVELS))
+    note = "Of each memory: capacity, and GB/s for one unit. GFLOP/s: float32, all units."
+    return f"{table(head, rows)}\n\n  {note}"
+
+
+def _shape(d: Device) -> tuple[str, ...]:
+    peak = d.peak_gflops_per_unit * d.units
+    return d.name, f"{d.units}", f"{d.lanes}", f"{d.clock_ghz:.2f}", f"{peak:,.0f}"
+
+
+def _level(d: Device, name: str) -> str:
+    found = next((level for level in d.levels if level.name == name), None)
+    return "" if found is None else _memory(found)
+
+
+def _memory(level: MemoryLevel) -> str:
+    capacity = "" if level.capacity_bytes is None else f"{size(level.capacity_bytes)}, "
+    return f"{capacity}{level.bandwidth_gb_per_s:,.0f} GB/s"
+
+
+def _one(d: Device) -> Answer:
+    rows = list(d.sources)
+    return Answer(_fields(d), f"{_text([d])}\n\n{table(('number', 'unit and source'), rows)}")
