@@ -1,4 +1,4 @@
-"""Honest timing: medians with intervals, in turns, and a verdict that may be "not distinguishable"."""
+"""Honest timing: medians with intervals, in turns, and a verdict that may be that there is none."""
 
 from __future__ import annotations
 
@@ -55,6 +55,9 @@ class Comparison:
 def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) -> Measurement:
     """How long a call takes, warmed up; at least 8 calls, also where the seconds do not reach so
     far.
+
+    The interval holds what a series of this length can see; a machine that is slower for minutes is
+    not in it. Two functions are therefore compared in turns, never by two measurements.
     """
     return measurement(take_turns((work,), checked_seconds(seconds), clock)[0])
 
@@ -62,7 +65,7 @@ def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) ->
 def compare(
     first: Work, second: Work, seconds: float = 2.0, clock: Clock = perf_counter_ns
 ) -> Comparison:
-    """Which of two functions is faster, taking turns: at least 8 turns each."""
+    """Which of two functions is faster, taking turns: at least 20 turns each."""
     return comparison(*take_turns((first, second), checked_seconds(seconds), clock))
 
 
@@ -86,8 +89,13 @@ def comparison(first: Series, second: Series) -> Comparison:
     found = median_interval(logs)
     ratio, low, high = exp(found.median), exp(found.low), exp(found.high)
     return Comparison(
-        ratio, low, high, len(logs), verdict(ratio, low, high),
-        measurement(first), measurement(second),
+        ratio,
+        low,
+        high,
+        len(logs),
+        verdict(ratio, low, high),
+        measurement(first),
+        measurement(second),
     )
 
 

@@ -1,4 +1,4 @@
-"""The median of a series that was taken in time, and an interval that holds the true one 99 times in 100."""
+"""The median of a series in time, and an interval that holds the true one 99 times in 100."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def median_interval(series: Sequence[float]) -> Interval:
 @cache
 def _rank(n: int) -> int:
     """How many values may lie outside on either side, 99 times in 100 (the sign test's bound)."""
-    allowed = (1 - CONFIDENCE) / 2 * 2**n
+    allowed = int((1 - CONFIDENCE) / 2 * 2.0**n)  # of the 2**n ways; n stays below 32
     below, rank = 0, 0
     while (below := below + comb(n, rank)) <= allowed:
         rank += 1

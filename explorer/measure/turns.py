@@ -1,4 +1,4 @@
-"""Several functions take turns on one machine, so that what disturbs it disturbs all of them alike."""
+"""Functions take turns on one machine, so that what disturbs it disturbs all of them alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TURN_NS = 3_000_000  # timed in a turn, at least one call
 SAMPLE_NS = 50_000  # shorter calls are timed several at once: the clock itself takes 50 ns
 LONG_NS = 20 * SETTLE_NS  # such a call is settled before it has done a twentieth
 LEAST_WARM_UP, MOST_WARM_UP = 2, 5  # calls; the first may have to allocate or compile
-LEAST_ROUNDS = 8
+LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
+LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine
 MOST_ROUNDS = 4096
 
 
@@ -29,7 +30,8 @@ class Series:
 
 
 def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Series, ...]:
-    """Time every function in rounds of one turn each until the seconds are over, 8 rounds at least.
+    """Time every function in rounds of one turn each until the seconds are over; at least 20
+    rounds, 8 of one function alone.
 
     A turn begins untimed, then times calls one by one: each function as if it were alone. In which
     order they come changes from round to round; each follows each other one equally often (Williams
@@ -39,8 +41,9 @@ def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Ser
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
     orders = balanced_orders(len(series))
     end = clock() + int(seconds * 1e9)
+    least = LEAST_TO_MEASURE if len(works) == 1 else LEAST_TO_COMPARE
     rounds = 0
-    while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and clock() < end):
+    while rounds < least or (rounds < MOST_ROUNDS and clock() < end):
         for n in orders[rounds % len(orders)]:
             _turn(series[n], clock)
         rounds += 1
