@@ -21,14 +21,15 @@ from explorer.ir.stage import Stage
 from explorer.measure.this_cpu import this_cpu
 from explorer.options import Options
 from explorer.passes.common_subexpressions import share_common_subexpressions
+from explorer.passes.concat_in_place import write_concats_in_place
 from explorer.passes.copies import fold_copies
 from explorer.passes.dead_code import remove_dead_code
 from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
-from explorer.rammer import Ram
-from explorer.relax import PlanMemory, deduce, legalize
+from explorer.relax import deduce, legalize
+from explorer.relax.memory_plan import PlanMemory
 from explorer.roller import Roll
 from explorer.roller.policy import Price
 from explorer.welder import Weld
@@ -48,12 +49,13 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, choose_layout),
+        Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), options.welder)),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
-        Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
-        Step("plan memory", Stage.PLANNED, PlanMemory()),
+        Step("ram", Stage.RAMMED, options.rammer),
+        Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.rammer import Options as RammerOptions
+from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.roller import Options as RollerOptions
 from explorer.welder import Options as WelderOptions
 
@@ -16,3 +17,4 @@ class Options:
     welder: WelderOptions = WelderOptions()
     roller: RollerOptions = RollerOptions()
     rammer: RammerOptions = RammerOptions()
+    memory: MemoryOptions = MemoryOptions()

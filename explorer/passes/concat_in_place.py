@@ -84,9 +84,15 @@ class _InPlace:
                 return []
             read = c.expr
             pairs = list(zip(c.target, read.index, strict=False))
-            if read.tensor == kernel.updates or read.fill is not None or len(pairs) != len(c.target):
+            if (
+                read.tensor == kernel.updates
+                or read.fill is not None
+                or len(pairs) != len(c.target)
+            ):
                 return []
-            if len(read.index) != len(c.target) or any(not isinstance(i, Affine) for i in read.index):
+            if len(read.index) != len(c.target) or any(
+                not isinstance(i, Affine) for i in read.index
+            ):
                 return []
             shift = tuple(t - i for t, i in pairs if isinstance(i, Affine))
             if any(s.terms for s in shift):
@@ -139,7 +145,9 @@ class _InPlace:
         at = self._place_of(binding)
         if rest:
             assert before is not None
-            self.bindings[at] = replace(binding, expr=_remaining(binding.expr, parts, moved, before))
+            self.bindings[at] = replace(
+                binding, expr=_remaining(binding.expr, parts, moved, before)
+            )
         else:
             del self.bindings[at]
 
@@ -166,7 +174,9 @@ def _reads_elsewhere(call: KernelCall, part: _Part) -> bool:
             if r.tensor not in names:
                 continue
             for i, s in zip(r.index, part.shift, strict=True):
-                if not isinstance(i, Affine) or (r.fill is not None and s != Affine() and not i.bare):
+                if not isinstance(i, Affine) or (
+                    r.fill is not None and s != Affine() and not i.bare
+                ):
                     return True
     return False
 
@@ -219,9 +229,7 @@ def _read_from(call: KernelCall, old: Var, new: Var, shift: tuple[Affine, ...]) 
     return replace(call, kernel=kernel, args=tuple(new if a == old else a for a in call.args))
 
 
-def _remaining(
-    call: KernelCall, parts: list[_Part], moved: list[_Part], before: Var
-) -> KernelCall:
+def _remaining(call: KernelCall, parts: list[_Part], moved: list[_Part], before: Var) -> KernelCall:
     """The copies that are left, into the memory where the other parts already stand."""
     gone = [p.compute for p in moved]
     kernel = call.kernel
@@ -231,7 +239,11 @@ def _remaining(
     spec = TensorSpec("so_far", kernel.shape(kernel.output), kernel.dtype(kernel.output))
     tensors = tuple(t for t in kernel.tensors if t.name in used or t.name == kernel.output)
     new = replace(
-        kernel, tensors=(*tensors, spec), computes=computes,
-        inputs=(*(t for t, _ in kept), "so_far"), updates="so_far",
-        constants=kernel.constants & used)
+        kernel,
+        tensors=(*tensors, spec),
+        computes=computes,
+        inputs=(*(t for t, _ in kept), "so_far"),
+        updates="so_far",
+        constants=kernel.constants & used,
+    )
     return KernelCall(new, (*(a for _, a in kept), before))
