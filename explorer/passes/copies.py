@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.dims import Shape
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Affine, Kernel, reads
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.copy_maps import AffineMap, CopyMap, ViewMap, copy_map
 from explorer.passes.fold_into import (
@@ -54,6 +54,8 @@ class _Folder:
     def folded(self) -> Function:
         """The function after all sweeps."""
         for name in list(self.order):
+            self._into_rows(name)
+        for name in list(self.order):
             self._join_copies(name)
         for name in list(self.order):
             self._into_readers(name)
@@ -87,7 +89,19 @@ class _Folder:
             self._through_args(binding.vars[0].name, never)
         self._into_store(name, never)
 
-    def _into_store(self, name: str, may_split: MaySplit) -> None:
+    def _into_rows(self, name: str) -> None:
+        """A view that only names rows anew is the shape that a kernel writes: `[b * s, n]` as `[b,
+        s, n]`.
+        """
+        binding = self.bindings.get(name)
+        found = None if binding is None else copy_map(binding)
+        if found is None or not isinstance(found[1], ViewMap):
+            return
+        copy = found[1]
+        if len(copy.result) > len(copy.source) and copy.result[-1:] == copy.source[-1:]:
+            self._into_store(name, where_free, rows=True)
+
+    def _into_store(self, name: str, may_split: MaySplit, *, rows: bool = False) -> None:
         binding = self.bindings.get(name)
         found = None if binding is None else copy_map(binding)
         if binding is None or found is None:
@@ -98,7 +112,8 @@ class _Folder:
             return
         if self.uses[source.name] != 1 or source.name in self.outputs:
             return
-        if isinstance(copy, ViewMap) and not (copy_map(producer) or source.name in self.stored):
+        joins = source.name in self.stored and copy.result[-1:] != copy.source[-1:]
+        if isinstance(copy, ViewMap) and not (rows or joins or copy_map(producer)):
             return
         new = store_through(producer.expr, binding.var, copy, self.env, may_split, binding.origin)
         if new is not None:
@@ -162,7 +177,8 @@ class _Folder:
                 return best
             origin |= binding.origin
             passed_copy |= isinstance(copy, AffineMap)
-            if passed_copy or self._helps(call.kernel, source, copy):
+            plainer = _merged_terms(new, name) < _merged_terms(call, name)
+            if passed_copy or plainer or self._helps(call.kernel, source, copy):
                 best = (new, origin)
             if name not in new.kernel.inputs:
                 return best
@@ -220,6 +236,14 @@ class _Folder:
         start = linear(copy.index, copy.source).without(gone)
         if start.terms == linear(copy.pattern, copy.result).without(gone).terms:
             self.bindings[name] = replace(binding, expr=View(source, start.const))
+
+
+def _merged_terms(call: KernelCall, name: str) -> int:
+    """How many axes share a dim with others where a tensor is read."""
+    found = [r.index for c in call.kernel.computes for r in reads(c.expr) if r.tensor == name]
+    return sum(
+        len(i.terms) - 1 for index in found for i in index if isinstance(i, Affine) and i.terms
+    )
 
 
 def _without_units(shape: Shape) -> list[object]:
