@@ -64,10 +64,18 @@ def compiled(
         )
 
 
-def arrays(c: Compilation, flags: Namespace, bound: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The inputs of a run: those of `--inputs`, else random ones of the bound sizes."""
+def arrays(
+    source: Model | Compilation, flags: Namespace, bound: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """The inputs of a run: those of `--inputs`, else random ones of the bound sizes.
+
+    What is wrong with them is found here, so before anything is compiled where the model is given.
+    """
+    from explorer.passes.random_inputs import random_inputs
+
     if flags.inputs is None:
-        return c.random_inputs(bound)
-    found = inputs.from_file(flags.inputs, list(c.model.inputs))
-    inputs.agree(c.program, found, arguments.bind(flags.bind))
+        return random_inputs(source.program, bound)
+    known = [p.name for p in source.program.main.params]
+    found = inputs.from_file(flags.inputs, known)
+    inputs.agree(source.program, found, arguments.bind(flags.bind))
     return found

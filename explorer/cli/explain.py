@@ -68,9 +68,10 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     stage = Stage.ROLLED if flags.stage is None else flags.stage
     needed = stage if stage <= Stage.ROLLED else Stage.EMITTED  # walls need tasks, tasks code
+    inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, needed.name)
     if stage == Stage.RAMMED:
-        return rammer.wall(c, flags.op, bound, arrays(c, flags, bound))
+        return rammer.wall(c, flags.op, bound, inputs)
     if stage == Stage.PLANNED:
         return memory.memory(c, flags.op, bound)
     return DECISIONS.get(stage, program.program)(c, flags.op)

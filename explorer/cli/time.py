@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, seconds
 from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.cli.explained import rammer
+from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, counted, duration, signed_percent
+from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
+from explorer.measure.profile import KernelTime, OperatorTime, profile_of
 from explorer.ops.bind import bind_sizes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from explorer.compilation import Compilation
+
+Rows = Sequence[KernelTime] | Sequence[OperatorTime]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A kernel or an operator: its time on all units together, and its share of the measured."""
+
+    name: str
+    planned_us: float
+    measured_us: float
+    share: float
 
 
 def main(given: Sequence[str]) -> int:
@@ -37,8 +52,8 @@ def answer(flags: Namespace) -> Answer:
     chosen = options(flags)
     model = loaded(flags)
     bound = sizes(model, flags)
+    inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen)
-    inputs = arrays(c, flags, bound)
     with doing(f"timing for {flags.seconds:g} s"):
         measured = c.time(inputs, seconds=flags.seconds)
     bound = bind_sizes(c.program, inputs)
@@ -72,5 +87,39 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Answer:
-    """Where the time of one stamped run went."""
-    return rammer.wall(c, None, bound, inputs)
+    """Where the time of one stamped run went, by kernel and by operator, beside the plan."""
+    planned, measured = c.planned_wall(bound), c.measured_wall(inputs)
+    plan, run = profile_of(c.program, planned), profile_of(c.program, measured)
+    kernels = _planned_and_measured(plan.kernels, run.kernels)
+    operators = _planned_and_measured(plan.operators, run.operators)
+    kinds = {o.name: o.kind + (" *" if o.shared else "") for o in run.operators}
+    families = {k.name: k.family for k in run.kernels}
+    text = (
+        rammer.walls(planned, measured),
+        _table("kernel", kernels, families),
+        _table("operator", operators, kinds),
+        "  * kernels shared with other operators: their time is split evenly",
+    )
+    data = {
+        "planned_us": planned.total_us,
+        "measured_us": measured.total_us,
+        "error": rammer.error(planned.total_us, measured.total_us),
+        "kernels": kernels,
+        "operators": operators,
+        "absent": dict(run.absent),
+    }
+    return Answer(data, "\n\n".join(text))
+
+
+def _planned_and_measured(plan: Rows, run: Rows) -> list[Part]:
+    planned = {row.name: row.us for row in plan}
+    return [Part(row.name, planned.get(row.name, 0.0), row.us, row.share) for row in run]
+
+
+def _table(what: str, parts: Sequence[Part], kinds: Mapping[str, str]) -> str:
+    rows = [
+        (p.name, kinds[p.name], percent(p.share), *rammer.pair(p.planned_us, p.measured_us))
+        for p in parts
+    ]
+    head = (what, "kind", ">share", ">planned", ">measured", ">plan is off by")
+    return table(head, shortened(rows, None, len(head)))

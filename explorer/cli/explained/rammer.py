@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,17 +39,16 @@ def wall(
     ]
     if op is not None and not calls:
         raise no_such(c, op, (b.call for b in planned.bricks))
-    walls = [_shape(planned), _shape(measured)]
     data = {
         "stage": "rammed",
         "policy": planned.policy,
         "sizes": sizes,
-        "planned": walls[0],
-        "measured": walls[1],
+        "planned": _shape(planned),
+        "measured": _shape(measured),
         "error": error(planned.total_us, measured.total_us),
         "calls": calls,
     }
-    return Answer(data, "\n\n".join((_walls(planned, measured), _call_table(calls, op))))
+    return Answer(data, "\n\n".join((walls(planned, measured), _call_table(calls, op))))
 
 
 def _calls(planned: Wall, measured: Wall) -> list[CallTime]:
@@ -75,10 +74,10 @@ def _shape(each: Wall) -> dict[str, object]:
     }
 
 
-def _idle(each: Wall) -> Counter[str]:
-    idle: Counter[str] = Counter()
+def _idle(each: Wall) -> dict[str, float]:
+    idle: dict[str, float] = defaultdict(float)
     for gap in each.gaps:
-        idle[gap.cause] += gap.end_us - gap.start_us  # type: ignore[assignment]
+        idle[gap.cause] += gap.end_us - gap.start_us
     return idle
 
 
@@ -87,13 +86,14 @@ def error(planned_us: float, measured_us: float) -> float:
     return (planned_us - measured_us) / measured_us if measured_us else 0.0
 
 
-def _walls(planned: Wall, measured: Wall) -> str:
+def walls(planned: Wall, measured: Wall) -> str:
+    """The two walls in all, and what each unit waited for."""
     causes = sorted({**_idle(planned), **_idle(measured)})
     rows = [
-        ("one run", *_pair(planned.total_us, measured.total_us)),
+        ("one run", *pair(planned.total_us, measured.total_us)),
         ("units busy", percent(planned.busy), percent(measured.busy), ""),
         *(
-            (f"idle: {cause}", *_pair(_idle(planned)[cause], _idle(measured)[cause]))
+            (f"idle: {cause}", *pair(_idle(planned)[cause], _idle(measured)[cause]))
             for cause in causes
         ),
     ]
@@ -102,14 +102,15 @@ def _walls(planned: Wall, measured: Wall) -> str:
     return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
 
 
-def _pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
+def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
+    """Planned, measured, and how far the plan is off."""
     off = signed_percent(error(planned_us, measured_us)) if measured_us else ""
     return duration(planned_us), duration(measured_us), off
 
 
 def _call_table(calls: Sequence[CallTime], op: str | None) -> str:
     rows = [
-        (row.call, str(row.bricks), *_pair(row.planned_us, row.measured_us), ", ".join(row.origins))
+        (row.call, str(row.bricks), *pair(row.planned_us, row.measured_us), ", ".join(row.origins))
         for row in calls
     ]
     cut = [(*row[:-1], row[-1] if len(row[-1]) < 60 else f"{row[-1][:57]}…") for row in rows]
