@@ -79,5 +79,18 @@ def _memory(level: MemoryLevel) -> str:
 
 
 def _one(d: Device) -> Answer:
-    rows = list(d.sources)
-    return Answer(_fields(d), f"{_text([d])}\n\n{table(('number', 'unit and source'), rows)}")
+    rows = [(name, _value(d, name), source) for name, source in d.sources]
+    head = ("number", ">value", "unit and source")
+    return Answer(_fields(d), f"{_text([d])}\n\n{table(head, rows)}")
+
+
+def _value(d: Device, name: str) -> str:
+    """The number of that name: a field, or a part of one memory such as `L1 capacity`."""
+    level, _, part = name.partition(" ")
+    memory = next((m for m in d.levels if m.name == level), None)
+    if memory is None:
+        value = getattr(d, name, None)
+    else:
+        fields = {"capacity": memory.capacity_bytes, "line": memory.line_bytes}
+        value = fields.get(part, memory.bandwidth_gb_per_s * d.units)
+    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if value else ""
