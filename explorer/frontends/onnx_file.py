@@ -56,8 +56,10 @@ def _read(path: Path, file: BufferedReader) -> OnnxFile:
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         raise BadModelFile("is empty")
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-        head, parts = _without_large_tensors(data, size)
+    # not closed by hand: an error's traceback still holds slices of it
+    data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    head, parts = _without_large_tensors(data, size)
+    del data
     model = _parse(head)
     found = {}
     for index, tensor in enumerate(model.graph.initializer):

@@ -12,6 +12,7 @@ import onnx
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.onnx_file import checked_shape, small_array, tensor_dtype
 from explorer.frontends.opsets import Node, modern
+from explorer.frontends.schema import check_node
 from explorer.ir.calls import AttrValue, Branch, Expr, Loop, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, SourceOp
 from explorer.ir.types import Annotation, Tensor
@@ -124,6 +125,7 @@ def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
             "only ONNX's own operators are known",
             where=name,
         )
+    check_node(proto, name, importer.opset)
     match proto.op_type:
         case "If":
             _import_if(scope, proto, name)
@@ -149,10 +151,6 @@ def _bind(scope: Scope, node: Node) -> None:
     record = RECORDS.get(node.op)
     attrs = dict(node.attrs)
     if record is None:
-        if not onnx.defs.has(node.op, ""):
-            raise UnsupportedOperator(
-                f"{node.op} at {node.name!r} is no ONNX operator", where=node.name
-            )
         attrs["opset"] = node.opset
     elif node.opset < record.first:
         raise UnsupportedOperator(
@@ -291,6 +289,8 @@ def _import_loop(scope: Scope, proto: onnx.NodeProto, name: str) -> None:
         raise BadModelFile(
             f"holds Loop at {name!r} whose body does not fit its {len(state)} values"
         )
+    if len(proto.output) != len(body.output) - 1:
+        raise BadModelFile(f"wants {len(proto.output)} values of Loop at {name!r}")
     if len(body.output) > 1 + len(state):
         raise UnsupportedOperator(
             f"Loop at {name!r} gathers a value of each iteration, which has no rule", where=name

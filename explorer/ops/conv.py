@@ -29,6 +29,11 @@ def _check_static(site: Site) -> None:
         site.unsupported(f"the weight's extents {site.shape(1)} are not all known")
 
 
+def _check_bias(site: Site, channels: Dim) -> None:
+    if site.has(2) and site.shape(2) != (channels,):
+        site.fail(f"the bias has shape {site.shape(2)} for {channels} channels")
+
+
 def _conv_types(site: Site) -> tuple[Tensor, ...]:
     x, w = site.shape(0), site.shape(1)
     if len(x) < 3 or len(x) != len(w):
@@ -39,6 +44,7 @@ def _conv_types(site: Site) -> tuple[Tensor, ...]:
         site.fail(f"{w[0]} output channels do not divide into {group} groups")
     if x[1] != w[1] * group and not agree(x[1], w[1] * group, site.env):
         site.fail(f"the input has {x[1]} channels; the weight takes {group} x {w[1]}")
+    _check_bias(site, w[0])
     return (Tensor((x[0], w[0], *_window(site).extents), site.dtype()),)
 
 
@@ -144,6 +150,7 @@ def _transposed_types(site: Site) -> tuple[Tensor, ...]:
     if x[1] != w[0] and not agree(x[1], w[0], site.env):
         site.fail(f"the input has {x[1]} channels and the weight takes {w[0]}")
     channels = simplify(w[1] * site.integer("group", 1))
+    _check_bias(site, channels)
     return (Tensor((x[0], channels, *_transposed(site).extents), site.dtype()),)
 
 

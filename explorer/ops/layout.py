@@ -24,7 +24,8 @@ def _refold(reference: Any) -> Fold:
 
     def fold(site: Site) -> tuple[Values | None, ...]:
         known = site.values[0]
-        return (None if known is None else reference(dict(site.attrs), [known]),)
+        whole = all(isinstance(d, int) for name in site.attrs for d in site.dims(name) or ())
+        return (reference(dict(site.attrs), [known]) if known is not None and whole else None,)
 
     return fold
 
@@ -242,6 +243,8 @@ def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
     extent = site.shape()[axis]
     if given is None:
         parts = site.integer("num_outputs", site.results)
+        if parts != site.results:
+            site.fail(f"{parts} parts, and {site.results} of them are used")
         each = -(-extent // parts) if isinstance(extent, int) else floor_div(extent, parts)
         given = (*(each,) * (parts - 1), simplify(extent - each * (parts - 1)))
     total = simplify(sum(given[1:], given[0]))

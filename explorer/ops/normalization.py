@@ -33,7 +33,8 @@ def _batch_types(site: Site) -> tuple[Tensor, ...]:
     if len(shape) < 2:
         site.fail(f"the input has rank {len(shape)}; it needs a channel dim")
     for i in range(1, 5):
-        if site.shape(i) != (shape[1],) and not agree(site.shape(i)[0], shape[1], site.env):
+        rows = site.shape(i)
+        if len(rows) != 1 or (rows[0] != shape[1] and not agree(rows[0], shape[1], site.env)):
             site.fail(f"argument {i} has shape {site.shape(i)} for {shape[1]} channels")
     return (site.tensor(0),) * min(site.results, 1)
 

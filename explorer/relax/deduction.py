@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import onnx
 
-from explorer.errors import BoundError, UnsupportedOperator
+from explorer.errors import BoundError, DtypeError, ShapeError, UnsupportedOperator
 from explorer.ir.calls import (
     Branch,
     Expr,
@@ -30,6 +30,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.broadcast import ImpliedBound, Unprovable
+from explorer.ops.dtypes import check_dtypes
 from explorer.ops.record import OperatorRecord, Site, Values, arguments_by_value
 from explorer.passes.registry import compiler_pass
 from explorer.relax.known import Knowledge, is_known
@@ -156,6 +157,7 @@ class _Deduction:
             typed = OpCall(call.op, args, call.attrs)
             return typed, library_types(typed, count, self.constants, where), ()
         site = Site(call.op, where, args, dict(call.attrs), self.source.env, values, count)
+        check_dtypes(site)
         try:
             return _annotated(record, arguments_by_value(record, site))
         except UnsupportedOperator as refused:
@@ -175,6 +177,7 @@ class _Deduction:
 
     def branch(self, branch: Branch, known: Knowledge, where: str) -> tuple[Annotation, ...]:
         """Both sides must agree on what they give."""
+        _check_flag(branch.cond, "If", where)
         given = [(a, known.values(a)) for a in branch.args]
         then, orelse = (
             self.function(self.source.function(n), given) for n in (branch.then, branch.orelse)
@@ -190,6 +193,8 @@ class _Deduction:
 
     def loop(self, loop: Loop, known: Knowledge, where: str) -> tuple[Annotation, ...]:
         """The state keeps its annotations from one iteration to the next."""
+        if loop.cond is not None:
+            _check_flag(loop.cond, "Loop", where)
         counters = [
             (Var("iteration", Tensor((), "int64")), None),
             (Var("condition", Tensor((), "bool")), None),
@@ -210,6 +215,15 @@ class _Deduction:
         return tuple(s.type for s in loop.state)
 
 
+def _check_flag(cond: Var, op: str, where: str) -> None:
+    """A condition is one bool."""
+    known = cond.type if is_known(cond) else None
+    if isinstance(known, Tensor) and (known.element != "bool" or known.elements != 1):
+        raise DtypeError(
+            f"{op} at {where!r}: the condition must be one bool and is {_text(known)}", where=where
+        )
+
+
 def _annotated(
     record: OperatorRecord, site: Site
 ) -> tuple[Expr, tuple[Annotation, ...], tuple[Values | None, ...]]:
@@ -221,6 +235,11 @@ def _annotated(
         types = record.deduce(site)
     except Unprovable:
         return call, (Tensor(None, site.dtype()),) * site.results, ()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        given = ", ".join(_text(a.type) for a in site.given)
+        raise ShapeError(
+            f"{site.op} at {site.where!r} does not take arguments of {given}", where=site.where
+        ) from error
     small = all(t.dtype in ("int64", "int32", "bool") for t in types)
     folds = record.fold is not None and small and _is_small(types)
     return call, types, record.fold(site) if folds and record.fold else ()

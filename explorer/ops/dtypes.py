@@ -1,0 +1,48 @@
+"""The element types that ONNX allows an operator's arguments to have."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import onnx
+from onnx import helper
+
+from explorer.errors import DtypeError
+from explorer.ir.types import DType, numpy_dtype
+from explorer.ops.record import Site
+
+
+def check_dtypes(site: Site) -> None:
+    """DtypeError unless ONNX's schema allows these dtypes together."""
+    dtypes = tuple(None if a is None else site.dtype(i) for i, a in enumerate(site.args))
+    problem = _problem(site.op, dtypes)
+    if problem:
+        site.fail(problem, DtypeError)
+
+
+@lru_cache(maxsize=4096)
+def _problem(op: str, dtypes: tuple[DType | None, ...]) -> str:
+    """What is wrong with the dtypes, in words; empty if nothing is."""
+    if not onnx.defs.has(op, ""):
+        return ""
+    schema = onnx.defs.get_schema(op, "")
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    bound: dict[str, DType] = {}
+    for i, dtype in enumerate(dtypes):
+        if dtype is None or not schema.inputs:
+            continue
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        kinds = allowed.get(formal.type_str, [formal.type_str])
+        if _name(dtype) not in kinds:
+            return f"its argument {formal.name!r} must not be {dtype}"
+        together = formal.is_homogeneous and formal.type_str in allowed
+        if together and bound.setdefault(formal.type_str, dtype) != dtype:
+            return (
+                f"its argument {formal.name!r} is {dtype} and another is {bound[formal.type_str]}"
+            )
+    return ""
+
+
+def _name(dtype: DType) -> str:
+    kind = onnx.TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+    return f"tensor({kind.lower()})"
