@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.options import Options
 from explorer.passes.pipeline import Snapshot
+from explorer.passes.random_inputs import random_inputs
 from explorer.roller.policy import weigh
 from explorer.runtime.executable import Executable
 
@@ -62,12 +64,30 @@ class Compilation:
         options: Options,
         snapshots: tuple[Snapshot, ...],
         codes: Mapping[str, KernelCode],
+        recompile: Callable[[Options], Compilation],
     ) -> None:
         self.model = model
         self.device = device
         self.options = options
         self.snapshots = snapshots
         self.codes = codes
+        self._recompile = recompile
+
+    def with_options(self, **groups: Any) -> Compilation:
+        """The same model with some option groups replaced, such as `rammer=`; only what follows
+        from the change is done again.
+
+        Raises BadOption for a group that there is not.
+        """
+        known = [f.name for f in fields(self.options)]
+        unknown = [g for g in groups if g not in known]
+        if unknown:
+            raise BadOption(
+                f"there is no option group {unknown[0]!r}",
+                where=unknown[0],
+                expected=", ".join(known),
+            )
+        return self._recompile(replace(self.options, **groups))
 
     @property
     def program(self) -> Program:
@@ -201,11 +221,9 @@ class Compilation:
             )
         return out
 
-    def random_inputs(self, sizes: Sizes | None = None, seed: int = 0) -> dict[str, np.ndarray]:
+    def random_inputs(self, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
         """Inputs of the right shapes: normal floats, and integers that every use of them allows."""
-        from explorer.passes.random_inputs import random_inputs
-
-        return random_inputs(self.model.program, self._sizes(sizes), seed)
+        return random_inputs(self.model.program, self._sizes(sizes))
 
     def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
         """How long a run takes: median and 99 % interval in microseconds."""

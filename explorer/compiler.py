@@ -28,6 +28,7 @@ from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
+from explorer.rammer import Ram
 from explorer.relax import deduce, legalize
 from explorer.relax.memory_plan import PlanMemory
 from explorer.roller import Roll
@@ -54,7 +55,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), options.welder)),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
-        Step("ram", Stage.RAMMED, options.rammer),
+        Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
 
@@ -94,7 +95,11 @@ def compile(
     if last >= Stage.EMITTED:
         emitted, codes = _emit(program, snapshots, progress, cancelled)
         snapshots = (*snapshots, emitted)
-    return Compilation(given, device, chosen, snapshots, codes)
+
+    def again(changed: Options) -> Compilation:
+        return compile(given, device, changed, last, check)
+
+    return Compilation(given, device, chosen, snapshots, codes, again)
 
 
 def stage_of(until: Stage | str) -> Stage:

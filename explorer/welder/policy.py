@@ -168,7 +168,8 @@ def _chain_refusal(merge: Merge) -> str:
                 return "two contractions in a row: halo or recompute outweigh the traffic here"
         elif not is_row(read, c):
             return "the reader does not walk whole rows of it"
-    if producer.contractions and consumer.contractions and not consumer.reductions:
+    reductions = producer.reductions + consumer.reductions
+    if producer.contractions and consumer.contractions and not reductions:
         return "the reader already follows another contraction"
     if producer.contractions + consumer.contractions > 2:
         return "a group holds two contractions at most"
