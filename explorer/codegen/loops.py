@@ -1,4 +1,4 @@
-"""Loops made longer before they are printed: neighbouring axes that are one in memory become one."""
+"""Loops made longer before they are printed: axes that are one in memory become one."""
 
 from __future__ import annotations
 

@@ -213,7 +213,8 @@ class _Emitter:
         if s.columns.clip_high or not isinstance(size, int) or size % s.lanes:
             text = dim_text(size)
             self.line(
-                f"for _c in range({hi} - ({lo}), udiv({text} + {s.lanes - 1}, {s.lanes}) * {s.lanes}):"
+                f"for _c in range({hi} - ({lo}), "
+                f"udiv({text} + {s.lanes - 1}, {s.lanes}) * {s.lanes}):"
             )
             self.line(f"    for _k in range({dim_text(total)}):")
             zero = f"udiv(_c, {s.lanes}) * {block} + urem(_c, {s.lanes}) + _k * {s.lanes}"
@@ -331,7 +332,7 @@ def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | 
 
 
 def _row_step(offset: Affine, rows: tuple[Span, ...]) -> int | None:
-    """The distance in memory of one flattened row to the next, where it is the same for all rows."""
+    """The distance in memory of a flattened row to the next, where it is the same for all."""
     inner = step = offset.factor(rows[-1].axis)
     if not isinstance(step, int):
         return None

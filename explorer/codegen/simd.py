@@ -152,7 +152,7 @@ def minimum(context, x, y):
 def _against(predicate: str) -> Any:
     @intrinsic
     def bounded(context, x, limit):
-        """One instruction where the second one is a number and no NaN: NaN in the first one stays."""
+        """One instruction where the limit is a number and no NaN: NaN in the value stays."""
 
         def emit(cx, b, sig, a):
             return b.select(b.fcmp_ordered(predicate, a[1], a[0]), a[1], a[0])

@@ -182,6 +182,7 @@ class Brick:
     last: int
     origin: frozenset[str]
     program: int = 0  # which launch
+    iteration: int = 0  # how often this Run had run before: a loop runs it again
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def writers(kernel: Kernel, tensor: str) -> list[Compute]:
 
 
 def inline(kernel: Kernel) -> Kernel:
-    """After: an element-wise compute that one compute reads at one index is part of that compute."""
+    """After: an element-wise compute that one compute reads at one index is part of it."""
     changed = True
     while changed:
         changed = False
@@ -154,7 +154,7 @@ def _is_cheap(expr: Expr) -> bool:
 
 
 def _values(p: Compute, read: Read) -> dict[str, Affine] | None:
-    """The producer's axes in terms of the reader's, for one load; None where they cannot be told."""
+    """The producer's axes in terms of the reader's, for one load; None where nobody can tell."""
     values: dict[str, Affine] = {}
     for stored, index in zip(p.target, read.index, strict=True):
         if not isinstance(index, Affine):

@@ -55,7 +55,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`vars = expr`. `origin` names the source operators that this comes from; passes must keep it."""
+    """`vars = expr`. `origin` names the source operators it comes from; passes must keep it."""
 
     vars: tuple[Var, ...]
     expr: Expr

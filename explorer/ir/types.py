@@ -36,7 +36,7 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class ShapeType:
-    """A shape as a value; `dims` is None where only the rank is known, both None where nothing is."""
+    """A shape as a value; `dims` is None where only the rank is known, both where nothing is."""
 
     dims: Shape | None = None
     rank: int | None = None

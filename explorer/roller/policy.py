@@ -75,7 +75,7 @@ def candidates(
 def _finer_first(
     weighed: list[Candidate], kernel: Kernel, device: Device, sizes: Sizes
 ) -> list[Candidate]:
-    """Among the candidates that are as good as the best one, more tasks come first, up to a few a unit.
+    """Among candidates as good as the best one, more tasks come first, up to a few a unit.
 
     A unit that is held up then keeps the others waiting for a small part of its share only.
     """
@@ -129,7 +129,8 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
     total = sum(evaluate_dim(b.size, sizes) * ITEM_BYTES[b.dtype] for b in scratch)
     room = private_bytes(device)
     if total > room:
-        return f"scratch needs {total / 1024:.0f} KiB, a unit of {device.name} has {room / 1024:.0f} KiB"
+        have = f"a unit of {device.name} has {room / 1024:.0f} KiB"
+        return f"scratch needs {total / 1024:.0f} KiB, {have}"
     return ""
 
 
@@ -252,7 +253,7 @@ def _with_columns(cut: Cut, columns: list[int], inner: str) -> Iterator[Cut]:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The modelled time of a kernel on a device at its best tiling: what Welder weighs merges by."""
+    """The modelled time of a kernel at its best tiling: what Welder weighs merges by."""
 
     device: Device
 

@@ -27,7 +27,7 @@ class OperatorForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What compiling would do. Bytes are for the hint binding: all intermediates side by side, none shared."""
+    """What compiling would do. Bytes are under the hints: intermediates side by side."""
 
     model: str
     operators: tuple[OperatorForecast, ...]
@@ -43,7 +43,9 @@ class Forecast:
     def __str__(self) -> str:
         lines = [f"{self.model}: {'compiles' if self.supported else 'does not compile'}"]
         for o in self.operators:
-            lines.append(f"  {o.count:5d}  {o.op:24s} {o.becomes}{': ' + o.reason if o.reason else ''}")
+            lines.append(
+                f"  {o.count:5d}  {o.op:24s} {o.becomes}{': ' + o.reason if o.reason else ''}"
+            )
         lines.append(f"  weights {self.weight_bytes / 1e6:.1f} MB")
         if self.intermediate_bytes is not None:
             lines.append(f"  intermediates {self.intermediate_bytes / 1e6:.1f} MB before sharing")
@@ -51,7 +53,7 @@ class Forecast:
 
 
 def check(model: Model | str | Path) -> Forecast:
-    """What would become of each operator of a model, and how much memory it would take; nothing is compiled.
+    """What would become of each operator, and how much memory it would take; nothing is compiled.
 
     Raises BadModelFile where the file cannot be read.
     """

@@ -68,7 +68,7 @@ def _is_pointwise(merge: Merge) -> bool:
 
 def _refusal(merge: Merge, env: ShapeEnv) -> str:
     if len(merge.welded.inputs) > MOST_INPUTS:
-        return f"the group would read {len(merge.welded.inputs)} tensors, at most {MOST_INPUTS} are allowed"
+        return f"the group would read {len(merge.welded.inputs)} tensors, at most {MOST_INPUTS}"
     if len(merge.welded.computes) > MOST_COMPUTES:
         return (
             f"the group would have {len(merge.welded.computes)} computes, at most {MOST_COMPUTES}"

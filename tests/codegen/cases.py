@@ -200,7 +200,7 @@ def softmax(b: Dim, s: Dim, tile: dict[str, int]) -> Case:
 def attention(
     b: Dim, s: Dim, heads: int, d: int, tile: dict[str, int], causal: bool = False
 ) -> Case:
-    """q, k, v and the output are [batch, seq, heads * d]: reshapes and transposes are index maps."""
+    """q, k, v and the output are [batch, seq, heads * d]: transposes are index maps."""
     bb, h, i, j, k = Axis("b", b), Axis("h", heads), Axis("i", s), Axis("j", s), Axis("k", d)
 
     def head(t: str, row: str, col: str) -> Read:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from explorer.codegen.interpret import Interpreter
-from explorer.ir.dims import evaluate_shape
-from explorer.ops.evaluate import evaluate_kernel
 from explorer.ir.canonical import canonical, renamed_tiling
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.normal import normalise
+from explorer.ops.evaluate import evaluate_kernel
 from explorer.roller.transform import lower
 from tests.codegen.cases import CASES, ENV, Case, arrays
 

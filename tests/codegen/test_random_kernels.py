@@ -15,7 +15,18 @@ from explorer.ir.normal import normalise
 from explorer.ops.evaluate import evaluate_kernel
 from explorer.roller.transform import lower
 from tests.codegen.cases import (
-    BATCH, ENV, SEQ, Case, arrays, attention, concat, conv, layer_norm, linear, pool, softmax,
+    BATCH,
+    ENV,
+    SEQ,
+    Case,
+    arrays,
+    attention,
+    concat,
+    conv,
+    layer_norm,
+    linear,
+    pool,
+    softmax,
     transpose,
 )
 from tests.codegen.running import run_kernel
@@ -39,15 +50,29 @@ def linears(draw: st.DrawFn) -> Case:
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
     size, stride, pad = draw(
-        st.sampled_from([(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (5, 1, 2), (3, 1, 0), (2, 2, 0)])
+        st.sampled_from(
+            [(1, 1, 0), (1, 2, 0), (3, 1, 1), (3, 2, 1), (5, 1, 2), (3, 1, 0), (2, 2, 0)]
+        )
     )
     groups = draw(st.sampled_from([1, 1, 2, 3]))
     h, w = draw(st.integers(5, 11)), draw(st.integers(5, 11))
     ci, co = groups * draw(st.integers(1, 6)), groups * draw(st.integers(1, 20))
     dilation = draw(st.sampled_from([1, 1, 2])) if size == 3 and h > 6 and w > 6 else 1
     tile = {"e1": draw(st.integers(1, 5))} if groups == 1 else {}
-    return conv(h, w, ci, co, size, stride, pad, groups, dilation, tile=tile, micro=draw(MICRO),
-                n=draw(st.integers(1, 2)))
+    return conv(
+        h,
+        w,
+        ci,
+        co,
+        size,
+        stride,
+        pad,
+        groups,
+        dilation,
+        tile=tile,
+        micro=draw(MICRO),
+        n=draw(st.integers(1, 2)),
+    )
 
 
 @st.composite
@@ -60,8 +85,15 @@ def others(draw: st.DrawFn) -> Case:
         case "norm":
             return layer_norm(draw(SMALL), n, {"s0": draw(SMALL)})
         case "pool":
-            return pool(draw(st.integers(4, 9)), n, 3, draw(st.integers(1, 2)), 1,
-                        draw(st.sampled_from(["max", "sum"])), {"e1": draw(st.integers(1, 4))})
+            return pool(
+                draw(st.integers(4, 9)),
+                n,
+                3,
+                draw(st.integers(1, 2)),
+                1,
+                draw(st.sampled_from(["max", "sum"])),
+                {"e1": draw(st.integers(1, 4))},
+            )
         case "transpose":
             shape = (draw(st.integers(1, 3)), draw(SMALL), draw(SMALL))
             order = draw(st.permutations(range(3)))

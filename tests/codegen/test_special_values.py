@@ -14,7 +14,23 @@ from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
 
 SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 88.7, 88.8, -87.3, -87.4, 104, -104, 1e30, -1e30]
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        88.7,
+        88.8,
+        -87.3,
+        -87.4,
+        104,
+        -104,
+        1e30,
+        -1e30,
+    ]
     + [x / 7 for x in range(-700, 700, 3)],
     np.float32,
 )
