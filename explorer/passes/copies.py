@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.dims import Shape
+from explorer.ir.dims import simplify
 from explorer.ir.kernel import Affine, Kernel, reads
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.copy_maps import AffineMap, CopyMap, ViewMap, copy_map
@@ -23,6 +23,7 @@ from explorer.passes.fold_into import (
 )
 from explorer.passes.index_maps import linear
 from explorer.passes.registry import compiler_pass
+from explorer.passes.row_views import renames_rows, rows_apart, without_units
 
 
 @compiler_pass(
@@ -45,10 +46,11 @@ class _Folder:
 
     def __init__(self, program: Program, function: Function) -> None:
         self.program, self.function, self.env = program, function, program.env
-        self.order = [b.vars[0].name for b in function.body]
-        self.bindings = {b.vars[0].name: b for b in function.body}
+        body = [step for b in function.body for step in rows_apart(b)]
+        self.order = [b.vars[0].name for b in body]
+        self.bindings = {b.vars[0].name: b for b in body}
         self.outputs = {v.name for v in function.outputs}
-        self.uses = Counter(v.name for b in function.body for v in b.reads)
+        self.uses = Counter(v.name for b in body for v in b.reads)
         self.stored: set[str] = set()  # kernels whose store took a copy in
 
     def folded(self) -> Function:
@@ -97,8 +99,7 @@ class _Folder:
         found = None if binding is None else copy_map(binding)
         if found is None or not isinstance(found[1], ViewMap):
             return
-        copy = found[1]
-        if len(copy.result) > len(copy.source) and copy.result[-1:] == copy.source[-1:]:
+        if renames_rows(found[1].result, found[1].source):
             self._into_store(name, where_free, rows=True)
 
     def _into_store(self, name: str, may_split: MaySplit, *, rows: bool = False) -> None:
@@ -112,9 +113,10 @@ class _Folder:
             return
         if self.uses[source.name] != 1 or source.name in self.outputs:
             return
-        joins = source.name in self.stored and copy.result[-1:] != copy.source[-1:]
-        if isinstance(copy, ViewMap) and not (rows or joins or copy_map(producer)):
-            return
+        if isinstance(copy, ViewMap) and not rows:
+            joins = copy_map(producer) is not None or source.name in self.stored
+            if not joins or renames_rows(copy.source, copy.result):
+                return
         new = store_through(producer.expr, binding.var, copy, self.env, may_split, binding.origin)
         if new is not None:
             self._take_over(producer, binding, new)
@@ -195,7 +197,7 @@ class _Folder:
         producer = self.bindings.get(source.name)
         if producer is None or not isinstance(producer.expr, KernelCall):
             return False
-        return is_elementwise(kernel) or _without_units(copy.source) == _without_units(copy.result)
+        return is_elementwise(kernel) or without_units(copy.source) == without_units(copy.result)
 
     def _replace(self, name: str, call: KernelCall, origin: frozenset[str]) -> None:
         binding = self.bindings[name]
@@ -220,7 +222,14 @@ class _Folder:
             self.uses.subtract(v.name for v in binding.reads)
             self._release(v.name for v in binding.reads)
 
-    # Sweep 4: a copy that keeps the order of memory is a view.
+    # Sweep 4: a copy that keeps the order of memory is a view, and a view of a view is one view.
+
+    def _view_of_source(self, binding: Binding, source: Var, copy: ViewMap) -> None:
+        behind = self.bindings.get(source.name)
+        if behind is not None and isinstance(behind.expr, View):
+            view = View(behind.expr.arg, simplify(behind.expr.offset + copy.offset))
+            origin = binding.origin | behind.origin
+            self.bindings[binding.var.name] = replace(binding, expr=view, origin=origin)
 
     def _as_view(self, name: str) -> None:
         binding = self.bindings.get(name)
@@ -228,7 +237,8 @@ class _Folder:
         if binding is None or found is None:
             return
         source, copy = found
-        if not isinstance(copy, AffineMap):
+        if isinstance(copy, ViewMap):
+            self._view_of_source(binding, source, copy)
             return
         gone = {a.name for a in copy.axes if a.extent == 1}
         if copy.fill is not None:
@@ -244,7 +254,3 @@ def _merged_terms(call: KernelCall, name: str) -> int:
     return sum(
         len(i.terms) - 1 for index in found for i in index if isinstance(i, Affine) and i.terms
     )
-
-
-def _without_units(shape: Shape) -> list[object]:
-    return [n for n in shape if n != 1]

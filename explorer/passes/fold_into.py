@@ -31,8 +31,9 @@ def where_free(kernel: Kernel, n: int, axis: str) -> bool:
     """An axis may be cut where that is free: in a kernel without sums, or but for a contraction's
     column.
     """
+    sums = [contraction(c) for c in kernel.computes if c.reduce]
     found = contraction(kernel.computes[n])
-    return is_elementwise(kernel) or (found is not None and found.column.name != axis)
+    return None not in sums and (found is None or found.column.name != axis)
 
 
 def read_through(

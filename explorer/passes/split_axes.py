@@ -46,11 +46,13 @@ def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | 
 
 
 def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
+    """Whether computes that write other parts of the same tensor walk the same axis."""
+    out = kernel.computes[n].out
     return any(
         a.name == axis
         for m, c in enumerate(kernel.computes)
-        if m != n
-        for a in (*c.axes, *c.reduce)
+        if m != n and c.out == out
+        for a in c.axes
     )
 
 

@@ -164,3 +164,45 @@ def test_random_chains_of_copies_keep_every_value(
         before = legalized(Path(folder), nodes, {"x": shape}, ["y"], constants)
         after = keeps_values(fold_copies, before)
     assert len(after.main.body) <= len(before.main.body)
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 6), ("batch", "seq", 6)])
+def test_flattened_rows_are_written_and_read_as_they_are(tmp_path: Path, shape: Shape) -> None:
+    nodes = [
+        node("Tanh", ["x"], ["h"]),
+        node("Reshape", ["h", "rows"], ["a"]),
+        node("Gemm", ["a", "w", "b"], ["g"]),
+        node("Shape", ["x"], ["s"], end=2),
+        node("Concat", ["s", "heads"], ["split"], axis=0),
+        node("Reshape", ["g", "split"], ["v"]),
+        node("Transpose", ["v"], ["t"], perm=[0, 2, 1, 3]),
+        node("Relu", ["t"], ["y"]),
+    ]
+    constants = {
+        "rows": np.array([-1, 6], np.int64),
+        "heads": np.array([2, 4], np.int64),
+        "w": weights(6, 8),
+        "b": weights(8),
+    }
+    before = legalized(tmp_path, nodes, {"x": shape}, ["y"], constants)
+    after = keeps_values(fold_copies, before)
+    assert kernels(after) == ["tanh", "gemm", "relu"] and views(after) == 0
+    gemm = after.main.body[1].expr
+    assert isinstance(gemm, KernelCall)
+    assert len(gemm.kernel.shape("a")) == 3 and len(gemm.kernel.shape("y")) == 3
+    assert contraction(gemm.kernel.computes[0]) is not None
+
+
+def test_a_view_of_a_view_is_one(tmp_path: Path) -> None:
+    nodes = [
+        node("Reshape", ["x", "one"], ["a"]),
+        node("Slice", ["a", "start", "end"], ["b"]),
+        node("Reshape", ["b", "two"], ["y"]),
+    ]
+    constants = {
+        "one": np.array([4, 6], np.int64), "two": np.array([2, 3, 2], np.int64),
+        "start": np.array([1], np.int64), "end": np.array([3], np.int64),
+    }  # fmt: skip
+    before = legalized(tmp_path, nodes, {"x": (3, 8)}, ["y"], constants)
+    after = keeps_values(fold_copies, before)
+    assert views(before) == 3 and len(after.main.body) == 1
