@@ -23,6 +23,7 @@ MODULES = (
     "inspector",
     "house",
 )  # each imports only from those before it
+ENTRIES = ("render: house.render", "show: house.show", "mount: house.mount")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (function|const) (\w+)", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
@@ -30,11 +31,8 @@ _DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
 
 @cache
 def script() -> str:
-    """One ES module with the default export `{render, show}`."""
-    return (
-        "\n".join(map(_module, MODULES))
-        + "\nexport default { render: house.render, show: house.show };\n"
-    )
+    """One ES module with the default export `{render, show, mount}`."""
+    return "\n".join(map(_module, MODULES)) + f"\nexport default {{ {', '.join(ENTRIES)} }};\n"
 
 
 def _module(name: str) -> str:

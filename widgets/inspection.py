@@ -120,28 +120,25 @@ def _tile(
     if decision is None or binding is None:
         why = operator.dropped if binding is None else "Roller has not cut this: it is no kernel."
         return {"sentence": why, "candidates": [], "terms": [], "axes": "tile"}
-    legal = sorted((c for c in decision.candidates if not c.refused), key=lambda c: c.cost_us)
+    legal = [c for c in decision.candidates if not c.refused]
     refused = [c for c in decision.candidates if c.refused]
-    best = legal[0].cost_us if legal else 0.0
     chosen = next((c for c in legal if c.value == decision.chosen), None)
-    rows = [_candidate(c, i, best, c is chosen) for i, c in enumerate(legal[:SHOWN])]
-    if chosen is not None and chosen not in legal[:SHOWN]:
-        rows.append(_candidate(chosen, legal.index(chosen), best, True))
+    base = chosen.cost_us if chosen else 0.0
+    rows = [_candidate(c, i, base, c is chosen) for i, c in enumerate(legal[:SHOWN])]
     rows += [
         {"label": c.label, "refused": c.refused, "on": False, "index": -1} for c in refused[:SHOWN]
     ]
+    measured = _measured(walls, operator.calls)
     return {
-        "sentence": _tile_sentence(
-            decision, chosen, len(legal), len(refused), _measured(walls, operator.calls)
-        ),
+        "sentence": _tile_sentence(decision, len(legal), len(refused), measured),
         "candidates": rows,
         "axes": "×".join(a for a, _ in decision.chosen.tile) or "tile",
         "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
     }
 
 
-def _candidate(c: Candidate, index: int, best: float, on: bool) -> dict[str, Any]:
-    slower = c.cost_us / best - 1 if best else 0.0
+def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any]:
+    change = c.cost_us / base - 1 if base else 0.0
     return {
         "label": c.label,
         "us": c.cost_us,
@@ -149,21 +146,17 @@ def _candidate(c: Candidate, index: int, best: float, on: bool) -> dict[str, Any
         "refused": "",
         "on": on,
         "index": index,
-        "note": "chosen" if on else f"+{slower:.0%}",
+        "note": "chosen" if on else f"{change:+.0%}",
     }
 
 
 def _tile_sentence(
-    decision: TilingDecision,
-    chosen: Candidate | None,
-    legal: int,
-    refused: int,
-    measured: float | None,
+    decision: TilingDecision, legal: int, refused: int, measured: float | None
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
-    why = "" if decision.pinned else f": the least modelled time of {legal} tiles that are legal"
-    text = f"{who} {short_tile(decision.chosen)}{why}. {refused} were refused."
-    if measured is None or chosen is None:
+    why = "" if decision.pinned else f", the best by its model of {legal} legal tiles it kept"
+    text = f"{who} {short_tile(decision.chosen)}{why}; {refused} more were refused."
+    if measured is None:
         return text
     return f"{text} Its bricks took {time_text(measured)} of measured time in all."
 

@@ -166,8 +166,8 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:
         return Knob("tile", "tile", "choice", (("", None),), ("select an operator",), 0)
-    values = tuple((binding, c.value) for c in sorted(legal, key=lambda c: c.cost_us))
-    labels = tuple(c.label for c in sorted(legal, key=lambda c: c.cost_us))
+    values = tuple((binding, c.value) for c in legal)
+    labels = tuple(c.label for c in legal)
     chosen = now.compiled.program.decisions.tiling(binding)
     first = pinned.compiled.program.decisions.tiling(binding)
     return Knob(
@@ -178,7 +178,7 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
         labels,
         _position(values, (binding, chosen.chosen if chosen else None)) or 0,
         _position(values, (binding, first.chosen)) if first else None,
-        "best modelled time first",
+        "the best by Roller's model first",
     )
 
 

@@ -8,12 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from explorer.errors import BadOption, IronworksError
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.measure.compare import Comparison
 from explorer.passes.random_inputs import random_inputs
+from explorer.tuning.what_if import compare
 from widgets import brick_wall, gallery, inspection, program_diff, state
 from widgets.brick_wall import WallRows
 from widgets.compiled import Arrays, Compiled, Measurement
 from widgets.generated_source import data as source_data
+from widgets.generated_source import line_origins
 from widgets.house import (
     House,
     knob_parts,
@@ -33,11 +37,12 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Step:
-    """A setting that was reached, how, and how long a run took there."""
+    """A setting that was reached, how, how long a run took there, and whether faster than A."""
 
     setting: Setting
     what: str
     time: Measurement | None = None
+    versus: Comparison | None = None
 
 
 class Session:
@@ -50,7 +55,9 @@ class Session:
         sizes: Mapping[str, int] | None = None,
         inputs: Arrays | None = None,
         kept: state.State = state.State(),
+        compare: Callable[..., Comparison] = compare,
     ) -> None:
+        self.compare = compare
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -136,14 +143,19 @@ class Session:
     # Times
 
     def verdict(self) -> dict[str, Any]:
-        """The time on show, against A where that is another setting."""
-        time, base = self.past[-1].time, self.pinned.time
-        if time is None:
-            return {"big": "not measured yet", "small": f"planned {time_text(self._planned_us())}"}
-        small = f"99% interval {time_text(time.low_us)} to {time_text(time.high_us)}, n = {time.n}"
-        if base is None or self.past[-1].setting == self.pinned.setting:
-            return {"big": f"{time_text(time.median_us)} a run", "small": small, "n": time.n}
-        return against(time, base)
+        """The time on show, against A where that is another setting of the same sizes."""
+        step = self.past[-1]
+        if step.time is None:
+            planned = f"planned {time_text(self._planned_us())}"
+            return {"big": "not measured yet", "small": planned}
+        if step.versus is not None:
+            return against(step.versus)
+        low, high = time_text(step.time.low_us), time_text(step.time.high_us)
+        other = "; A has other sizes" if step.setting.sizes != self.pinned.setting.sizes else ""
+        small = f"99% interval {low} to {high}, n = {step.time.n}{other}"
+        return {
+            "big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n,
+        }  # fmt: skip
 
     def _planned_us(self) -> float:
         return self.walls.planned.total_us if self.walls.planned else 0.0
@@ -153,18 +165,17 @@ class Session:
         steps = [(s, False) for s in self.past] + [(s, True) for s in reversed(self.future)]
         found = []
         for i, (step, undone) in enumerate(steps):
-            mine = step.setting == self.pinned.setting
             row: dict[str, Any] = {
-                "name": "A" if mine else str(i),
+                "name": "A" if step.setting == self.pinned.setting else str(i),
                 "what": step.what,
                 "undone": undone,
                 "on": i == len(self.past) - 1,
                 "verdict": time_text(step.time.median_us) if step.time else "",
             }
-            if step.time and self.pinned.time and not mine:
-                found_ratio = against(step.time, self.pinned.time)
-                row |= {k: found_ratio[k] for k in ("ratio", "low", "high", "sure")}
-                row["verdict"] = found_ratio["short"]
+            if step.versus is not None:
+                words = against(step.versus)
+                row |= {k: words[k] for k in ("ratio", "low", "high", "sure")}
+                row["verdict"] = words["short"]
             found.append(row)
         return found
 
@@ -218,9 +229,15 @@ class Session:
             "lines": rows.lines,
             "all": self.house.positions(rows.ops),
             "family": self.house.calls[call].family,
-            "ops": {},
-            "families": {},
+            "ops": self._line_ops(name, found.source) if language == "numba" else None,
         }
+
+    def _line_ops(self, call: str, source: str) -> list[list[int]]:
+        """For each line of a kernel's source, its operators."""
+        binding = next(b for b in self.now.compiled.program.kernel_calls if b.var.name == call)
+        assert isinstance(binding.expr, KernelCall)
+        origins = line_origins(source, binding.expr.kernel)
+        return [self.house.positions(sorted(ops)) for ops in origins]
 
     def operator(self, op: int) -> Any:
         """The thread and the inspector of a source operator."""
@@ -248,23 +265,28 @@ class Session:
         return {"said": f"{step.what}: planned {time_text(self._planned_us())}", "measure": True}
 
     def measure(self) -> Any:
-        """Run and time the setting on show; the wall's one run comes first."""
+        """Run and time the setting on show, in turns with A where both have the same sizes."""
         self.run_once()
-        self._time(len(self.past) - 1)
-        if self.past[-1].setting == self.pinned.setting:
-            self.pinned = self.past[-1]
-        elif self.pinned.time is None:
-            timed = self.pinned.setting.compiled.time(
-                self._inputs(self.pinned.setting), seconds=TIMING_SECONDS
-            )
-            self.pinned = replace(self.pinned, time=timed)
+        step, base = self.past[-1], self.pinned
+        if step.time is None:
+            step = self._compared(step) if self._comparable(step) else self._timed(step)
+            self.past[-1] = step
+        if step.setting == base.setting:
+            self.pinned = replace(step, what=base.what)
         return {"said": self.verdict()["big"]}
 
-    def _time(self, at: int) -> None:
-        step = self.past[at]
-        if step.time is None:
-            timed = step.setting.compiled.time(self.inputs, seconds=TIMING_SECONDS)
-            self.past[at] = replace(step, time=timed)
+    def _comparable(self, step: Step) -> bool:
+        base = self.pinned.setting
+        return step.setting != base and step.setting.sizes == base.sizes
+
+    def _compared(self, step: Step) -> Step:
+        mine, base = step.setting.compiled, self.pinned.setting.compiled
+        found = self.compare(mine, base, self.inputs, seconds=2 * TIMING_SECONDS)
+        return replace(step, time=found.first, versus=found)
+
+    def _timed(self, step: Step) -> Step:
+        timed = step.setting.compiled.time(self.inputs, seconds=TIMING_SECONDS)
+        return replace(step, time=timed)
 
     def undo(self) -> Any:
         """The setting before this one."""
@@ -285,8 +307,12 @@ class Session:
         return {"said": f"Done again: {self.past[-1].what}", "measure": True}
 
     def pin(self) -> Any:
-        """Make the setting on show the one that others are compared with."""
-        self._time(len(self.past) - 1)
+        """Make the setting on show the one that others are compared with from now on."""
+        step = self.past[-1]
+        if step.time is None:
+            step = self._timed(step)
+        self.past = [replace(s, versus=None) for s in (*self.past[:-1], step)]
+        self.future = [replace(s, versus=None) for s in self.future]
         self.pinned = self.past[-1]
         return {"said": "This is A now."}
 
@@ -343,31 +369,21 @@ def _index(value: object) -> int:
     return value
 
 
-def against(time: Measurement, base: Measurement) -> dict[str, Any]:
+def against(found: Comparison) -> dict[str, Any]:
     """A verdict with the ratio's interval: faster, slower, or not distinguishable."""
-    ratio, low, high = (
-        base.median_us / time.median_us,
-        base.low_us / time.high_us,
-        base.high_us / time.low_us,
-    )
-    sure = low > 1 or high < 1
-    word = "faster" if ratio > 1 else "slower"
-    short = f"{ratio:.2f}× {word}" if sure else "not distinguishable"
+    ratio, low, high = found.ratio, found.low, found.high
+    sure = found.verdict != "not distinguishable"
+    short = f"{ratio:.2f}× {found.verdict}" if sure else found.verdict
+    once = time_text(found.first.median_us)
     return {
-        "big": f"{short} than A" if sure else "not distinguishable from A",
+        "big": f"{short} than A" if sure else f"{short} from A",
         "short": short,
-        "small": f"99% interval {low:.2f} to {high:.2f}, n = {time.n}, "
-        f"{time_text(time.median_us)} a run",
+        "small": f"99% interval {low:.2f} to {high:.2f}, n = {found.n}, {once} a run",
         "ratio": ratio,
         "low": low,
         "high": high,
         "sure": sure,
-        "n": time.n,
+        "n": found.n,
         "from": min(0.8, low - 0.05),
         "to": max(1.25, high + 0.05),
     }
-
-
-def failure(problem: IronworksError) -> dict[str, str]:
-    """An error as the front end shows it."""
-    return problem.fields()

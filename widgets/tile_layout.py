@@ -246,7 +246,7 @@ def _weighed(k: TileRows) -> list[str]:
     taken = [c for c in k.candidates if not c.refused]
     refused = [c for c in k.candidates if c.refused]
     most = max((c.cost_us for c in taken[:9]), default=1) or 1
-    head = f"Weighed {len(k.candidates)}, refused {len(refused)}"
+    head = f"Weighed; {len(refused)} refused"
     marks = [label(410, 22, head, "i w"), label(668, 22, "modelled µs", "q", anchor="end")]
     y = 34
     for c in taken[:9]:

@@ -25,6 +25,7 @@ from widgets import (
     tile_graph,
     tile_layout,
 )
+from widgets.generated_source import line_origins
 from widgets.layered import layered
 from widgets.session import Session
 from widgets.svg import fit, text_width
@@ -120,6 +121,27 @@ def test_a_diff_holds_both_programs() -> None:
     assert [r.text for r in rows if r.mark != "+"] == [r.text for r in before]
     assert [r.text for r in rows if r.mark != "-"] == [r.text for r in after]
     assert any(r.mark == "+" and "2 operators in one" in r.text for r in rows)
+
+
+WELDED_SOURCE = """def kernel(first, last, args):
+    y = argument(args, 1)
+    for task in range(first, last):
+        for _i in range(0, rows, 14):
+            contract0(x0, t3_rows + _i * 8, t3_seg, 1, 16, w1_packed, (t3_acc,))
+            for i in range(8):
+                _e1_0 = ld_float32(t3_acc, i)
+                st_float32(y, i, at_least(_e1_0, F(0.0)))
+"""
+
+
+def test_a_line_of_source_belongs_to_what_it_writes_next() -> None:
+    from explorer.ir.canonical import canonical
+
+    kernel = hand.conv_kernel(with_relu=True)
+    inner = canonical(kernel)[0].computes[0].out
+    source = WELDED_SOURCE.replace("t3", inner)
+    found = [sorted(ops) for ops in line_origins(source, kernel)]
+    assert found == [[], [], [], ["conv"], ["conv"], ["relu"], ["relu"], ["relu"]]
 
 
 def test_shares_of_a_wall_add_up_to_all() -> None:

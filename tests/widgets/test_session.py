@@ -12,7 +12,7 @@ from widgets.session import Session, against
 
 @pytest.fixture
 def session() -> Session:
-    return Session(hand.HandMade())
+    return Session(hand.HandMade(), compare=hand.compare)
 
 
 def knob(session: Session, name: str) -> tuple[int, tuple[str, ...]]:
@@ -71,10 +71,10 @@ def test_sizes_change_without_compiling(session: Session) -> None:
 
 
 def test_a_verdict_has_an_interval_or_is_not_distinguishable() -> None:
-    sure = against(hand.Times(50, 49, 51, 60), hand.Times(100, 98, 102, 60))
-    assert sure["big"] == "2.00× faster than A" and "1.92 to 2.08" in sure["small"]
-    unsure = against(hand.Times(99, 90, 110, 60), hand.Times(100, 91, 109, 60))
-    assert unsure["big"] == "not distinguishable from A"
+    one, two = hand.HandMade(), hand.HandMade(options=hand.Options(hand.Rammer(threads=1)))
+    sure = against(hand.compare(one, two, {}))
+    assert sure["big"] == "2.00× faster than A" and "1.96 to 2.04" in sure["small"]
+    assert against(hand.compare(one, one, {}))["big"] == "not distinguishable from A"
 
 
 def test_measuring_fills_verdict_and_history(session: Session) -> None:
@@ -85,8 +85,12 @@ def test_measuring_fills_verdict_and_history(session: Session) -> None:
     session.measure()
     assert [row["name"] for row in session.history()] == ["A", "1"]
     assert "ratio" in session.history()[1]
+    session.turn("size batch", 0)
+    session.measure()
+    assert "A has other sizes" in session.verdict()["small"]
+    session.undo()
     session.pin()
-    assert [row["name"] for row in session.history()] == ["0", "A"]
+    assert [row["name"] for row in session.history()] == ["0", "A", "2"]
 
 
 def test_a_link_restores_knobs_and_views(session: Session) -> None:

@@ -39,7 +39,7 @@ export function mount(el, host) {
     host, state, colours, prefix,
     opLit: op => op === state.op, opName: op => operators()[op]?.[1] ?? "?",
     callLabel: call => { const [name, , ops] = calls()[call] ?? []; return ops?.length ? ctx.opName(headOf(ops)) : name ?? "?"; },
-    litCalls: () => lit, pattern: family => `${prefix}f-${family.replace(/ /g, "-")}`,
+    litCalls: () => lit, selected: () => ctx.opName(state.op), pattern: family => `${prefix}f-${family.replace(/ /g, "-")}`,
     familyMark: family => s("svg", { width: 12, height: 10 }, s("rect", { x: 0.5, y: 0.5, width: 11, height: 9, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)" })),
     pick: ops => select(ops.includes(state.op) && ops.length > 1 ? ops[(ops.indexOf(state.op) + 1) % ops.length] : headOf(ops)),
     pickCall: call => { const ops = calls()[call]?.[2] ?? []; if (ops.length) ctx.pick(ops); },
@@ -167,7 +167,7 @@ export function mount(el, host) {
       const { data } = await host.ask("kernel", { call, language: state.language });
       if (number !== reads.kernel) return;
       head(data.name);
-      source.show(data.lines.map((words, i) => ({ mark: " ", number: i + 1, text: words, family: data.families[i] ?? data.family, ops: data.ops[i] ?? data.all })), state.language);
+      source.show(data.lines.map((words, i) => ({ mark: " ", number: i + 1, text: words, family: data.ops ? data.ops[i].length ? operators()[headOf(data.ops[i])][3] : "" : data.family, ops: data.ops ? data.ops[i] : data.all })), state.language);
       counted.source = source.light(); status();
     } catch (error) { if (number === reads.kernel) note(`# ${error.sentence ?? error}`); }
     clearTimeout(waiting);
@@ -208,7 +208,7 @@ export function mount(el, host) {
     const now = host.get(`graph_${state.graph}`) ? state.graph : host.get("graph_first"), count = operators().length;
     state.graph = now;
     graph.load(`graph_${now}`);
-    put(heads.g, h("h2", {}, "Dataflow"), narrow("g"), h("span", { class: "sp" }), h("span", { class: "q opt3 cut", title: `${count} operators in the source` }, plural(count, "operator")),
+    put(heads.g, h("h2", {}, "Dataflow"), narrow("g"), h("span", { class: "sp" }), h("span", { class: "q opt3 cut", title: `${count} operators in the source` }, `${count.toLocaleString("en")} ops`),
       tabs([["operators", "Ops"], ["kernels", "Kernels"]], now, view => { state.graph = view; remember(); graphHead(); graph.light(); }, "Nodes of the graph"));
   }
   function families() {
@@ -364,4 +364,4 @@ export function show(el, document_) {
   return mount(el, host);
 }
 
-export default { render, show };
+export default { render, show, mount };

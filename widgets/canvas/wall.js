@@ -42,7 +42,9 @@ export function wallView(ctx) {
   /** Rows of the picture: where each worker's lanes lie, and the units below. */
   function layout() {
     const wide = width - LEFT - RIGHT, units = planned.units, room = height - NAMES - FOOT - AXIS - SUMMARY;
-    const others = more ? Math.min(more.units * UNIT + 44, Math.max(0, room - units * 24)) : 0;
+    // Units below may be thinner before workers lose height.
+    const unit = more ? clamp(Math.floor((room - 44 - units * 46) / more.units), 8, UNIT) : 0;
+    const others = more ? Math.min(more.units * unit + 44, Math.max(0, room - units * 24)) : 0;
     const row = clamp((room - others) / units - BETWEEN, 3, PLAN + GAP + MEASURE + 2);
     const two = shows("planned") && shows("measured") && measured && row >= 18;
     const plan = two ? Math.round(row * 0.26) : row, rest = two ? row - plan - GAP : row;
@@ -125,7 +127,7 @@ export function wallView(ctx) {
       const left = Math.max(x0, -4), wide = Math.max(0.8, Math.min(x1, (to - from) * scale + 4) - left);
       shapes.get(key).rect(LEFT + left, y, wide, high);
       if (i >= 0 && x1 - x0 >= 4) seams.rect(LEFT + x1 - 0.6, y, 0.6, high);
-      if (call !== before && x1 - x0 >= 1) borders.rect(LEFT + x0 - 0.4, y, 0.9, high);
+      if (call !== before && x1 - x0 >= 3) borders.rect(LEFT + x0 - 0.4, y, 0.9, high);
       if (i >= 0 && x1 - x0 >= 40 && high >= 14) numbers.push([LEFT + (Math.max(x0, 0) + Math.min(x1, (to - from) * scale)) / 2, call, i]);
       before = call;
     });
@@ -178,7 +180,7 @@ export function wallView(ctx) {
       .filter(span => span.x1 > 0 && span.x0 < at.wide).sort((a, b) => a.x0 - b.x0);
     const taken = [];
     const place = (span, on) => {
-      const room = on ? 220 : span.x1 - Math.max(span.x0, 0) - 4, name = ctx.callLabel(span.call);
+      const room = on ? 220 : span.x1 - Math.max(span.x0, 0) - 4, name = on ? ctx.selected() : ctx.callLabel(span.call);
       const font = colours.font(11, "ui", on ? 600 : 400), wide = textWidth(name, font);
       if (!on && wide > room) return;
       const said = on ? fit(name, room, font) : name;

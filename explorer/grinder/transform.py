@@ -1,0 +1,255 @@
+"""From functions to uTasks: calls are inlined, bodies get values, views find their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from explorer.errors import UnsupportedOperator
+from explorer.grinder.model import (
+    BranchTask,
+    Carried,
+    LibraryTask,
+    LoopTask,
+    OperatorTask,
+    Straight,
+    UProgram,
+    UTask,
+    Value,
+)
+from explorer.grinder.policy import LevelPolicy, lowest
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.dims import Dim, simplify
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+
+Names = dict[str, str]  # a function's own names -> names of values
+
+
+def uprogram(program: Program, level: LevelPolicy = lowest) -> UProgram:
+    """What a program of kernels, views and control flow runs."""
+    return _Grinder(program, level).grind()
+
+
+class _Grinder:
+    def __init__(self, program: Program, level: LevelPolicy) -> None:
+        self.program, self.level = program, level
+        self.values: dict[str, Value] = {}
+
+    def grind(self) -> UProgram:
+        main = self.program.main
+        names: Names = {}
+        for name, constant in self.program.constants.items():
+            self.define(name, constant.type, home="constant")
+        for param in main.params:
+            names[param.name] = self.define(param.name, _tensor(param), home="input")
+        parts = self.body(main, names, "", (main.name,))
+        outputs = tuple(self.value(v, names) for v in main.outputs)
+        labels = main.output_names or tuple(v.name for v in main.outputs)
+        inputs = tuple(p.name for p in main.params)
+        return UProgram(parts, self.values, inputs, outputs, labels)
+
+    def define(
+        self,
+        name: str,
+        kind: Tensor,
+        root: str = "",
+        offset: Dim = 0,
+        home: str = "buffer",
+        origin: frozenset[str] = frozenset(),
+    ) -> str:
+        self.values[name] = Value(name, kind, root or name, offset, home, origin=origin)
+        return name
+
+    def value(self, var: Var, names: Names) -> str:
+        return names.get(var.name, var.name)  # constants keep their names
+
+    def body(
+        self, function: Function, names: Names, path: str, open_calls: tuple[str, ...]
+    ) -> tuple[UTask, ...]:
+        parts: list[UTask] = []
+        run: list[OperatorTask] = []
+        for binding in function.body:
+            part = self.binding(binding, names, path, open_calls)
+            if isinstance(part, OperatorTask):
+                run.append(part)
+            elif part:
+                parts += [*_straight(run), *part]
+                run = []
+        return (*parts, *_straight(run))
+
+    def binding(
+        self, b: Binding, names: Names, path: str, open_calls: tuple[str, ...]
+    ) -> OperatorTask | tuple[UTask, ...]:
+        """The task of a binding, or the tasks of what it stands for; nothing for a view."""
+        match b.expr:
+            case KernelCall(kernel, args, _):
+                reads = tuple(self.value(a, names) for a in args)
+                if kernel.updates:
+                    taken = reads[kernel.inputs.index(kernel.updates)]
+                    self.view(b.var, taken, 0, names, path, b.origin)
+                    result = names[b.var.name]
+                else:
+                    (result,) = self.fresh(b, names, path)
+                return OperatorTask(result, b.var.name, b.expr, reads, result, b.origin)
+            case LibraryCall(_, _, given, _):
+                found = tuple(None if a is None else self.value(a, names) for a in given)
+                results = self.fresh(b, names, path)
+                name = results[0]
+                return (LibraryTask(name, b.vars[0].name, b.expr, found, results, b.origin),)
+            case View(arg, offset):
+                self.view(b.var, self.value(arg, names), offset, names, path, b.origin)
+            case MatchCast(arg):
+                self.view(b.var, self.value(arg, names), 0, names, path, b.origin)
+            case ShapeOf(dims, _):
+                name = names[b.var.name] = path + b.var.name
+                self.values[name] = Value(name, _tensor(b.var), name, 0, "shape", dims, b.origin)
+            case FunctionCall(function, args):
+                return self.call(b, function, args, names, path, open_calls)
+            case Branch():
+                return (self.branch(b, b.expr, names, path, open_calls),)
+            case Loop():
+                return (self.loop(b, b.expr, names, path, open_calls),)
+            case OpCall(op):
+                raise UnsupportedOperator(f"{op} has no kernel, so it cannot run", where=b.var.name)
+        return ()
+
+    def fresh(self, b: Binding, names: Names, path: str) -> tuple[str, ...]:
+        """New buffers for all that a binding binds."""
+        for var in b.vars:
+            names[var.name] = self.define(path + var.name, _tensor(var), origin=b.origin)
+        return tuple(names[var.name] for var in b.vars)
+
+    def view(
+        self, var: Var, of: str, offset: Dim, names: Names, path: str, origin: frozenset[str]
+    ) -> None:
+        base = self.values[of]
+        start = simplify(base.offset + offset)
+        names[var.name] = self.define(
+            path + var.name, _tensor(var), base.root, start, base.home, origin
+        )
+
+    def call(
+        self,
+        b: Binding,
+        function: str,
+        args: Sequence[Var],
+        names: Names,
+        path: str,
+        open_calls: tuple[str, ...],
+    ) -> tuple[UTask, ...]:
+        parts, outputs = self.inline(function, args, names, f"{path}{b.vars[0].name}/", open_calls)
+        names.update((var.name, value) for var, value in zip(b.vars, outputs))
+        return parts
+
+    def inline(
+        self,
+        function: str,
+        args: Sequence[Var],
+        names: Names,
+        path: str,
+        open_calls: tuple[str, ...],
+        own: Mapping[str, str] | None = None,
+    ) -> tuple[tuple[UTask, ...], tuple[str, ...]]:
+        """A function's tasks and outputs; `own` are its first parameters, `args` the others."""
+        if function in open_calls:
+            raise UnsupportedOperator(f"{function} calls itself; recursion does not run yet")
+        called = self.program.function(function)
+        inner: Names = dict(own or {})
+        for param, arg in zip(called.params[len(inner) :], args, strict=True):
+            inner[param.name] = self.value(arg, names)
+        parts = self.body(called, inner, path, (*open_calls, function))
+        return parts, tuple(self.value(v, inner) for v in called.outputs)
+
+    def branch(
+        self, b: Binding, e: Branch, names: Names, path: str, open_calls: tuple[str, ...]
+    ) -> BranchTask:
+        name = path + b.vars[0].name
+        cond = self.value(e.cond, names)
+        then, made = self.inline(e.then, e.args, names, f"{name}/then/", open_calls)
+        orelse, other = self.inline(e.orelse, e.args, names, f"{name}/else/", open_calls)
+        results = self.fresh(b, names, path)
+        for arm, values in ((f"{name}/then/", made), (f"{name}/else/", other)):
+            for result, value in zip(results, values):
+                self.write_in_place(result, value, arm)
+        rows = tuple(zip(results, made, other, strict=True))
+        level, reason = self.level((*then, *orelse))
+        return BranchTask(name, b.vars[0].name, level, reason, cond, then, orelse, rows, b.origin)
+
+    def write_in_place(self, result: str, value: str, arm: str) -> None:
+        """Let an arm write its result where the branch's readers look, if it is a whole buffer."""
+        made, wanted = self.values[value], self.values[result]
+        own = made.root == value and made.home == "buffer" and value.startswith(arm)
+        if own and made.type == wanted.type:
+            for name, other in self.values.items():
+                if other.root == value:
+                    self.values[name] = replace(other, root=result)
+
+    def loop(
+        self, b: Binding, e: Loop, names: Names, path: str, open_calls: tuple[str, ...]
+    ) -> LoopTask:
+        name = path + b.vars[0].name if b.vars else f"{path}{e.body}"
+        own: Names = {}
+        for param in self.program.function(e.body).params[: 2 + len(e.state)]:
+            own[param.name] = self.define(f"{name}/{param.name}", _tensor(param), origin=b.origin)
+        iteration, going, *params = own.values()
+        initial = [self.value(v, names) for v in e.state]
+        body, (next_going, *made) = self.inline(e.body, e.args, names, f"{name}/", open_calls, own)
+        trip, cond = ("" if v is None else self.value(v, names) for v in (e.trip, e.cond))
+        checked = self.values[next_going].root != going and not self.is_true(next_going)
+        rows = list(zip(params, initial, made, strict=True))
+        if checked:
+            rows.append((going, cond, next_going))
+        carried = tuple(self.carry(*row, {r[0] for r in rows}) for row in rows)
+        names.update((var.name, param) for var, param in zip(b.vars, params))
+        level, reason = self.level(body)
+        return LoopTask(
+            name,
+            b.vars[0].name if b.vars else e.body,
+            level,
+            reason,
+            body,
+            trip,
+            cond,
+            iteration,
+            going,
+            checked,
+            carried,
+            b.origin,
+        )
+
+    def carry(self, param: str, initial: str, result: str, params: set[str]) -> Carried:
+        """Through a buffer of its own where the result lies in a value that is overwritten too."""
+        made = self.values[result]
+        if made.root not in params or (result == param):
+            return Carried(param, initial, result)
+        staging = self.define(f"{param}/next", self.values[param].type, origin=made.origin)
+        return Carried(param, initial, result, staging)
+
+    def is_true(self, name: str) -> bool:
+        """Whether a value is the constant True."""
+        constant = self.program.constants.get(name)
+        return constant is not None and constant.array.size == 1 and bool(constant.array.item())
+
+
+def _tensor(var: Var) -> Tensor:
+    if not isinstance(var.type, Tensor) or not var.type.is_known:
+        raise UnsupportedOperator(
+            f"the shape of {var.name} is not known before the program runs", where=var.name
+        )
+    return var.type
+
+
+def _straight(run: Sequence[OperatorTask]) -> tuple[Straight, ...]:
+    return (Straight(tuple(run)),) if run else ()

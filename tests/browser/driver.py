@@ -1,0 +1,174 @@
+"""JupyterLab and Chromium under a test's hands; nothing outside of this machine can be reached."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--force-color-profile=srgb",
+)
+INSIDE = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "file:")
+TOKEN = "test"
+START_SECONDS = 90
+
+
+@contextmanager
+def chromium_browser(path: str) -> Iterator[Browser]:
+    """A headless Chromium."""
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, headless=True, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Tab:
+    """A page, the requests that it made to the outside (all refused), and its faults."""
+
+    def __init__(
+        self, browser: Browser, width: int = 1440, height: int = 900, scheme: str = "light"
+    ) -> None:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,  # type: ignore[arg-type]
+        )
+        self.outside: list[str] = []
+        self.faults: list[str] = []
+        context.route("**/*", self._route)
+        self.page: Page = context.new_page()
+        self.page.on("pageerror", lambda fault: self.faults.append(str(fault)))
+
+    def _route(self, route: Route) -> None:
+        if route.request.url.startswith(INSIDE):
+            route.continue_()
+        else:
+            self.outside.append(route.request.url)
+            route.abort()
+
+    def close(self) -> None:
+        self.page.context.close()
+
+
+class Lab:
+    """A JupyterLab server on a free port, with settings of its own."""
+
+    def __init__(self, root: Path, own: Path, environment: dict[str, str] | None = None) -> None:
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        folders = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "run",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        }
+        variables = {name: str(own / folder) for name, folder in folders.items()}
+        command = [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--ip=127.0.0.1",
+            f"--port={self.port}",
+            "--ServerApp.port_retries=0",
+            "--allow-root",
+            f"--IdentityProvider.token={TOKEN}",
+            f"--ServerApp.root_dir={root}",
+            "--LabApp.news_url=",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        ]
+        own.mkdir(parents=True, exist_ok=True)
+        self.log = own / "server.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=root,
+                env={
+                    **os.environ,
+                    "JUPYTER_PREFER_ENV_PATH": "1",
+                    **variables,
+                    **(environment or {}),
+                },
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            assert self.process.poll() is None, f"JupyterLab ended:\n{self.log.read_text()[-3000:]}"
+            try:
+                urllib.request.urlopen(f"{self.url}/api/status?token={TOKEN}", timeout=2).read()
+                return
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        self.close()
+        raise TimeoutError(f"JupyterLab did not start in {START_SECONDS} s")
+
+    def open(self, page: Page, notebook: str) -> None:
+        """The notebook with an idle kernel."""
+        page.goto(f"{self.url}/lab/tree/{notebook}?token={TOKEN}&reset")
+        page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+        page.wait_for_selector(
+            ".jp-NotebookPanel-toolbar [data-status=idle], "
+            ".jp-Notebook-ExecutionIndicator[data-status=idle]",
+            timeout=60_000,
+        )
+
+    def run_all(self, page: Page, until: str, timeout_s: float = 180) -> None:
+        """Run all cells until something is there; the first click on the menu may be ignored."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            page.click(".jp-Notebook .jp-Cell >> nth=0")
+            page.locator(".lm-MenuBar-itemLabel", has_text="Run").first.click()
+            page.locator(".lm-Menu-itemLabel", has_text="Run All Cells").first.click()
+            page.wait_for_timeout(1500)
+            if page.locator(".jp-InputPrompt", has_text="[").count() and page.evaluate(STARTED):
+                break
+        page.wait_for_selector(until, timeout=max(1.0, end - time.monotonic()) * 1000)
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+# Some cell has a number or a star at its side.
+STARTED = (
+    "[...document.querySelectorAll('.jp-InputPrompt')]"
+    ".some(p => /\\[[\\d*]+\\]/.test(p.textContent))"
+)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

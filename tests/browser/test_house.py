@@ -1,0 +1,194 @@
+"""The house in a page of its own, over values made by hand: drawing, selection, keys, widths,
+schemes.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.driver import Tab
+from tests.widgets import made_by_hand as hand
+from widgets import theme
+from widgets.report import page
+from widgets.session import Session
+
+pytestmark = pytest.mark.browser
+
+WIDTHS = (900, 1000, 1152, 1280, 1408, 1440, 1600)
+CLIPPED, PIXELS, SPOT = (
+    (Path(__file__).parent / f"{name}.js").read_text("utf-8").split("\n", 1)[1]
+    for name in ("clipped", "pixels", "spot")
+)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    session = Session(hand.HandMade(), compare=hand.compare)
+    session.measure()
+    path: Path = tmp_path_factory.mktemp("report") / "hand.html"
+    path.write_text(page(session), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def opened(browser: Browser, report: str) -> Iterator[Callable[..., Page]]:
+    tabs: list[Tab] = []
+
+    def open_(width: int = 1440, scheme: str = "light") -> Page:
+        tab = Tab(browser, width, 900, scheme)
+        tabs.append(tab)
+        tab.page.goto(report)
+        tab.page.wait_for_selector("#house .stage")
+        tab.page.wait_for_timeout(200)
+        return tab.page
+
+    yield open_
+    for tab in tabs:
+        assert not tab.faults and not tab.outside
+        tab.close()
+
+
+def status(found: Page) -> str:
+    return found.inner_text("#house .status [aria-live]")
+
+
+def test_the_wall_is_drawn_and_the_selection_is_lit_everywhere(opened: Callable[..., Page]) -> None:
+    found = opened()
+    assert found.evaluate(PIXELS, "f-conv") > 5000
+    before = found.evaluate(PIXELS, "accent")
+    found.locator("#house .node", has_text="fc").click()
+    found.wait_for_timeout(200)
+    assert found.evaluate(PIXELS, "accent") > before + 200
+    assert status(found).startswith(
+        "fc is lit in every pane: 1 node, 3 lines, 1 source line, 2 + 2"
+    )
+    assert found.locator("#house .pp .ln.lit").count() == 3
+    assert found.inner_text("#house .pi h2") == "fc"
+
+
+def test_a_click_on_a_brick_selects_its_operator(opened: Callable[..., Page]) -> None:
+    found = opened()
+    x, y = found.evaluate(SPOT, 1)
+    found.mouse.click(x, y)
+    found.wait_for_timeout(200)
+    assert "fc" in (found.locator("#house .node.lit").text_content() or "")
+    assert found.locator("#house .ps .ln.lit").count() == 1
+    found.keyboard.press("Escape")
+    assert found.locator("#house .node.lit").count() == 0
+
+
+def test_keys_walk_through_operators_stages_and_tables(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .bar .name").click()
+    for name in ("conv", "relu", "fc"):
+        found.keyboard.press("j")
+        assert status(found).startswith(name)
+    found.keyboard.press("k")
+    assert status(found).startswith("relu")
+    for stage, title in (
+        ("ROLLED", "Tile layout"),
+        ("WELDED", "Tile graph"),
+        ("TASKED", "uTask tree"),
+    ):
+        found.keyboard.press("[")
+        found.wait_for_timeout(100)
+        assert found.get_attribute("#house .stage[aria-current=step]", "data-stage") == stage
+        assert found.inner_text("#house .pw h2") == title
+        assert found.locator("#house .picture svg").is_visible()
+    found.keyboard.press("t")
+    found.wait_for_timeout(100)
+    assert found.locator("#house .picture tr").count() > 2
+    found.keyboard.press("?")
+    assert found.locator("#house .sheet").is_visible()
+    found.keyboard.press("Escape")
+    assert not found.locator("#house .sheet").count()
+
+
+def test_tab_goes_from_pane_to_pane_and_leaves(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .house").focus()
+    seen = []
+    for _ in range(5):
+        found.keyboard.press("Tab")
+        seen.append(found.evaluate("document.activeElement.getAttribute('aria-label')"))
+    assert seen == ["Dataflow graph", "Brick wall", "Program text", "Generated source", "Inspector"]
+    found.keyboard.press("Shift+Tab")
+    assert found.evaluate("document.activeElement.dataset.pane") == "s"
+
+
+def test_zoom_and_pan_move_the_wall(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .bar .name").click()
+    view = "document.querySelector('#house .ironworks').ironworks.wall.view"
+    assert found.evaluate(view) is None
+    found.keyboard.press("z")
+    left, right = found.evaluate(view)
+    found.keyboard.press("ArrowRight")
+    moved, _ = found.evaluate(view)
+    assert 0 < left < moved < right
+    found.keyboard.press("Escape")
+    assert found.evaluate(view) is None
+
+
+def test_a_refused_tile_says_why(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .node", has_text="conv").first.click()
+    found.wait_for_selector("#house .pi table")
+    found.keyboard.press("w")
+    assert "80 KiB in L1, has 48" in found.inner_text("#house .whynot")
+
+
+def test_llvm_and_assembly_stand_beside_the_source(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .node", has_text="fc").click()
+    found.locator("#house .ps .tabs button", has_text="Asm").click()
+    found.wait_for_timeout(100)
+    assert "vfmadd231ps" in found.inner_text("#house .ps .code")
+    found.locator("#house .ps .tabs button", has_text="LLVM").click()
+    found.wait_for_timeout(100)
+    assert "define void" in found.inner_text("#house .ps .code")
+
+
+def test_an_operator_without_a_kernel_is_found_and_says_why(opened: Callable[..., Page]) -> None:
+    found = opened()
+    found.locator("#house .bar .name").click()
+    found.keyboard.press("/")
+    found.keyboard.type("shape")
+    found.keyboard.press("Enter")
+    found.wait_for_timeout(200)
+    assert "folded into the dims" in found.inner_text("#house .thread")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_clipped_and_nothing_overlaps(opened: Callable[..., Page], width: int) -> None:
+    found = opened(width + 32)
+    assert found.evaluate(CLIPPED) == []
+    found.locator("#house .pw canvas").click(position={"x": 200, "y": 45})
+    found.wait_for_timeout(200)
+    assert found.evaluate(CLIPPED) == []
+
+
+def test_light_and_dark_follow_the_system_and_the_button(opened: Callable[..., Page]) -> None:
+    def ground(found: Page) -> Any:
+        style = "getComputedStyle(document.querySelector('#house .house')).backgroundColor"
+        return found.evaluate(style)
+
+    rgb = [
+        tuple(int(s["pane"][i : i + 2], 16) for i in (1, 3, 5)) for s in (theme.LIGHT, theme.DARK)
+    ]
+    light, dark = (f"rgb({r}, {g}, {b})" for r, g, b in rgb)
+    assert ground(opened()) == light
+    found = opened(scheme="dark")
+    assert ground(found) == dark
+    assert found.evaluate(PIXELS, "f-conv") > 5000
+    found.locator("#house [aria-label='Light or dark']").click()
+    assert ground(found) == light
+
+
+def test_a_saved_page_disables_its_knobs_and_says_so(opened: Callable[..., Page]) -> None:
+    found = opened()
+    assert "nothing can be compiled again" in found.inner_text("#house .gone")
+    assert found.locator("#house .knobs.off").count() == 1
