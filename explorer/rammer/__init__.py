@@ -7,7 +7,7 @@ there is no choice between a fast and an efficient one yet.
 """
 
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, RTask, Share, VDevice
-from explorer.rammer.options import Options
+from explorer.rammer.options import Options, Ram
 from explorer.rammer.policy import POLICIES
 from explorer.rammer.schedule import Schedule, schedule
 from explorer.rammer.simulate import simulate
@@ -20,6 +20,7 @@ __all__ = [
     "Policy",
     "ROperator",
     "RTask",
+    "Ram",
     "Schedule",
     "Share",
     "VDevice",

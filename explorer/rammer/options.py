@@ -1,9 +1,10 @@
-"""Rammer's knobs. The pass leaves them in the program: the wall is laid for each binding."""
+"""Rammer's knobs, and the pass that leaves them in the program for each binding to use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -14,9 +15,8 @@ from explorer.rammer.transform import Bricks
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """After: the program says how its wall is laid. No kernel depends on it, so none is compiled.
-
-    `threads` 0: as many units as the device has. `brick_tasks` 0: at most `bricks` of a share.
+    """How a wall is laid. `threads` 0: as many units as the device has; `brick_tasks` 0: at most
+    `bricks` of a unit's share of an operator.
     """
 
     policy: str | Policy = "wavefront"
@@ -36,11 +36,6 @@ class Options:
                 f"Rammer has no policy {self.policy!r}", expected=known, found=self.policy
             )
 
-    def __call__(self, program: Program) -> Program:
-        """The program at stage RAMMED, with these options among its decisions."""
-        decisions = replace(program.decisions, rammer=self)
-        return replace(program, stage=max(program.stage, Stage.RAMMED), decisions=decisions)
-
     @property
     def place(self) -> Policy:
         """The policy itself."""
@@ -55,3 +50,17 @@ class Options:
     def granularity(self) -> Bricks:
         """How finely shares are cut."""
         return Bricks(self.brick_tasks, self.bricks)
+
+
+@dataclass(frozen=True, slots=True)
+class Ram:
+    """After: the program says how its wall is laid. No kernel depends on it, so none compiles."""
+
+    device: Device
+    options: Options = Options()
+
+    def __call__(self, program: Program) -> Program:
+        """The program at stage RAMMED, with the options among its decisions."""
+        chosen = replace(self.options, threads=self.options.threads or self.device.units)
+        decisions = replace(program.decisions, rammer=chosen)
+        return replace(program, stage=Stage.RAMMED, decisions=decisions)

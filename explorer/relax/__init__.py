@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from explorer.relax.deduction import deduce
 from explorer.relax.legalization import legalize
+from explorer.relax.memory_plan import PlanMemory
 
-__all__ = ["deduce", "legalize"]
+__all__ = ["PlanMemory", "deduce", "legalize"]

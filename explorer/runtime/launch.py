@@ -12,17 +12,19 @@ from explorer.runtime.arena import address_of
 from explorer.runtime.workers import Team
 
 Row = tuple[int, int, int, int, int]
-FIRST_CAPACITY = 4096
-LARGEST_CAPACITY = 1 << 22  # stamps of one unit: 96 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end)."""
+    """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
+
+    `needed` is how many one unit made; more than have room where the capacity was too small.
+    """
 
     begin: int
     end: int
     units: tuple[np.ndarray, ...]
+    needed: int
 
 
 def rows_of(rows: Sequence[Row]) -> np.ndarray:
@@ -63,17 +65,8 @@ class Launch:
         """Follow the rows to their end."""
         team.launch(self._address, self._units)
 
-    def trace(self, team: Team) -> Stamps:
-        """Follow the rows and stamp every Run; once more where a loop made more stamps than fit."""
-        capacity = FIRST_CAPACITY
-        while True:
-            stamps = self._traced(team, capacity)
-            most = int(self._counts.max())
-            if most <= capacity or capacity >= LARGEST_CAPACITY:
-                return stamps
-            capacity = min(LARGEST_CAPACITY, 2 * most)
-
-    def _traced(self, team: Team, capacity: int) -> Stamps:
+    def trace(self, team: Team, capacity: int) -> Stamps:
+        """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
         room = np.zeros((self._units, capacity, isa.STAMP_WORDS), np.int64)
         addresses = np.array([address_of(r) for r in room], np.int64)
         self._words[isa.L_CAPACITY] = capacity
@@ -83,5 +76,5 @@ class Launch:
         finally:
             self._words[isa.L_STAMPS] = address_of(self._untraced)
         begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
-        counts = np.minimum(self._counts, capacity)
-        return Stamps(begin, end, tuple(r[:n].copy() for r, n in zip(room, counts)))
+        counts = [int(n) for n in self._counts]
+        return Stamps(begin, end, tuple(r[:n].copy() for r, n in zip(room, counts)), max(counts))

@@ -119,20 +119,21 @@ def test_fill_writes_a_byte_or_a_word():
 
 def test_stamps_stand_in_the_order_of_the_rows_and_do_not_overlap():
     notes = Notes([[run(0), run(1), run(0)], [run(1)]], 2)
-    stamps = notes.launch.trace(team())
+    stamps = notes.launch.trace(team(), 100)
     assert [list(unit[:, 0]) for unit in stamps.units] == [[0, 1, 2], [0]]
     for unit in stamps.units:
         times = unit[:, 1:].reshape(-1)
         assert stamps.begin <= times[0] and (np.diff(times) >= 0).all() and times[-1] <= stamps.end
 
 
-def test_a_loop_that_makes_more_stamps_than_expected_is_traced_whole():
+def test_a_loop_that_makes_more_stamps_than_fit_says_how_many():
     limit = np.array([6000], np.int64)
     head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 5, 0)]
     rows = [*head, run(0), (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
     notes = Notes([rows], 1, [limit])
-    stamps = notes.launch.trace(team())
-    assert len(stamps.units[0]) == 6000
+    stamps = notes.launch.trace(team(), 100)
+    assert len(stamps.units[0]) == 100 and stamps.needed == 6000
+    assert len(notes.launch.trace(team(), 6000).units[0]) == 6000
 
 
 def test_a_launch_runs_right_after_one_with_more_units():

@@ -1,0 +1,127 @@
+"""A program as a tree of uTasks, over values with names of their own in each function call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from explorer.ir.calls import KernelCall, LibraryCall
+from explorer.ir.dims import Dim, Shape
+from explorer.ir.types import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor. One whose `root` is another value is a view: its bytes begin `offset` elements in.
+
+    `home` of a root is "input", "constant", "shape" (its elements are `dims`), or "buffer".
+    `origin` names the source operators that made it.
+    """
+
+    name: str
+    type: Tensor
+    root: str
+    offset: Dim = 0
+    home: str = "buffer"
+    dims: Shape = ()
+    origin: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """A kernel call; `binding` is its name in the program, `name` that of this instance."""
+
+    name: str
+    binding: str
+    call: KernelCall
+    args: tuple[str, ...]
+    result: str
+    origin: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryTask:
+    """A call of a library, from Python."""
+
+    name: str
+    binding: str
+    call: LibraryCall
+    args: tuple[str | None, ...]
+    results: tuple[str, ...]
+    origin: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """Kernel calls without control flow between them: what Rammer schedules at once."""
+
+    operators: tuple[OperatorTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value of a loop: where it lives, where it comes from, and what the body makes of it.
+
+    `initial` "" is the bool True. What lies in another carried value goes through `staging`.
+    """
+
+    param: str
+    initial: str
+    result: str
+    staging: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTask:
+    """A loop over values that it carries from trip to trip.
+
+    `going` is the bool that the body sees. Where the body can end the loop (`checked`), it is
+    carried and looked at before every trip; otherwise only `cond` is, once.
+    """
+
+    name: str
+    binding: str
+    level: str
+    reason: str
+    body: tuple[UTask, ...]
+    trip: str  # an int64 scalar, or "": no limit
+    cond: str  # a bool scalar, or "": true
+    iteration: str
+    going: str
+    checked: bool
+    carried: tuple[Carried, ...]
+    origin: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTask:
+    """A branch: `results` are (value, what `then` makes, what `orelse` makes)."""
+
+    name: str
+    binding: str
+    level: str
+    reason: str
+    cond: str
+    then: tuple[UTask, ...]
+    orelse: tuple[UTask, ...]
+    results: tuple[tuple[str, str, str], ...]
+    origin: frozenset[str]
+
+
+UTask: TypeAlias = Straight | LibraryTask | LoopTask | BranchTask
+
+
+@dataclass(frozen=True, slots=True)
+class UProgram:
+    """What runs, in order, and every value of it. Inputs and outputs are the model's."""
+
+    parts: tuple[UTask, ...]
+    values: Mapping[str, Value]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    def root(self, name: str) -> Value:
+        """The value whose bytes a value lies in."""
+        return self.values[self.values[name].root]

@@ -1,0 +1,28 @@
+"""At which level control flow runs: pure functions from what is inside to a level and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, UTask
+
+LevelPolicy: TypeAlias = Callable[[Sequence[UTask]], tuple[str, str]]
+
+
+def lowest(body: Sequence[UTask]) -> tuple[str, str]:
+    """On the device wherever nothing inside needs Python."""
+    for part in body:
+        match part:
+            case LibraryTask(name=name, call=call):
+                return "host", f"{name} calls {call.library}.{call.function}, which runs in Python"
+            case LoopTask(name=name, level="host") | BranchTask(name=name, level="host"):
+                return "host", f"{name} inside of it runs on the host"
+            case _:
+                continue
+    return "device", "every part is a kernel, so all units can take the same way in step"
+
+
+def on_host(body: Sequence[UTask]) -> tuple[str, str]:
+    """Always back to Python: the baseline."""
+    return "host", "asked for"

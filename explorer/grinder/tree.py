@@ -1,0 +1,77 @@
+"""The tree of uTasks as pictures show it, and the pass that leaves it in the program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, Straight, UTask
+from explorer.grinder.policy import LevelPolicy, lowest
+from explorer.grinder.transform import uprogram
+from explorer.ir.decisions import TaskTree
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+
+
+def grind(program: Program) -> Program:
+    """After: the tree of uTasks stands among the decisions, each loop and branch with its level."""
+    decisions = replace(program.decisions, tasks=task_tree(program))
+    return replace(program, stage=max(program.stage, Stage.TASKED), decisions=decisions)
+
+
+def task_tree(program: Program, level: LevelPolicy = lowest) -> TaskTree:
+    """The tree for pictures: the whole program as a sequence of uTasks."""
+    found = uprogram(program, level)
+    worst = (
+        "host" if any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts) else "device"
+    )
+    parts = tuple(t for part in found.parts for t in _trees(part))
+    return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
+
+
+def _is_host(part: UTask) -> bool:
+    return isinstance(part, (LoopTask, BranchTask)) and part.level == "host"
+
+
+def _trees(part: UTask) -> list[TaskTree]:
+    match part:
+        case Straight(operators):
+            return [
+                TaskTree("operator", o.name, "device", binding=o.binding, origin=o.origin)
+                for o in operators
+            ]
+        case LibraryTask(name, binding, call, _, _, origin):
+            reason = f"{call.library}.{call.function} runs in Python"
+            return [TaskTree("library", name, "host", (), binding, reason, 0, origin)]
+        case LoopTask():
+            inner = tuple(t for p in part.body for t in _trees(p))
+            count = barriers_per_trip(part)
+            return [
+                TaskTree(
+                    "loop",
+                    part.name,
+                    part.level,
+                    inner,
+                    part.binding,
+                    part.reason,
+                    count,
+                    part.origin,
+                )
+            ]
+        case BranchTask():
+            arms = tuple(
+                TaskTree("sequence", label, part.level, tuple(t for p in arm for t in _trees(p)))
+                for label, arm in (("then", part.then), ("else", part.orelse))
+            )
+            return [
+                TaskTree(
+                    "branch", part.name, part.level, arms, part.binding, part.reason, 2, part.origin
+                )
+            ]
+
+
+def barriers_per_trip(loop: LoopTask) -> int:
+    """How often all units meet in one trip, the body's own control flow aside."""
+    if loop.level == "host":
+        return 0
+    staged = any(c.staging for c in loop.carried)
+    return (2 if loop.checked else 1) + max(0, len(loop.body) - 1) + 1 + staged

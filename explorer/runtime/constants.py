@@ -1,0 +1,34 @@
+"""Constants as kernels want them: in place, or laid out again, once while the constant lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.codegen.build import Argument, packed_constant
+from explorer.ir.program import Constant
+from explorer.runtime.arena import in_place
+
+
+class Constants:
+    """The arrays that kernels read of a program's constants, and the tables of its kernels."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.constants = constants
+        self._tables: dict[tuple[int, ...], np.ndarray] = {}
+
+    def plain(self, name: str) -> np.ndarray:
+        """A constant as it is."""
+        return self.constants[name].laid_out("in place", in_place)
+
+    def packed(self, name: str, argument: Argument) -> np.ndarray:
+        """A constant laid out for a micro-kernel."""
+        assert argument.packing is not None
+        return packed_constant(argument.packing, self.constants[name])
+
+    def table(self, values: tuple[int, ...]) -> np.ndarray:
+        """A table of int64."""
+        if values not in self._tables:
+            self._tables[values] = in_place(np.array(values or (0,), np.int64))
+        return self._tables[values]

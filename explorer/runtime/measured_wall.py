@@ -1,0 +1,120 @@
+"""The wall of a real run, from its time stamps: the planned bricks, where they really stood."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.rammer.simulate import wait_gaps
+from explorer.runtime.assemble import LaunchCode, RunRow
+from explorer.runtime.follow import Traced
+from explorer.runtime.launch import Stamps
+
+LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What a brick waited for: the operators that its operator reads."""
+
+    reads: Mapping[str, frozenset[str]]
+    ends: dict[str, float]  # of each operator, on any unit, the latest end so far
+
+
+def measured_wall(
+    traced: Traced,
+    reads: Mapping[str, frozenset[str]],
+    units: int,
+    cycles_per_us: float,
+    policy: str = "",
+    device: str = "",
+) -> Wall:
+    """`reads`: for each operator those that it waits for. Time 0 is the first launch."""
+    if not traced.launches:
+        return Wall("measured", (), (), units, 0.0, policy, device)
+    origin = traced.launches[0][1].begin
+    bricks: list[Brick] = []
+    gaps: list[Gap] = []
+    cuts: list[float] = []
+    total = 0.0
+    for code, stamps in traced.launches:
+        begin, end = ((c - origin) / cycles_per_us for c in (stamps.begin, stamps.end))
+        if begin > total:
+            gaps += [Gap(unit, total, begin, "library") for unit in range(units)]
+            cuts.append(begin)
+        mine = _bricks(code, stamps, origin, cycles_per_us)
+        bricks += mine
+        gaps += _gaps(mine, reads, units, begin, end)
+        total = end
+    return Wall("measured", tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts))
+
+
+def _bricks(code: LaunchCode, stamps: Stamps, origin: int, cycles_per_us: float) -> list[Brick]:
+    out = []
+    for unit, rows in enumerate(stamps.units):
+        seen: Counter[int] = Counter()
+        for row, begin, end in rows.tolist():
+            run: RunRow = code.runs[unit][row]
+            start_us, end_us = (begin - origin) / cycles_per_us, (end - origin) / cycles_per_us
+            out.append(
+                Brick(
+                    unit,
+                    start_us,
+                    end_us,
+                    run.operator.name,
+                    run.first,
+                    run.last,
+                    run.operator.origin,
+                    run.program,
+                    seen[row],
+                )
+            )
+            seen[row] += 1
+    out.sort(key=lambda b: (b.start_us, b.unit))
+    return out
+
+
+def _gaps(
+    bricks: list[Brick], reads: Mapping[str, frozenset[str]], units: int, begin: float, end: float
+) -> list[Gap]:
+    """Every moment without a brick, by its cause; the causes are found as in a simulated wall."""
+    ends: dict[str, list[float]] = {}
+    for b in bricks:
+        known = ends.setdefault(b.call, [0.0] * units)
+        known[b.unit] = max(known[b.unit], b.end_us)
+    out: list[Gap] = []
+    for unit in range(units):
+        mine = [b for b in bricks if b.unit == unit]
+        free, last = begin, None
+        for b in mine:
+            if b.start_us > free:
+                out += _before(b, unit, free, last, reads, ends)
+            free, last = b.end_us, b
+        if end > free:
+            out.append(Gap(unit, free, end, "tail"))
+    return out
+
+
+def _before(
+    brick: Brick,
+    unit: int,
+    free: float,
+    last: Brick | None,
+    reads: Mapping[str, frozenset[str]],
+    ends: Mapping[str, list[float]],
+) -> list[Gap]:
+    """The gap before a brick: waiting, then the barrier, or the core was not there."""
+    awaited, ended = "", 0.0
+    for call in reads.get(brick.call, ()):
+        for other, at in enumerate(ends.get(call, ())):
+            if other != unit and ended < at <= brick.start_us:
+                awaited, ended = call, at
+    if brick.start_us - max(free, ended) > LATE_US:
+        middle = max(free, ended)
+        waiting = wait_gaps(unit, free, ended, middle, last is not None and last.call == awaited)
+        return [*waiting, Gap(unit, middle, brick.start_us, "preempted")]
+    if last is None:
+        return [Gap(unit, free, brick.start_us, "launch")]
+    return wait_gaps(unit, free, ended, brick.start_us, last.call == awaited)

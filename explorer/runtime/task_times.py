@@ -1,0 +1,39 @@
+"""How many tasks each kernel call has under a binding, and how long one takes by the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.codegen.build import KernelCode
+from explorer.cost.estimate import task_terms
+from explorer.devices.model import Device
+from explorer.grinder import OperatorTask
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import Sizes
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
+from explorer.ir.program import Program
+from explorer.ir.regions import Regions, propagate
+
+
+class TaskTimes:
+    """Facts about kernel calls; what does not depend on the sizes is worked out once."""
+
+    def __init__(self, program: Program, codes: Mapping[str, KernelCode], device: Device) -> None:
+        self.codes, self.device = codes, device
+        self._known: dict[str, tuple[Kernel, Tiling, Regions]] = {}
+
+    def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[int, float]:
+        """(tasks, microseconds of one)."""
+        kernel, tiling, regions = self._normal(operator)
+        terms = task_terms(kernel, tiling, self.device, sizes, regions)
+        return self.codes[operator.binding].tasks(sizes), sum(us for _, us in terms)
+
+    def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Regions]:
+        if operator.binding not in self._known:
+            kernel = normalise(operator.call.kernel)
+            found = operator.call.tiling
+            tiling = found if isinstance(found, Tiling) else Tiling()
+            regions = propagate(kernel, dict(tiling.tile))
+            self._known[operator.binding] = (kernel, tiling, regions)
+        return self._known[operator.binding]
