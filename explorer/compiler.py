@@ -31,8 +31,7 @@ from explorer.passes.pipeline import Snapshot, Step, run_steps
 from explorer.rammer import Ram
 from explorer.relax import deduce, legalize
 from explorer.relax.memory_plan import PlanMemory
-from explorer.roller import Roll
-from explorer.roller.policy import Price
+from explorer.roller import Price, Roll
 from explorer.welder import Weld
 
 Progress = Callable[[str, int, int], None]

@@ -4,6 +4,6 @@ rTile: `explorer.ir.decisions.Tiling` (one tile a memory level); rProgram:
 `explorer.ir.tile_program.TileProgram`.
 """
 
-from explorer.roller.roll import Options, Roll
+from explorer.roller.roll import Options, Price, Roll
 
-__all__ = ["Options", "Roll"]
+__all__ = ["Options", "Price", "Roll"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from explorer.cost.estimate import contract_cycles, task_terms, tasks
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.canonical import canonical
 from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import normalise, writers
+from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.transform import lower, tensor_contraction
@@ -171,7 +169,7 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
         tuple(a.name for a in shared),
         {a.name: evaluate_dim(a.extent, sizes) for a in shared},
         frozenset(a.name for a in shared if not isinstance(a.extent, int)),
-        last.axes[-1].name,
+        last.axes[-1].name if last.axes else "",
         main,
     )
 
@@ -249,21 +247,3 @@ def _with_columns(cut: Cut, columns: list[int], inner: str) -> Iterator[Cut]:
     yield cut
     for c in columns:
         yield (*cut, (inner, c))
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The modelled time of a kernel at its best tiling: what Welder weighs merges by."""
-
-    device: Device
-
-    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds on all units under the hints; infinite where no tiling is legal."""
-        named, _ = canonical(normalise(kernel))
-        return _best_us(named, self.device, env)
-
-
-@lru_cache(maxsize=4096)
-def _best_us(kernel: Kernel, device: Device, env: ShapeEnv) -> float:
-    best = next(candidates(kernel, device, env, env.hints, 1), None)
-    return best.cost_us if best is not None else float("inf")

@@ -17,6 +17,7 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.roller.policy import REFUSED, candidates, label_of, refusal, weigh
+from explorer.roller.remembered import best_tilings
 
 Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
 
@@ -60,8 +61,7 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         name = binding.var.name
         named, axes = canonical(kernel)
         if named not in known:
-            best = options.policy(named, device, program.env, program.env.hints)
-            known[named] = tuple(islice(best, options.top_k + REFUSED))
+            known[named] = _found(named, device, program.env, options)
         found = _under_names(known[named], {new: old for old, new in axes.items()})
         chosen = (
             _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
@@ -78,6 +78,26 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
     functions = tuple(replace(f, body=tuple(rolled(b) for b in f.body)) for f in program.functions)
     left = replace(program.decisions, tilings=tuple(decisions))
     return replace(program, functions=functions, decisions=left, stage=Stage.ROLLED)
+
+
+def _found(named: Kernel, device: Device, env: ShapeEnv, options: Options) -> tuple[Candidate, ...]:
+    if options.policy is candidates:
+        return best_tilings(named, device, env, env.hints, options.top_k)
+    return tuple(islice(options.policy(named, device, env, env.hints), options.top_k + REFUSED))
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The modelled time of a kernel at its best tiling: what Welder weighs merges by."""
+
+    device: Device
+    top_k: int = 10
+
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Microseconds on all units under the hints; infinite where no tiling is legal."""
+        named, _ = canonical(normalise(kernel))
+        found = best_tilings(named, self.device, env, env.hints, self.top_k)
+        return found[0].cost_us if found else float("inf")
 
 
 def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tuple[Candidate, ...]:

@@ -16,7 +16,7 @@ from explorer.passes.dead_code import remove_dead_code
 from explorer.passes.layout import choose_layout
 from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce, legalize
-from explorer.roller.policy import Price
+from explorer.roller import Price
 from explorer.welder import Options, Weld
 from tests.roller.test_policy import DEVICE
 
