@@ -74,4 +74,11 @@ def answer(flags: Namespace) -> Answer:
         return rammer.wall(c, flags.op, bound, inputs)
     if stage == Stage.PLANNED:
         return memory.memory(c, flags.op, bound)
+    if flags.stage is None:
+        return _both(welder.groups(c, flags.op), roller.tiles(c, flags.op))
     return DECISIONS.get(stage, program.program)(c, flags.op)
+
+
+def _both(merges: Answer, tiles: Answer) -> Answer:
+    """What was decided about one operator: what it was welded with, and how it is tiled."""
+    return Answer({"welder": merges.data, "roller": tiles.data}, f"{merges.text}\n\n{tiles.text}")

@@ -24,8 +24,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  "
 
 def duration(us: float) -> str:
     """Microseconds in the unit that reads best: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`."""
-    if not isfinite(us):
-        return "–"
+    if not isfinite(us) or us == 0:
+        return "0" if us == 0 else "–"
     for limit, factor, unit in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if abs(us) < limit:
             return f"{_three(us * factor)} {unit}"

@@ -87,8 +87,8 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.ndarray]) -> Answer:
-    """Where the time of one stamped run went, by kernel and by operator, beside the plan."""
-    planned, measured = c.planned_wall(bound), c.measured_wall(inputs)
+    """Where the time of a typical run went, by kernel and by operator, beside the plan."""
+    planned, measured = c.planned_wall(bound), rammer.typical(c, inputs)
     plan, run = profile_of(c.program, planned), profile_of(c.program, measured)
     kernels = _planned_and_measured(plan.kernels, run.kernels)
     operators = _planned_and_measured(plan.operators, run.operators)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from explorer.compilation import Compilation
 
+RUNS = 9  # stamped runs, of which the one in the middle is shown
+
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
@@ -33,7 +35,7 @@ def wall(
     c: Compilation, op: str | None, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]
 ) -> Answer:
     """The planned wall beside the measured one: in all, by cause of idling, and by call."""
-    planned, measured = c.planned_wall(sizes), c.measured_wall(inputs)
+    planned, measured = c.planned_wall(sizes), typical(c, inputs)
     calls = [
         row for row in _calls(planned, measured) if about(op, row.call, frozenset(row.origins))
     ]
@@ -49,6 +51,13 @@ def wall(
         "calls": calls,
     }
     return Answer(data, "\n\n".join((walls(planned, measured), _call_table(calls, op))))
+
+
+def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:
+    """The measured wall whose total is the median of several, after a run that warms up."""
+    c.run(inputs)
+    walls = sorted((c.measured_wall(inputs) for _ in range(RUNS)), key=lambda wall: wall.total_us)
+    return walls[RUNS // 2]
 
 
 def _calls(planned: Wall, measured: Wall) -> list[CallTime]:
@@ -98,13 +107,13 @@ def walls(planned: Wall, measured: Wall) -> str:
         ),
     ]
     bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
-    head = f"{bricks} on {units}, policy {planned.policy}"
+    head = f"{bricks} on {units}, policy {planned.policy}; measured: the median of {RUNS} runs"
     return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
 
 
 def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
     """Planned, measured, and how far the plan is off."""
-    off = signed_percent(error(planned_us, measured_us)) if measured_us else ""
+    off = signed_percent(error(planned_us, measured_us)) if planned_us and measured_us else ""
     return duration(planned_us), duration(measured_us), off
 
 

@@ -1,0 +1,87 @@
+"""`ironworks race`: the same model in other runtimes, answers compared first."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags, seconds
+from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.progress import doing
+from explorer.cli.text import binding, counted, duration, table
+from explorer.errors import BadOption
+
+if TYPE_CHECKING:
+    from explorer.tuning.race import RaceResult, Runner
+
+
+def main(given: Sequence[str]) -> int:
+    """Race a model."""
+    parser = Parser("race", "The same model in other runtimes, answers compared first.")
+    model_flags(parser)
+    run_flags(parser)
+    add = parser.add_argument
+    add(
+        "--against",
+        type=names,
+        default=("onnxruntime",),
+        metavar="NAMES",
+        help="onnxruntime,torch,torch.compile,jax (default: onnxruntime)",
+    )
+    add("--seconds", type=seconds, default=2.0, metavar="S", help="how long to measure (default 2)")
+    flags = parsed(parser, given)
+    return tell(answer(flags), flags.json)
+
+
+def answer(flags: Namespace) -> Answer:
+    """Times side by side; no where nobody else ran. Answers that differ are an `AnswerMismatch`."""
+    from explorer.tuning.peers import PEERS
+    from explorer.tuning.race import race
+
+    for name in flags.against:
+        if name not in PEERS:
+            known = ", ".join(PEERS)
+            raise BadOption(
+                f"no runtime is known as {name!r}; there are {known}",
+                where="--against",
+                expected=known,
+                found=name,
+            )
+    chosen = options(flags)
+    model = loaded(flags)
+    bound = sizes(model, flags)
+    inputs = arrays(model, flags, bound)
+    c = compiled(model, flags, chosen)
+    with doing(f"racing {', '.join(flags.against)} for {flags.seconds:g} s"):
+        found = race(c, inputs, flags.against, seconds=flags.seconds)
+    head = f"{found.model} on {found.machine}, {counted(found.threads, 'thread')}{binding(bound)}"
+    return Answer(
+        {**found.to_json(), "sizes": bound}, f"{head}\n\n{_text(found)}", yes=len(found.runners) > 1
+    )
+
+
+def _text(found: RaceResult) -> str:
+    rows = [_row(r) for r in found.runners]
+    head = ("runtime", ">median", ">99 % from", ">to", ">n", ">largest error", ">theirs / ours")
+    lines = [table(head, rows)]
+    lines += [f"  {name} did not run: {reason}" for name, reason in found.skipped]
+    other, versus = found.fastest_other, found.versus
+    if other is None or versus is None:
+        return "\n".join((*lines, "", "  no other runtime ran"))
+    ratio = f"{versus.ratio:.2f} ({versus.low:.2f} to {versus.high:.2f})"
+    words = {"faster": "faster than", "slower": "slower than"}
+    verdict = words.get(found.verdict, "not distinguishable from")
+    return "\n".join(
+        (*lines, "", f"  ironworks is {verdict} {other.name}: their time / ours is {ratio}")
+    )
+
+
+def _row(r: Runner) -> tuple[str, ...]:
+    time = r.time
+    name = f"{r.name} {r.version}".strip()
+    ratio = "" if r.versus is None else f"{r.versus.ratio:.2f}"
+    error = "" if r.versus is None else f"{r.max_abs_error:.1e}"
+    spread = (duration(time.low_us), duration(time.high_us))
+    return name, duration(time.median_us), *spread, f"{time.n:,}", error, ratio
