@@ -1,4 +1,4 @@
-"""Where the time of a run went: by kernel call and by source operator, from the bricks of a wall."""
+"""Where the time of a run went, by kernel call and by source operator: a wall, summed up."""
 
 from __future__ import annotations
 

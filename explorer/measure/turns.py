@@ -12,7 +12,7 @@ SETTLE_NS = 1_000_000  # untimed at the start of a turn: the last one's threads 
 TURN_NS = 3_000_000  # timed in a turn, at least one call
 SAMPLE_NS = 50_000  # shorter calls are timed several at once: the clock itself takes 50 ns
 LONG_NS = 20 * SETTLE_NS  # such a call is settled before it has done a twentieth
-LEAST_WARM_UP, MOST_WARM_UP = 2, 5  # calls; the first may have to allocate or compile
+LEAST_WARM_UP, MOST_WARM_UP = 2, 10  # calls; the first may have to allocate or compile
 LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
 LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine
 MOST_ROUNDS = 4096
@@ -62,14 +62,15 @@ def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
-    start = last = clock()
-    length = 1
-    for n in range(MOST_WARM_UP):
-        if n >= LEAST_WARM_UP and last - start > patience_ns:
-            break
+    start = clock()
+    lengths: list[int] = []
+    while len(lengths) < LEAST_WARM_UP or (
+        len(lengths) < MOST_WARM_UP and clock() - start < patience_ns
+    ):
+        begin = clock()
         work()
-        now = clock()
-        length, last = max(1, now - last), now
+        lengths.append(max(1, clock() - begin))
+    length = min(lengths)  # whatever else the machine did in the others
     calls = max(1, -(-SAMPLE_NS // length))
     return Series(work, calls, max(1, TURN_NS // (calls * length)), length < LONG_NS)
 

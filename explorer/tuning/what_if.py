@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from explorer.compilation import Compilation, Inputs
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import Comparison
 from explorer.measure.compare import compare as compare_work
-
-TOLERANCE = 1e-4  # of the largest answer
+from explorer.tuning.answers import agree
 
 
 def compare(
@@ -29,13 +26,3 @@ def compare(
         lambda: second.executable.run(second.named(inputs)),
         seconds,
     )
-
-
-def agree(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two answers are the same to 1e-4 of the largest one; NaN agrees with NaN."""
-    if a.shape != b.shape:
-        return False
-    if a.dtype.kind != "f":
-        return bool(np.array_equal(a, b))
-    scale = float(np.abs(np.nan_to_num(b)).max(initial=0.0))
-    return bool(np.allclose(a, b, rtol=0, atol=TOLERANCE * max(scale, 1e-30), equal_nan=True))
