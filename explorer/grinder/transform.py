@@ -81,18 +81,18 @@ class _Grinder:
         parts: list[UTask] = []
         run: list[OperatorTask] = []
         for binding in function.body:
-            part = self.binding(binding, names, path, open_calls)
-            if isinstance(part, OperatorTask):
-                run.append(part)
-            elif part:
-                parts += [*_straight(run), *part]
-                run = []
+            for part in self.binding(binding, names, path, open_calls):
+                if isinstance(part, Straight):
+                    run += part.operators
+                else:
+                    parts += [*_straight(run), part]
+                    run = []
         return (*parts, *_straight(run))
 
     def binding(
         self, b: Binding, names: Names, path: str, open_calls: tuple[str, ...]
-    ) -> OperatorTask | tuple[UTask, ...]:
-        """The task of a binding, or the tasks of what it stands for; nothing for a view."""
+    ) -> tuple[UTask, ...]:
+        """The tasks of a binding; none for a view."""
         match b.expr:
             case KernelCall(kernel, args, _):
                 reads = tuple(self.value(a, names) for a in args)
@@ -102,7 +102,8 @@ class _Grinder:
                     result = names[b.var.name]
                 else:
                     (result,) = self.fresh(b, names, path)
-                return OperatorTask(result, b.var.name, b.expr, reads, result, b.origin)
+                task = OperatorTask(result, b.var.name, b.expr, reads, result, b.origin)
+                return (Straight((task,)),)
             case LibraryCall(_, _, given, _):
                 found = tuple(None if a is None else self.value(a, names) for a in given)
                 results = self.fresh(b, names, path)

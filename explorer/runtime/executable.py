@@ -11,7 +11,8 @@ from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import DtypeError, ShapeError
-from explorer.grinder import uprogram
+from explorer.grinder import lowest, uprogram
+from explorer.grinder.policy import LevelPolicy
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
@@ -36,13 +37,19 @@ BINDINGS = 64  # remembered; each has an arena
 class Executable:
     """Runs from any thread. `device` is the one that the plan is made for."""
 
-    def __init__(self, program: Program, codes: Mapping[str, KernelCode], device: Device) -> None:
+    def __init__(
+        self,
+        program: Program,
+        codes: Mapping[str, KernelCode],
+        device: Device,
+        level: LevelPolicy = lowest,
+    ) -> None:
         self.program, self.codes, self.device = program, codes, device
         chosen, memory = program.decisions.rammer, program.decisions.memory
         self.rammer = chosen if isinstance(chosen, RammerOptions) else RammerOptions()
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
         self.units = self.rammer.threads or device.units
-        self.tasks = uprogram(program)
+        self.tasks = uprogram(program, level)
         self.task_times = TaskTimes(program, codes, device)
         self.constants = Constants(program.constants)
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}

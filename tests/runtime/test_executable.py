@@ -1,0 +1,307 @@
+"""Straight programs: what comes out is what the interpreter says, however it is scheduled."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explorer.counters import counters
+from explorer.errors import DtypeError, MissingInput, ShapeError, UnknownInput
+from explorer.ir.calls import Var
+from explorer.ir.decisions import Decisions
+from explorer.ir.dims import symbol
+from explorer.ir.types import Tensor
+from explorer.ops.evaluate import evaluate
+from explorer.rammer import POLICIES, Options
+from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.runtime.executable import Executable
+from tests.runtime.programs import DEVICE, Model, inputs_of, vector
+
+SCHEDULES = st.builds(
+    Options,
+    policy=st.sampled_from(sorted(POLICIES)),
+    threads=st.integers(1, 3),
+    brick_tasks=st.sampled_from([0, 1, 3]),
+)
+
+
+def same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert np.array_equal(found[name], array), name
+
+
+def check(model, program, inputs, times=1):
+    executable = Executable(program, model.codes, DEVICE)
+    wanted = evaluate(program, inputs)
+    for _ in range(times):
+        same(executable.run(inputs), wanted)
+    return executable
+
+
+@st.composite
+def straight_programs(draw, decisions):
+    """A random graph of kernels and views over two inputs; several results are outputs."""
+    model = Model()
+    extent = draw(st.sampled_from([4, 16, 64]))
+
+    def write(body, x, y):
+        known = [x, y, model.constant(np.arange(extent) * 7)]
+        for _ in range(draw(st.integers(1, 14))):
+            a, b = (draw(st.sampled_from(known)) for _ in range(2))
+            half = a.type.dims[0] // 2
+            match draw(st.sampled_from(["flip", "mix", "mix", "half", "fold"])):
+                case "mix" if a.type == b.type:
+                    known.append(body.mix(a, b))
+                case "half" if half >= 2:
+                    known.append(body.view(a, (half,), draw(st.sampled_from([0, half]))))
+                case "fold" if half >= 2:
+                    known.append(body.flip(body.view(a, (2, half))))
+                case _:
+                    known.append(body.flip(a))
+        return draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+
+    params = (Var("x", vector(extent)), Var("y", vector(extent)))
+    return model, model.program(params, write, draw(decisions)), extent
+
+
+DECISIONS = st.builds(
+    Decisions, rammer=SCHEDULES, memory=st.builds(MemoryOptions, share=st.booleans())
+)
+
+
+@settings(max_examples=150)
+@given(straight_programs(DECISIONS), st.integers(0, 99))
+def test_any_schedule_and_plan_gives_what_the_interpreter_gives(case, seed):
+    model, program, extent = case
+    check(model, program, inputs_of(program, extent, seed), times=3)
+
+
+def place(brick):
+    origin = sorted(brick.origin)
+    return (brick.unit, brick.program, brick.call, brick.first, brick.last, brick.iteration, origin)
+
+
+@settings(max_examples=50)
+@given(straight_programs(DECISIONS))
+def test_the_measured_bricks_are_the_planned_bricks(case):
+    model, program, extent = case
+    executable = Executable(program, model.codes, DEVICE)
+    planned = executable.planned_wall({})
+    measured = executable.measured_wall(inputs_of(program, extent))
+    assert sorted(map(place, planned.bricks)) == sorted(map(place, measured.bricks))
+    assert measured.kind == "measured" and measured.units == planned.units
+    for unit in range(measured.units):
+        parts = sorted(
+            (p.start_us, p.end_us) for p in (*measured.bricks, *measured.gaps) if p.unit == unit
+        )
+        ends = [0.0, *(end for _, end in parts)]
+        assert all(s == pytest.approx(e, abs=1e-6) for (s, _), e in zip(parts, ends))
+        assert not parts or ends[-1] == pytest.approx(measured.total_us)
+    writes = {b.var.name: b for b in program.kernel_calls}
+    for brick in measured.bricks:
+        for read in writes[brick.call].reads:
+            ends = [b.end_us for b in measured.bricks if b.call == read.name]
+            assert max(ends, default=0.0) <= brick.start_us + 1e-6
+
+
+def test_one_executable_serves_many_sizes():
+    model, n = Model(), symbol("n")
+    params = (Var("x", vector(n)),)
+    program = model.program(
+        params, lambda b, x: [b.mix(b.flip(x), x), b.view(b.flip(x), (n, 1)), b.shape_of(n, 2 * n)]
+    )
+    executable = Executable(program, model.codes, DEVICE)
+    for extent in (1, 8, 3, 200, 8, 1):
+        inputs = inputs_of(program, extent, seed=extent)
+        same(executable.run(inputs), evaluate(program, inputs))
+    rows = executable.memory({"n": 10}).buffers
+    assert [(r.bytes, r.formula) for r in rows] == [(80, "8*n")]
+
+
+def chain(model=None):
+    model = model or Model()
+    x = Var("x", vector(32))
+    return model, model.program((x,), lambda b, x: [b.mix(b.flip(x), x)])
+
+
+def test_outputs_are_fresh_each_time():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 32)
+    first, second = executable.run(inputs)["y0"], executable.run(inputs)["y0"]
+    first[:] = -1
+    same({"y0": second}, evaluate(program, inputs))
+
+
+def test_outputs_that_are_inputs_constants_views_and_each_other():
+    model = Model()
+    x = Var("x", vector(16))
+
+    def write(b, x):
+        k = model.constant(np.arange(16))
+        a = b.flip(x)
+        part = b.view(a, (2, 4), 8)
+        return [x, k, a, a, part, b.view(x, (4, 4)), b.view(k, (8,), 8), part, b.shape_of(16, 3)]
+
+    program = model.program((x,), write)
+    inputs = inputs_of(program, 16)
+    executable = check(model, program, inputs)
+    found = executable.run(inputs)
+    arrays = [*found.values(), inputs["x"]]
+    for n, a in enumerate(arrays):
+        assert not any(np.shares_memory(a, b) for b in arrays[n + 1 :])
+    assert all(a.flags.writeable for a in found.values())
+
+
+def test_a_program_without_kernels_runs():
+    model = Model()
+    x = Var("x", vector(4))
+    check(model, model.program((x,), lambda b, x: [x]), {"x": np.arange(4)})
+
+
+def test_out_takes_the_results():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 32)
+    target = np.zeros(32, np.int64)
+    found = executable.run(inputs, out={"y0": target})
+    assert found["y0"] is target
+    same(found, evaluate(program, inputs))
+
+
+def test_out_may_be_the_input_or_lie_across_memory():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 32)
+    wanted = evaluate(program, inputs)["y0"]
+    wide = np.zeros((32, 3), np.int64)
+    executable.run(inputs, out={"y0": wide[:, 1]})
+    assert np.array_equal(wide[:, 1], wanted) and not wide[:, 0].any()
+    executable.run(inputs, out={"y0": inputs["x"]})
+    assert np.array_equal(inputs["x"], wanted)
+
+
+def test_two_outputs_in_overlapping_arrays_are_written_in_order():
+    model = Model()
+    x = Var("x", vector(16))
+    program = model.program((x,), lambda b, x: [b.flip(x), b.flip(b.flip(x))])
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 16)
+    block = np.zeros(24, np.int64)
+    executable.run(inputs, out={"y0": block[:16], "y1": block[8:]})
+    wanted = evaluate(program, inputs)
+    assert np.array_equal(block[8:], wanted["y1"]) and np.array_equal(block[:8], wanted["y0"][:8])
+
+
+@pytest.mark.parametrize(
+    "out, error",
+    [
+        ({"y0": np.zeros(31, np.int64)}, ShapeError),
+        ({"y0": np.zeros(32, np.int32)}, DtypeError),
+        ({"z": np.zeros(32, np.int64)}, ShapeError),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(out, error):
+    model, program = chain()
+    with pytest.raises(error):
+        Executable(program, model.codes, DEVICE).run(inputs_of(program, 32), out=out)
+
+
+def test_inputs_may_be_strided_swapped_or_read_only():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 32)
+    wanted = evaluate(program, inputs)
+    wide = np.repeat(inputs["x"], 2)
+    same(executable.run({"x": wide[::2]}), wanted)
+    same(executable.run({"x": inputs["x"].astype(">i8")}), wanted)
+    raw = np.zeros(32 * 8 + 1, np.uint8)
+    off = raw[1:].view(np.int64)
+    off[:] = inputs["x"]
+    same(executable.run({"x": off}), wanted)
+    inputs["x"].flags.writeable = False
+    same(executable.run(inputs), wanted)
+
+
+def test_empty_tensors_are_no_special_case():
+    model = Model()
+    x = Var("x", vector(0))
+    check(
+        model, model.program((x,), lambda b, x: [b.mix(b.flip(x), x), x]), {"x": np.zeros(0, int)}
+    )
+
+
+@pytest.mark.parametrize(
+    "inputs, error",
+    [
+        ({}, MissingInput),
+        ({"x": np.zeros(32, np.int64), "z": np.zeros(1)}, UnknownInput),
+        ({"x": np.zeros(32, np.float32)}, DtypeError),
+        ({"x": np.zeros(33, np.int64)}, ShapeError),
+    ],
+)
+def test_wrong_inputs_are_named_before_anything_runs(inputs, error):
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    with pytest.raises(error):
+        executable.run(inputs)
+    same(executable.run(inputs_of(program, 32)), evaluate(program, inputs_of(program, 32)))
+
+
+def test_threads_run_one_executable_at_once():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    wrong = []
+
+    def many(seed):
+        inputs = inputs_of(program, 32, seed)
+        wanted = evaluate(program, inputs)["y0"]
+        for _ in range(100):
+            if not np.array_equal(executable.run(inputs)["y0"], wanted):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=many, args=(n,)) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_second_run_plans_nothing_and_takes_no_new_arena():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    executable.run(inputs_of(program, 32))
+    with counters.delta() as did:
+        for _ in range(5):
+            executable.run(inputs_of(program, 32))
+    assert (did.runs, did.walls_planned, did.arenas_made) == (5, 0, 0)
+
+
+def test_scalars_are_tensors():
+    model = Model()
+    x = Var("x", vector(8))
+    program = model.program((x,), lambda b, x: [b.test(x), b.view(b.test(x), (1,))])
+    check(model, program, inputs_of(program, 8))
+
+
+def test_the_arena_is_named_in_bytes_with_views_beside_their_roots():
+    model = Model()
+    x = Var("x", vector(16))
+    program = model.program((x,), lambda b, x: [b.flip(b.view(b.flip(x), (8,), 8))])
+    memory = Executable(program, model.codes, DEVICE).memory({})
+    root, view = memory.buffers
+    assert (root.bytes, view.bytes, view.alias_of) == (128, 64, root.name)
+    assert view.offset == root.offset + 64 and memory.planned_bytes == 128
+
+
+def test_a_bool_input_of_any_shape_is_taken():
+    model = Model()
+    p = Var("p", Tensor((), "bool"))
+    x = Var("x", vector(8))
+    program = model.program((p, x), lambda b, p, x: [p, b.flip(x)])
+    check(model, program, {"p": np.array(True), "x": np.arange(8)})
