@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.contraction import contraction
 from explorer.ir.dims import Shape, ShapeEnv
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.types import Tensor
 from explorer.passes.copy_maps import CopyMap, Origin
 from explorer.passes.index_maps import Index, Split
-from explorer.passes.split_axes import ranges_of, split_axis
+from explorer.passes.split_axes import contractions, ranges_of, split_axis
 
 MaySplit = Callable[[Kernel, int, str], bool]
 
@@ -31,9 +30,10 @@ def where_free(kernel: Kernel, n: int, axis: str) -> bool:
     """An axis may be cut where that is free: in a kernel without sums, or but for a contraction's
     column.
     """
-    sums = [contraction(c) for c in kernel.computes if c.reduce]
-    found = contraction(kernel.computes[n])
-    return None not in sums and (found is None or found.column.name != axis)
+    forms = contractions(kernel)
+    found = forms[n]
+    summed = all(f is not None for f, c in zip(forms, kernel.computes, strict=True) if c.reduce)
+    return summed and (found is None or found.column.name != axis)
 
 
 def read_through(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from explorer.ir.contraction import contraction
+from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.dims import Dim, ShapeEnv
 from explorer.ir.kernel import (
     Affine,
@@ -19,6 +20,7 @@ from explorer.ir.kernel import (
     substitute,
     var,
 )
+from explorer.ir.normal import drop_unit_axes
 from explorer.passes.index_maps import Ranges, Split, divide, quotient
 
 
@@ -57,8 +59,13 @@ def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
 
 
 def _keeps_contractions(before: Kernel, after: Kernel) -> bool:
-    pairs = zip(before.computes, after.computes, strict=True)
-    return all(contraction(b) is not None for a, b in pairs if contraction(a) is not None)
+    pairs = zip(contractions(before), contractions(after), strict=True)
+    return all(b is not None for a, b in pairs if a is not None)
+
+
+def contractions(kernel: Kernel) -> list[Contraction | None]:
+    """Each compute as a contraction, where it is one; loops that run once do not count."""
+    return [contraction(c) for c in drop_unit_axes(kernel).computes]
 
 
 def fresh_axis(kernel: Kernel, wish: str) -> str:
@@ -109,6 +116,35 @@ def _merged_dims(kernel: Kernel, n: int, inner: Dim) -> list[tuple[str, int]]:
             if len(terms) > 1 and any(factor == inner for _, factor in terms):
                 found[(tensor, d)] = None
     return sorted(found, key=lambda t: -t[1])  # from the last dim on: the others keep their place
+
+
+def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
+    """After: an inner tensor that one compute writes at merged indices has a dim for each axis.
+
+    `t[g * 80 + o] = ...; y[c] = f(t[c])` becomes `t[g, o] = ...; y[g' * 80 + o'] = f(t[g', o'])`,
+    where all readers
+    can follow.
+    """
+    for name in dict.fromkeys(c.out for c in kernel.computes if c.out != kernel.output):
+        writers = [c for c in kernel.computes if c.out == name]
+        while len(writers) == 1:
+            merged = next(_merged_entries(writers[0]), None)
+            opened = None if merged is None else split_dim(kernel, name, *merged, env)
+            if opened is None or not _keeps_contractions(kernel, opened):
+                break
+            kernel = opened
+            writers = [c for c in kernel.computes if c.out == name]
+    return kernel
+
+
+def _merged_entries(c: Compute) -> Iterator[tuple[int, Dim]]:
+    """Dims written at `outer * inner + rest`, and what `inner` is; the last dim first."""
+    extents = {a.name: a.extent for a in c.axes}
+    for d in reversed(range(len(c.target))):
+        terms = c.target[d].terms
+        rest = next((name for name, factor in terms if factor == 1), None)
+        if len(terms) > 1 and rest is not None:
+            yield d, extents[rest]
 
 
 def split_dim(kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv) -> Kernel | None:

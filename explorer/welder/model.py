@@ -78,6 +78,14 @@ def is_point(read: Read, compute: Compute) -> bool:
     )
 
 
+def is_prefix(read: Read, compute: Compute) -> bool:
+    """Whether a load stands at the compute's own leading axes alone: once for each of its rows."""
+    if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):
+        return False
+    names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
+    return names == [a.name for a in compute.axes[: len(names)]]
+
+
 def is_row(read: Read, compute: Compute) -> bool:
     """Whether a load walks its last dim, at the compute's own leading axes in the others."""
     if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):

@@ -12,7 +12,15 @@ from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Candidate
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Apply, Compute, Expr, Kernel, reads
-from explorer.welder.model import bytes_at_hint, form_of, is_point, is_row, loads_of, points
+from explorer.welder.model import (
+    bytes_at_hint,
+    form_of,
+    is_point,
+    is_prefix,
+    is_row,
+    loads_of,
+    points,
+)
 
 Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
 
@@ -63,7 +71,11 @@ def _home(device: Device, size: int) -> str:
 
 
 def _is_pointwise(merge: Merge) -> bool:
-    return form_of(merge.consumer).is_map or form_of(merge.producer).is_map
+    """Whether the merge leaves every tile as it was: one side only maps, element by element."""
+    if form_of(merge.producer).is_map:
+        return True
+    loads = loads_of(merge.welded, merge.tensor)
+    return form_of(merge.consumer).is_map and all(is_point(r, c) for c, r in loads)
 
 
 def _refusal(merge: Merge, env: ShapeEnv) -> str:
@@ -133,8 +145,9 @@ def _epilogue_refusal(merge: Merge, last: Compute, consumer: Compute) -> str:
     """An element-wise consumer takes each value once, straight from the producer's tile."""
     if form_of(merge.consumer).parts > 1:
         return "the reader writes its output in several parts"
-    for c, read in loads_of(merge.consumer, merge.tensor):
-        if not is_point(read, c):
+    by_rows = _anchors(merge.producer) and not form_of(merge.producer).contractions
+    for c, read in loads_of(merge.welded, merge.tensor):
+        if not is_point(read, c) and not (by_rows and is_prefix(read, c)):
             return "the reader takes elements more than once, or in another place than its own"
     anchors = form_of(merge.welded)
     if anchors.contractions + anchors.reductions > _anchors(merge.producer):
@@ -166,13 +179,11 @@ def _chain_refusal(merge: Merge) -> str:
                 return "it is the operand that every row tile reads whole"
             if producer.reductions == 0:
                 return "two contractions in a row: halo or recompute outweigh the traffic here"
-        elif not is_row(read, c):
+        elif not (is_row(read, c) or is_prefix(read, c)):
             return "the reader does not walk whole rows of it"
     reductions = producer.reductions + consumer.reductions
     if producer.contractions and consumer.contractions and not reductions:
         return "the reader already follows another contraction"
     if producer.contractions + consumer.contractions > 2:
         return "a group holds two contractions at most"
-    if consumer.contractions == 0 and producer.contractions == 0:
-        return "two reductions in a row over different axes"
     return ""

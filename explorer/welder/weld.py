@@ -15,6 +15,7 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
+from explorer.passes.split_axes import open_inner_dims
 from explorer.welder.model import form_of
 from explorer.welder.policy import Merge, Price, greedy
 from explorer.welder.transform import concatenate, share_inputs
@@ -77,7 +78,7 @@ class Weld:
         groups: dict[str, _Group] = {}
         for b in f.body:
             if isinstance(b.expr, KernelCall):
-                group = _alone(b, b.expr)
+                group = _alone(b, b.expr, program.env)
                 self._absorb(group, groups, uses, program)
                 groups[b.var.name] = group
         body = tuple(
@@ -106,7 +107,7 @@ class Weld:
             if verdict.refused:
                 refused.add(arg.name)
                 continue
-            _take(group, groups.pop(arg.name), arg)
+            _take(group, groups.pop(arg.name), arg, program.env)
             refused.clear()
 
     def _weigh(
@@ -122,7 +123,7 @@ class Weld:
             return Candidate(
                 label, False, refused=f"{readers - mine} others read it, so it is stored anyway"
             )
-        merged = _merged(group, producer, arg)
+        merged = _merged(group, producer, arg, program.env)
         tensor = _tensor_of(group, arg)
         merge = Merge(producer.kernel, group.kernel, tensor, merged[0])
         return replace(
@@ -130,8 +131,8 @@ class Weld:
         )
 
 
-def _alone(binding: Binding, call: KernelCall) -> _Group:
-    kernel = normalise(call.kernel)
+def _alone(binding: Binding, call: KernelCall, env: ShapeEnv) -> _Group:
+    kernel = normalise(open_inner_dims(call.kernel, env))
     uses = Counter(a.name for a in call.args)
     name = binding.var.name
     return _Group(binding, kernel, call.args, [name], [form_of(kernel).word], uses)
@@ -142,18 +143,20 @@ def _tensor_of(group: _Group, arg: Var) -> str:
     return shared.inputs[names.index(arg.name)]
 
 
-def _merged(group: _Group, producer: _Group, arg: Var) -> tuple[Kernel, tuple[Var, ...]]:
+def _merged(
+    group: _Group, producer: _Group, arg: Var, env: ShapeEnv
+) -> tuple[Kernel, tuple[Var, ...]]:
     by_name = {a.name: a for a in (*group.args, *producer.args)}
     consumer, names = share_inputs(group.kernel, tuple(a.name for a in group.args))
     tensor = consumer.inputs[names.index(arg.name)]
     both = concatenate(producer.kernel, consumer, tensor)
     args = (*(a.name for a in producer.args), *(n for n in names if n != arg.name))
     welded, kept = share_inputs(both, args)
-    return normalise(welded), tuple(by_name[n] for n in kept)
+    return normalise(open_inner_dims(welded, env)), tuple(by_name[n] for n in kept)
 
 
-def _take(group: _Group, producer: _Group, arg: Var) -> None:
-    group.kernel, group.args = _merged(group, producer, arg)
+def _take(group: _Group, producer: _Group, arg: Var, env: ShapeEnv) -> None:
+    group.kernel, group.args = _merged(group, producer, arg, env)
     level = "register" if form_of(producer.kernel).is_map else "L1"
     if len([c for c in group.kernel.computes if c.reduce]) > 1:
         level = "L2"
