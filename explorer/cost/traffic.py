@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.regions import Region, Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 
@@ -74,13 +74,43 @@ def traffic(
 def tensor_tile(
     kernel: Kernel, name: str, regions: Regions, sizes: Sizes, line_bytes: int = 1
 ) -> TensorTile:
-    """The part of a tensor that one tile touches, clipped to the tensor."""
+    """The part of a tensor that one tile touches, clipped to the tensor.
+
+    Its shape is a box around that part; its bytes are no more than one element, or line, for each
+    point that is read: few rows of a table that is addressed by data, or every second pixel.
+    """
     spec = kernel.spec(name)
     shape = evaluate_shape(spec.shape, sizes)
     box = region_shape(regions.tensors[name], shape, sizes)
     item = ITEM_BYTES[spec.dtype]
     run, rows = _dense_run(box, shape)
-    return TensorTile(name, box, rows * -(-run * item // line_bytes) * line_bytes)
+    size = rows * -(-run * item // line_bytes) * line_bytes
+    points = _points(kernel, name, regions, sizes)
+    return TensorTile(name, box, min(size, points * max(item, line_bytes)) if points else size)
+
+
+def _points(kernel: Kernel, name: str, regions: Regions, sizes: Sizes) -> int:
+    """At how many points one tile reads a tensor; 0 where it only writes it."""
+    return sum(
+        prod(evaluate_dim(regions.axes[n][axis].size, sizes) for axis in _axes_of(read))
+        for n, c in enumerate(kernel.computes)
+        for read in reads(c.expr)
+        if read.tensor == name
+    )
+
+
+def _axes_of(expr: Expr) -> frozenset[str]:
+    """The axes on which an expression depends."""
+    match expr:
+        case Apply(_, args):
+            return frozenset[str]().union(*map(_axes_of, args))
+        case Read(_, index, _):
+            parts = (i.variables if isinstance(i, Affine) else _axes_of(i) for i in index)
+            return frozenset[str]().union(*parts)
+        case IndexValue(index):
+            return index.variables
+        case Const():
+            return frozenset()
 
 
 def region_shape(region: Region, shape: tuple[int, ...], sizes: Sizes) -> tuple[int, ...]:
