@@ -11,6 +11,7 @@ import pytest
 
 import explorer
 from explorer import cache
+from tests.two_inputs import two_inputs
 
 MODEL = Path(__file__).parent / "data" / "tiny_skip.onnx"
 
@@ -24,13 +25,15 @@ def test_the_second_compile_of_a_process_compiles_no_kernel() -> None:
     assert [k.code.key for k in first.kernels] == [k.code.key for k in second.kernels]
 
 
-def test_one_compilation_serves_every_binding_of_its_symbols() -> None:
-    c = explorer.compile(MODEL)
+def test_one_compilation_serves_every_binding_of_its_symbols(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(two_inputs().SerializeToString())
+    c = explorer.compile(tmp_path / "model.onnx")
     with explorer.counters.delta() as did:
-        for value in (1, 2, 3):
-            sizes = dict.fromkeys(c.hint, value)
-            c.run(c.random_inputs(sizes))
-    assert did.kernel_compiles == 0
+        for batch in (1, 2, 33):
+            inputs = c.random_inputs({"batch": batch})
+            expected = explorer.evaluate(c.model.program, inputs)["y"]
+            np.testing.assert_allclose(c.run(inputs)["y"], expected, rtol=1e-5, atol=1e-6)
+    assert did.kernel_compiles == 0 and did.runs == 3
 
 
 def test_another_number_of_threads_compiles_no_kernel() -> None:

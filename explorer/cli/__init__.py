@@ -15,7 +15,14 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
-from explorer.errors import AnswerMismatch, BadOption, Cancelled, CheckFailed, IronworksError
+from explorer.errors import (
+    AnswerMismatch,
+    BadOption,
+    Cancelled,
+    CheckFailed,
+    IronworksError,
+    NoSuchDevice,
+)
 
 __all__ = ["COMMANDS", "GROUP", "main"]
 
@@ -98,12 +105,21 @@ def _unknown(name: str) -> BadOption:
 
 def _failed(given: list[str], problem: IronworksError, code: int) -> int:
     command = given[0] if given and given[0] in COMMANDS else ""
-    hint = f" (try: {problem.try_})" if problem.try_ else ""
     sys.stdout.flush()
-    print(f"{' '.join(('ironworks', command)).strip()}: {problem.sentence}{hint}", file=sys.stderr)
+    head = " ".join(("ironworks", command)).strip()
+    print(f"{head}: {problem.sentence}{_hint(problem)}", file=sys.stderr)
     if "--json" in given:
         print(json.dumps(problem.fields()))
     return code
+
+
+def _hint(problem: IronworksError) -> str:
+    """What would have been right, where the sentence does not say it."""
+    if problem.try_:
+        return f" (try: {problem.try_})"
+    unsaid = problem.expected and problem.expected not in problem.sentence
+    known = unsaid and isinstance(problem, BadOption | NoSuchDevice)
+    return f" (there are: {problem.expected})" if known else ""
 
 
 def _explained(problem: Exception) -> IronworksError:

@@ -174,10 +174,13 @@ def _sums(found: Compiled) -> Iterator[str]:
         f"  {counted(operators.total, 'operator')}: {operators.compiled:,} compiled, "
         f"{operators.library:,} left to a library"
     )
-    yield (
-        f"  {counted(kernels.calls, 'kernel call')} of {counted(kernels.total, 'kernel')}: "
-        f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
-    )
+    if kernels.total:
+        yield (
+            f"  {counted(kernels.calls, 'kernel call')} of {counted(kernels.total, 'kernel')}: "
+            f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
+        )
+    else:
+        yield f"  {counted(kernels.calls, 'kernel call')}, no code"
     if found.memory is not None:
         planned, naive = found.memory.planned_bytes, found.memory.naive_bytes
         share = f", {percent(planned / naive)} of it" if naive else ""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from explorer.cli import arguments, inputs, settings
 from explorer.cli.progress import doing, steps
+from explorer.devices.catalogue import device
+from explorer.errors import BadOption
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from explorer.frontends.model import Model
     from explorer.options import Options
 
-__all__ = ["arrays", "compiled", "loaded", "options", "sizes"]
+__all__ = ["HERE", "arrays", "compiled", "loaded", "options", "run_here", "sizes"]
+
+HERE = ("cpu", "this-cpu")
 
 
 def options(flags: Namespace) -> Options:
@@ -26,6 +30,8 @@ def options(flags: Namespace) -> Options:
 
     arguments.bounds(flags.bounds)
     arguments.bind(flags.bind)
+    if flags.target not in HERE:
+        device(flags.target)  # says so where nobody knows it
     chosen = settings.apply(Options(), flags.settings)
     workers = getattr(flags, "threads", None)
     if workers is None:
@@ -35,11 +41,11 @@ def options(flags: Namespace) -> Options:
 
 def loaded(flags: Namespace) -> Model:
     """The model, within its bounds."""
-    import explorer
+    from explorer.frontends.onnx_import import load
 
     limits = arguments.bounds(flags.bounds)
     with doing(f"reading {flags.model}"):
-        return explorer.load(flags.model, bounds=limits or None)
+        return load(flags.model, bounds=limits or None)
 
 
 def sizes(model: Model, flags: Namespace) -> dict[str, int]:
@@ -61,6 +67,17 @@ def compiled(
             until=explorer.Stage[until],
             check=check,
             progress=steps(say),
+        )
+
+
+def run_here(flags: Namespace) -> None:
+    """Refuse a target that is not this machine: its wall can be planned, not measured."""
+    if flags.target not in HERE:
+        raise BadOption(
+            f"{flags.target} is not this machine, so nothing can be measured on it",
+            where="--target",
+            found=flags.target,
+            try_=f"ironworks explain {flags.model} --target {flags.target} --stage rammer",
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.compiled import HERE, arrays, compiled, loaded, options, sizes
 from explorer.cli.explained import codegen, grinder, memory, program, rammer, roller, welder
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
@@ -71,7 +71,7 @@ def answer(flags: Namespace) -> Answer:
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, needed.name)
     if stage == Stage.RAMMED:
-        return rammer.wall(c, flags.op, bound, inputs)
+        return rammer.wall(c, flags.op, bound, inputs if flags.target in HERE else None)
     if stage == Stage.PLANNED:
         return memory.memory(c, flags.op, bound)
     if flags.stage is None:

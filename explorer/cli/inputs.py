@@ -69,9 +69,10 @@ def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
             )
         limits = program.env.of(name)
         if value < limits.low or (limits.high is not None and value > limits.high):
-            allowed = f"{limits.low}:{'' if limits.high is None else limits.high}"
+            low, high = limits.low, limits.high
+            allowed = f"{low} or more" if high is None else f"{low} to {high}"
             raise BoundError(
-                f"--bind sets {name} to {value}, outside its bounds {allowed}",
+                f"--bind sets {name} to {value}, outside its bounds, {allowed}",
                 where=name,
                 expected=allowed,
                 found=value,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags, seconds
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.progress import doing
 from explorer.cli.text import binding, counted, duration, table
 from explorer.errors import BadOption
@@ -50,6 +50,7 @@ def answer(flags: Namespace) -> Answer:
                 found=name,
             )
     chosen = options(flags)
+    run_here(flags)
     model = loaded(flags)
     bound = sizes(model, flags)
     inputs = arrays(model, flags, bound)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, seconds
-from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
@@ -50,6 +50,7 @@ def main(given: Sequence[str]) -> int:
 def answer(flags: Namespace) -> Answer:
     """The median of many runs, and what the plan had said."""
     chosen = options(flags)
+    run_here(flags)
     model = loaded(flags)
     bound = sizes(model, flags)
     inputs = arrays(model, flags, bound)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
@@ -22,7 +23,7 @@ RUNS = 9  # stamped runs, of which the one in the middle is shown
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """One kernel call on the wall: its time on all units together, planned and measured."""
+    """One call on the wall: its time on all units together; NaN where nothing was measured."""
 
     call: str
     origins: tuple[str, ...]
@@ -32,10 +33,17 @@ class CallTime:
 
 
 def wall(
-    c: Compilation, op: str | None, sizes: Mapping[str, int], inputs: Mapping[str, np.ndarray]
+    c: Compilation,
+    op: str | None,
+    sizes: Mapping[str, int],
+    inputs: Mapping[str, np.ndarray] | None,
 ) -> Answer:
-    """The planned wall beside the measured one: in all, by cause of idling, and by call."""
-    planned, measured = c.planned_wall(sizes), typical(c, inputs)
+    """The planned wall beside the measured one: in all, by cause of idling, and by call.
+
+    Without inputs nothing is run or measured.
+    """
+    planned = c.planned_wall(sizes)
+    measured = None if inputs is None else typical(c, inputs)
     calls = [
         row for row in _calls(planned, measured) if about(op, row.call, frozenset(row.origins))
     ]
@@ -46,8 +54,8 @@ def wall(
         "policy": planned.policy,
         "sizes": sizes,
         "planned": _shape(planned),
-        "measured": _shape(measured),
-        "error": error(planned.total_us, measured.total_us),
+        "measured": measured and _shape(measured),
+        "error": measured and error(planned.total_us, measured.total_us),
         "calls": calls,
     }
     return Answer(data, "\n\n".join((walls(planned, measured), _call_table(calls, op))))
@@ -60,17 +68,20 @@ def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:
     return walls[RUNS // 2]
 
 
-def _calls(planned: Wall, measured: Wall) -> list[CallTime]:
-    """Each call of the wall, the longest measured first."""
-    spent: dict[str, list[float]] = {}
-    origins: dict[str, frozenset[str]] = {}
-    for n, each in enumerate((planned, measured)):
-        for brick in each.bricks:
-            spent.setdefault(brick.call, [0.0, 0.0])[n] += brick.end_us - brick.start_us
-            origins[brick.call] = brick.origin
+def _calls(planned: Wall, measured: Wall | None) -> list[CallTime]:
+    """Each call of the wall, the longest first."""
+    plan, run = _spent(planned), {} if measured is None else _spent(measured)
+    origins = {brick.call: tuple(sorted(brick.origin)) for brick in planned.bricks}
     bricks = Counter(brick.call for brick in planned.bricks)
-    rows = [CallTime(n, tuple(sorted(origins[n])), bricks[n], *us) for n, us in spent.items()]
-    return sorted(rows, key=lambda row: -row.measured_us)
+    rows = [CallTime(n, origins[n], bricks[n], us, run.get(n, nan)) for n, us in plan.items()]
+    return sorted(rows, key=lambda row: -(row.measured_us if run else row.planned_us))
+
+
+def _spent(each: Wall) -> dict[str, float]:
+    spent: dict[str, float] = defaultdict(float)
+    for brick in each.bricks:
+        spent[brick.call] += brick.end_us - brick.start_us
+    return spent
 
 
 def _shape(each: Wall) -> dict[str, object]:
@@ -95,25 +106,29 @@ def error(planned_us: float, measured_us: float) -> float:
     return (planned_us - measured_us) / measured_us if measured_us else 0.0
 
 
-def walls(planned: Wall, measured: Wall) -> str:
+def walls(planned: Wall, measured: Wall | None) -> str:
     """The two walls in all, and what each unit waited for."""
-    causes = sorted({**_idle(planned), **_idle(measured)})
+    plan, run = _idle(planned), {} if measured is None else _idle(measured)
+    absent = nan if measured is None else 0.0
+    busy = "–" if measured is None else percent(measured.busy)
     rows = [
-        ("one run", *pair(planned.total_us, measured.total_us)),
-        ("units busy", percent(planned.busy), percent(measured.busy), ""),
+        ("one run", *pair(planned.total_us, nan if measured is None else measured.total_us)),
+        ("units busy", percent(planned.busy), busy, ""),
         *(
-            (f"idle: {cause}", *pair(_idle(planned)[cause], _idle(measured)[cause]))
-            for cause in causes
+            (f"idle: {cause}", *pair(plan.get(cause, 0.0), run.get(cause, absent)))
+            for cause in sorted({**plan, **run})
         ),
     ]
     bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
-    head = f"{bricks} on {units}, policy {planned.policy}; measured: the median of {RUNS} runs"
+    said = "nothing measured" if measured is None else f"measured: the median of {RUNS} runs"
+    head = f"{bricks} on {units}, policy {planned.policy}; {said}"
     return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
 
 
 def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
-    """Planned, measured, and how far the plan is off."""
-    off = signed_percent(error(planned_us, measured_us)) if planned_us and measured_us else ""
+    """Planned, measured, and how far the plan is off; NaN is what was not measured."""
+    known = planned_us and measured_us and not isnan(measured_us)
+    off = signed_percent(error(planned_us, measured_us)) if known else ""
     return duration(planned_us), duration(measured_us), off
 
 
