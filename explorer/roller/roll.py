@@ -30,6 +30,10 @@ class Options:
     top_k: int = 10
     pinned: tuple[tuple[str, Tiling], ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.top_k < 1:
+            raise BadOption(f"roller.top_k is 1 or more, found {self.top_k}")
+
 
 @dataclass(frozen=True, slots=True)
 class Roll:
