@@ -19,7 +19,7 @@ from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
 
 UNKNOWN = Tensor()
-MAX_FILLED_BYTES = 1 << 32
+MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
 MAX_DEPTH = 32
 OUR_DOMAINS = ("", "ai.onnx")
 
@@ -31,11 +31,12 @@ class Importer:
         self, opset: int, constants: dict[str, Constant], outer_names: frozenset[str] = frozenset()
     ) -> None:
         self.opset, self.constants, self.outer_names = opset, constants, outer_names
+        self.filled_bytes = 0
         self.functions: list[Function] = []
         self.sources: list[SourceOp] = []
         self.dropped: list[tuple[str, str]] = []
-        self.node_names: set[str] = set()
-        self.value_names: set[str] = set(constants)
+        self.node_names: dict[str, int] = {}
+        self.value_names: dict[str, int] = dict.fromkeys(constants, 1)
 
     def node_name(self, node: onnx.NodeProto) -> str:
         """The node's name, or one made from its operator; no two are the same."""
@@ -61,12 +62,13 @@ class Importer:
         self.dropped.append((name, reason))
 
 
-def _fresh(name: str, taken: set[str]) -> str:
-    found, count = name, 1
+def _fresh(name: str, taken: dict[str, int]) -> str:
+    """The name, or the name and a number; `taken` counts how often each was asked for."""
+    found = name
     while found in taken:
-        count += 1
-        found = f"{name}.{count}"
-    taken.add(found)
+        taken[name] += 1
+        found = f"{name}.{taken[name]}"
+    taken[found] = 1
     return found
 
 
@@ -206,7 +208,8 @@ def _filled_constant(scope: Scope, node: Node) -> bool:
         return False
     dtype = np.dtype(str(node.attrs.get("dtype", "float32")))
     shape = checked_shape(known.array.reshape(-1).tolist(), node.name)
-    if prod(shape) * dtype.itemsize > MAX_FILLED_BYTES:
+    scope.importer.filled_bytes += prod(shape) * dtype.itemsize
+    if scope.importer.filled_bytes > MAX_FILLED_BYTES:
         raise BadModelFile(f"fills {node.outputs[0]!r} with {prod(shape)} equal elements")
     value: Any = node.attrs.get("value", 0)
     _constant(scope, node.outputs[0], np.full(shape, value, dtype))
