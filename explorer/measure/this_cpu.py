@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 
 from explorer import cache as store
 from explorer.devices.model import Device, MemoryLevel
+
+Native = Callable[[int, int, int], object]
 
 VERSION = "this-cpu-3"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -115,7 +118,7 @@ def cache_bytes() -> dict[str, int]:
 
 
 def measure() -> Device:
-    """A fresh measurement of one core: peak products, and the bandwidth of a sum from every level."""
+    """A fresh measurement of one core: peak products, and a sum's bandwidth from every level."""
     sizes = cache_bytes()
     dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
     spans = {"L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 4, "DRAM": dram}
@@ -153,7 +156,7 @@ def _is_x86() -> bool:
     return "x86" in llvm.get_default_triple()
 
 
-def _function(body: str, *header: str) -> ctypes._CFuncPtr:
+def _function(body: str, *header: str) -> Native:
     from explorer.codegen.numba_cpu import DECORATOR, HEADER  # slow to load, and seldom needed
     from explorer.codegen.object_code import compile_cfunc
 
@@ -167,7 +170,7 @@ def _aligned(block: np.ndarray) -> int:
 
 
 def _best_seconds(
-    function: ctypes._CFuncPtr, args: np.ndarray, repeats: int, runs: int = 5
+    function: Native, args: np.ndarray, repeats: int, runs: int = 5
 ) -> float:
     function(0, 1, args.ctypes.data)
     times = []
