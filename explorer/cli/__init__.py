@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
 
 from explorer.errors import (
     AnswerMismatch,
@@ -48,11 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; what goes wrong is one line on stderr, with `--json` an object on stdout."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _dispatch(given)
+        _tolerate()
+        code = _dispatch(given)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return _failed(given, Cancelled("stopped"), STOPPED)
-    except BrokenPipeError:  # the reader of our output has gone; say nothing more to it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _give_up_writing()
         return NO
     except (CheckFailed, AnswerMismatch) as problem:
         return _failed(given, problem, NO)
@@ -64,6 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get(TRACEBACK):
             raise
         return _failed(given, _explained(problem), BAD)
+
+
+def _tolerate() -> None:
+    """What a terminal cannot write becomes a question mark, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _dispatch(given: list[str]) -> int:
@@ -105,12 +116,20 @@ def _unknown(name: str) -> BadOption:
 
 def _failed(given: list[str], problem: IronworksError, code: int) -> int:
     command = given[0] if given and given[0] in COMMANDS else ""
-    sys.stdout.flush()
     head = " ".join(("ironworks", command)).strip()
-    print(f"{head}: {problem.sentence}{_hint(problem)}", file=sys.stderr)
-    if "--json" in given:
-        print(json.dumps(problem.fields()))
+    try:
+        print(f"{head}: {problem.sentence}{_hint(problem)}", file=sys.stderr)
+        if "--json" in given:
+            print(json.dumps(problem.fields()))
+        sys.stdout.flush()
+    except OSError:
+        _give_up_writing()
     return code
+
+
+def _give_up_writing() -> None:
+    """The reader of our output has gone, or its disk is full: the rest goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hint(problem: IronworksError) -> str:
@@ -125,8 +144,8 @@ def _hint(problem: IronworksError) -> str:
 def _explained(problem: Exception) -> IronworksError:
     """One sentence for an error that is none of ours, or a fault of ironworks itself."""
     match problem:
-        case OSError(strerror=str(reason), filename=name) if name:
-            return IronworksError(f"{name}: {reason}", where=name)
+        case OSError(strerror=str(reason), filename=name):
+            return IronworksError(f"{name}: {reason}" if name else reason, where=name or "")
         case MemoryError():
             return IronworksError("there is not enough memory for this")
     return IronworksError(
