@@ -1,4 +1,4 @@
-"""What a file says becomes a program: names, dims, constants, subgraphs, older operator versions."""
+"""What a file says becomes a program: names, dims, constants, subgraphs, older versions."""
 
 import resource
 from pathlib import Path

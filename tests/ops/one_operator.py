@@ -54,9 +54,12 @@ def proto(case: Case) -> onnx.ModelProto:
     given = [(i, np.asarray(x)) for i, x in enumerate(case.inputs) if x is not None]
     inputs = [
         helper.make_tensor_value_info(
-            f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype),
-            [f"n{n}" if n in case.free else n for n in x.shape])
-        for i, x in given if i not in case.known
+            f"x{i}",
+            helper.np_dtype_to_tensor_dtype(x.dtype),
+            [f"n{n}" if n in case.free else n for n in x.shape],
+        )
+        for i, x in given
+        if i not in case.known
     ]
     constants = [numpy_helper.from_array(x, f"x{i}") for i, x in given if i in case.known]
     results = [onnx.ValueInfoProto(name=o) for o in outputs]
@@ -81,12 +84,13 @@ def stages(path: Path) -> tuple[Program, Program, Program]:
 
 
 def check(case: Case, folder: Path) -> None:
-    """Every stage answers what onnxruntime answers, is well formed, and prints to what parses back."""
+    """Every stage answers like onnxruntime, is well formed, and prints to what parses back."""
     model, path = proto(case), folder / "case.onnx"
     onnx.save(model, path)
     feeds = {
         f"x{i}": np.asarray(x)
-        for i, x in enumerate(case.inputs) if x is not None and i not in case.known
+        for i, x in enumerate(case.inputs)
+        if x is not None and i not in case.known
     }
     wanted = oracle(model, feeds)
     programs = stages(path)
@@ -99,7 +103,7 @@ def check(case: Case, folder: Path) -> None:
 
 
 def agree(found: np.ndarray, right: np.ndarray, tolerance: float, where: str) -> None:
-    """Equal shapes, dtypes and NaNs; largest difference at most `tolerance` of the largest value."""
+    """Equal shapes, dtypes and NaNs; no difference above `tolerance` of the largest value."""
     assert found.dtype == right.dtype, where
     assert found.shape == right.shape, where
     if not np.issubdtype(right.dtype, np.floating):

@@ -32,7 +32,9 @@ MATMULS = [
     Case("Gemm", [r(3, 5), r(5, 7), r(7)], free=(3,)),
     Case("Gemm", [r(5, 3), r(7, 5), r(3, 1)], {"transA": 1, "transB": 1}),
     Case("Gemm", [r(3, 5), r(5, 7), r(3, 7)], {"alpha": 0.5, "beta": 2.0}),
-    Case("Gemm", [r(3, 5), r(7, 5), np.array(0.5, np.float32)], {"transB": 1, "alpha": 1.5}, (1, 2)),
+    Case(
+        "Gemm", [r(3, 5), r(7, 5), np.array(0.5, np.float32)], {"transB": 1, "alpha": 1.5}, (1, 2)
+    ),
     Case("Einsum", [r(2, 3, 5), r(2, 5, 7)], {"equation": "bij,bjk->bik"}, free=(2,)),
     Case("Einsum", [r(3, 5), r(4, 5)], {"equation": "id, jd"}, note="implicit"),
     Case("Einsum", [r(3, 5)], {"equation": "ij->ji"}, note="transpose"),
@@ -45,7 +47,12 @@ CONVS: list[Case] = [
     Case("Conv", [r(1, 3, 9, 8), r(4, 3, 3, 2), r(4)], {"pads": [0, 2, 1, 0], "strides": [1, 3]}),
     Case("Conv", [r(1, 3, 11, 12), r(4, 3, 3, 3)], {"dilations": [2, 3], "pads": [1, 2, 1, 2]}),
     Case("Conv", [r(1, 6, 7, 7), r(4, 3, 3, 3), r(4)], {"group": 2, "pads": [1, 1, 1, 1]}),
-    Case("Conv", [r(2, 6, 7, 7), r(6, 1, 3, 3), r(6)], {"group": 6, "strides": [2, 2]}, note="depthwise"),
+    Case(
+        "Conv",
+        [r(2, 6, 7, 7), r(6, 1, 3, 3), r(6)],
+        {"group": 6, "strides": [2, 2]},
+        note="depthwise",
+    ),
     Case("Conv", [r(2, 3, 7, 7), r(6, 1, 3, 3)], {"group": 3}, note="depthwise-multiplied"),
     Case("Conv", [r(2, 5, 4, 4), r(3, 5, 1, 1), r(3)], known=(1, 2), note="pointwise"),
     Case("Conv", [r(2, 3, 11), r(4, 3, 4), r(4)], {"strides": [2], "pads": [1, 2]}, note="1d"),
@@ -53,15 +60,24 @@ CONVS: list[Case] = [
     Case("Conv", [r(1, 2, 7, 8), r(3, 2, 3, 3)], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     Case("Conv", [r(1, 2, 7, 8), r(3, 2, 4, 4)], {"auto_pad": "SAME_LOWER", "strides": [2, 3]}),
     Case("Conv", [r(1, 2, 7, 8), r(3, 2, 4, 4)], {"auto_pad": "VALID"}),
-    Case("Conv", [r(1, 2, 9, 11), r(3, 2, 3, 3), r(3)], {"pads": [1, 1, 1, 1], "strides": [2, 2]},
-         free=(9, 11)),
+    Case(
+        "Conv",
+        [r(1, 2, 9, 11), r(3, 2, 3, 3), r(3)],
+        {"pads": [1, 1, 1, 1], "strides": [2, 2]},
+        free=(9, 11),
+    ),
     Case("ConvTranspose", [r(2, 3, 5, 4), r(3, 4, 3, 3)]),
     Case("ConvTranspose", [r(2, 3, 5, 4), r(3, 4, 2, 2), r(4)], {"strides": [2, 2]}, (1, 2), (2,)),
-    Case("ConvTranspose", [r(1, 3, 5, 4), r(3, 4, 4, 3), r(4)],
-         {"strides": [2, 3], "pads": [1, 1, 1, 0], "output_padding": [1, 0]}),
+    Case(
+        "ConvTranspose",
+        [r(1, 3, 5, 4), r(3, 4, 4, 3), r(4)],
+        {"strides": [2, 3], "pads": [1, 1, 1, 0], "output_padding": [1, 0]},
+    ),
     Case("ConvTranspose", [r(1, 4, 5, 4), r(4, 3, 3, 3), r(6)], {"strides": [2, 2], "group": 2}),
     Case("ConvTranspose", [r(1, 3, 5, 4), r(3, 4, 1, 1)], {"strides": [2, 2]}, note="gaps"),
-    Case("ConvTranspose", [r(1, 3, 5), r(3, 4, 3), r(4)], {"strides": [2], "pads": [1, 1]}, note="1d"),
+    Case(
+        "ConvTranspose", [r(1, 3, 5), r(3, 4, 3), r(4)], {"strides": [2], "pads": [1, 1]}, note="1d"
+    ),
     Case("ConvTranspose", [r(2, 3, 5, 4), r(3, 4, 2, 2)], {"strides": [2, 2]}, (1,), (5, 4)),
 ]
 
@@ -86,7 +102,8 @@ def test_a_contraction_is_a_sum_of_a_product_of_two_reads(case: Case, tmp_path: 
 
     onnx.save(proto(case), tmp_path / "case.onnx")
     kernels = [
-        b.expr.kernel for b in stages(tmp_path / "case.onnx")[2].kernel_calls
+        b.expr.kernel
+        for b in stages(tmp_path / "case.onnx")[2].kernel_calls
         if isinstance(b.expr, KernelCall)
     ]
     first: Any = kernels[0].computes[0]

@@ -13,30 +13,59 @@ random = np.random.default_rng(0)
 F = np.float32
 INF, NAN = np.inf, np.nan
 X = random.standard_normal((3, 5)).astype(F) * 3
-SPECIAL = np.array([-INF, -3e38, -100, -1.5, -0.5, -0.0, 0.0, 1e-40, 0.5, 2.5, 100, 3e38, INF, NAN], F)
+SPECIAL = np.array(
+    [-INF, -3e38, -100, -1.5, -0.5, -0.0, 0.0, 1e-40, 0.5, 2.5, 100, 3e38, INF, NAN], F
+)
 SMALL = np.array([-INF, -20, -1.5, -1e-3, -0.0, 0.0, 1e-3, 0.5, 2.5, 30, INF, NAN], F)
 POSITIVE = np.array([0.0, 1e-30, 0.1, 1, 7.5, 1e30, INF, NAN], F)
 
 UNARY = [
-    ("Relu", X), ("Sigmoid", SMALL), ("Tanh", SMALL), ("Erf", SMALL), ("Abs", SPECIAL),
-    ("Neg", SPECIAL), ("Exp", SMALL), ("Log", POSITIVE), ("Sqrt", POSITIVE), ("Sin", X), ("Cos", X),
-    ("Tan", X), ("Floor", SPECIAL), ("Ceil", SPECIAL), ("Round", np.append(SPECIAL, F([1.5, 2.5, -2.5]))),
-    ("Reciprocal", X), ("Sign", X), ("IsNaN", SPECIAL), ("Softplus", SMALL[1:-2]), ("Softsign", X),
-    ("HardSwish", X), ("Identity", X), ("Dropout", X), ("Mish", X),
+    ("Relu", X),
+    ("Sigmoid", SMALL),
+    ("Tanh", SMALL),
+    ("Erf", SMALL),
+    ("Abs", SPECIAL),
+    ("Neg", SPECIAL),
+    ("Exp", SMALL),
+    ("Log", POSITIVE),
+    ("Sqrt", POSITIVE),
+    ("Sin", X),
+    ("Cos", X),
+    ("Tan", X),
+    ("Floor", SPECIAL),
+    ("Ceil", SPECIAL),
+    ("Round", np.append(SPECIAL, F([1.5, 2.5, -2.5]))),
+    ("Reciprocal", X),
+    ("Sign", X),
+    ("IsNaN", SPECIAL),
+    ("Softplus", SMALL[1:-2]),
+    ("Softsign", X),
+    ("HardSwish", X),
+    ("Identity", X),
+    ("Dropout", X),
+    ("Mish", X),
 ]
 WITH_ATTRIBUTES = [
-    ("LeakyRelu", X, {"alpha": 0.3}), ("Elu", X, {"alpha": 0.7}), ("Selu", X, {}),
-    ("Selu", X, {"alpha": 1.1, "gamma": 0.9}), ("Celu", X, {"alpha": 0.6}),
-    ("HardSigmoid", X, {"alpha": 0.3, "beta": 0.4}), ("HardSigmoid", X, {}),
-    ("ThresholdedRelu", X, {"alpha": 0.6}), ("Shrink", X, {"bias": 0.2, "lambd": 0.7}),
-    ("IsInf", SPECIAL, {"detect_negative": 0}), ("IsInf", SPECIAL, {"detect_positive": 0}),
+    ("LeakyRelu", X, {"alpha": 0.3}),
+    ("Elu", X, {"alpha": 0.7}),
+    ("Selu", X, {}),
+    ("Selu", X, {"alpha": 1.1, "gamma": 0.9}),
+    ("Celu", X, {"alpha": 0.6}),
+    ("HardSigmoid", X, {"alpha": 0.3, "beta": 0.4}),
+    ("HardSigmoid", X, {}),
+    ("ThresholdedRelu", X, {"alpha": 0.6}),
+    ("Shrink", X, {"bias": 0.2, "lambd": 0.7}),
+    ("IsInf", SPECIAL, {"detect_negative": 0}),
+    ("IsInf", SPECIAL, {"detect_positive": 0}),
     ("IsInf", SPECIAL, {}),
 ]
 INTEGERS = np.array([-7, -1, 0, 1, 5, 9], np.int64)
 
 
 @pytest.mark.parametrize(("op", "x"), UNARY, ids=[u[0] for u in UNARY])
-def test_a_function_of_one_argument_equals_onnxruntime(op: str, x: np.ndarray, tmp_path: Path) -> None:
+def test_a_function_of_one_argument_equals_onnxruntime(
+    op: str, x: np.ndarray, tmp_path: Path
+) -> None:
     check(Case(op, [x]), tmp_path)
 
 
@@ -52,8 +81,23 @@ def test_gelu_equals_onnxruntime(approximate: str, tmp_path: Path) -> None:
     check(Case("Gelu", [X], {"approximate": approximate}, opset=20), tmp_path)
 
 
-BINARY = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Pow", "PRelu", "Equal", "Greater", "Less",
-          "GreaterOrEqual", "LessOrEqual"]
+BINARY = [
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Max",
+    "Min",
+    "Sum",
+    "Mean",
+    "Pow",
+    "PRelu",
+    "Equal",
+    "Greater",
+    "Less",
+    "GreaterOrEqual",
+    "LessOrEqual",
+]
 
 
 @pytest.mark.parametrize("op", BINARY)
@@ -67,7 +111,9 @@ def test_two_arguments_broadcast(op: str, free: tuple[int, ...], tmp_path: Path)
 
 @pytest.mark.parametrize("op", ["Add", "Div", "Max", "Min", "Pow", "Sub", "Less"])
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_constant_of_one_element_is_a_number_in_the_kernel(op: str, side: int, tmp_path: Path) -> None:
+def test_a_constant_of_one_element_is_a_number_in_the_kernel(
+    op: str, side: int, tmp_path: Path
+) -> None:
     inputs = [np.abs(X), np.abs(X)]
     inputs[side] = np.array([[1.7]], F)
     check(Case(op, inputs, known=(side,)), tmp_path)
@@ -84,7 +130,9 @@ def test_the_exponent_may_have_another_dtype(tmp_path: Path) -> None:
     check(Case("Pow", [np.array([2, 3]), np.array([3, 2])]), tmp_path)
 
 
-@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "Greater", "Equal"])
+@pytest.mark.parametrize(
+    "op", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Mod", "Greater", "Equal"]
+)
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])
 def test_integers(op: str, dtype: type, tmp_path: Path) -> None:
     a = INTEGERS.astype(dtype)
@@ -126,9 +174,17 @@ def test_clip_takes_its_limits_as_arguments_or_attributes(tmp_path: Path) -> Non
     check(Case("Clip", [X], {"max": 0.5}, opset=9), tmp_path)
 
 
-CASTS = [(np.float32, np.int64), (np.float32, bool), (np.int64, np.float32), (bool, np.float32),
-         (np.int64, np.int32), (np.float32, np.float64), (np.float32, np.float16), (np.int32, bool),
-         (np.float32, np.float32)]
+CASTS = [
+    (np.float32, np.int64),
+    (np.float32, bool),
+    (np.int64, np.float32),
+    (bool, np.float32),
+    (np.int64, np.int32),
+    (np.float32, np.float64),
+    (np.float32, np.float16),
+    (np.int32, bool),
+    (np.float32, np.float32),
+]
 
 
 @pytest.mark.parametrize(("before", "after"), CASTS)
@@ -151,9 +207,13 @@ def test_any_two_shapes_that_numpy_broadcasts(shape: list[int], data: st.DataObj
     from explorer.ops.broadcast import broadcast
     from explorer.ops.record import Site
 
-    other = [n if data.draw(st.booleans()) else 1 for n in shape][data.draw(st.integers(0, len(shape))):]
+    other = [n if data.draw(st.booleans()) else 1 for n in shape][
+        data.draw(st.integers(0, len(shape))) :
+    ]
     site = Site("Add", "here", (), {})
-    assert broadcast(site, [tuple(shape), tuple(other)]) == np.broadcast_shapes(tuple(shape), tuple(other))
+    assert broadcast(site, [tuple(shape), tuple(other)]) == np.broadcast_shapes(
+        tuple(shape), tuple(other)
+    )
 
 
 def test_the_comparison_of_two_answers_finds_a_wrong_one() -> None:

@@ -19,7 +19,9 @@ def i(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def slicing(starts: list[int], ends: list[int], axes: list[int], steps: list[int], **more: object) -> Case:
+def slicing(
+    starts: list[int], ends: list[int], axes: list[int], steps: list[int], **more: object
+) -> Case:
     parts = [i(*starts), i(*ends), i(*axes), i(*steps)]
     return Case("Slice", [r(3, 6, 5), *parts], {}, (1, 2, 3, 4), **more)  # type: ignore[arg-type]
 
@@ -84,9 +86,21 @@ READS = [
     Case("GatherElements", [r(4, 5), random.integers(-4, 4, (3, 5))], free=(5,)),
     Case("GatherElements", [r(4, 5), random.integers(-5, 5, (4, 2))], {"axis": 1}),
     Case("GatherND", [r(4, 5, 6), random.integers(-4, 4, (3, 2))], free=(3, 6)),
-    Case("GatherND", [r(2, 5, 6), random.integers(0, 5, (2, 3, 1))], {"batch_dims": 1}, free=(2, 6)),
-    Case("OneHot", [np.array([[1, -1], [0, 9]]), np.array(4), np.array([2, 5], np.float32)], known=(1,)),
-    Case("OneHot", [i(1, 0, 2), np.array([3]), np.array([0, 1], np.float32)], {"axis": 0}, (1, 2), (3,)),
+    Case(
+        "GatherND", [r(2, 5, 6), random.integers(0, 5, (2, 3, 1))], {"batch_dims": 1}, free=(2, 6)
+    ),
+    Case(
+        "OneHot",
+        [np.array([[1, -1], [0, 9]]), np.array(4), np.array([2, 5], np.float32)],
+        known=(1,),
+    ),
+    Case(
+        "OneHot",
+        [i(1, 0, 2), np.array([3]), np.array([0, 1], np.float32)],
+        {"axis": 0},
+        (1, 2),
+        (3,),
+    ),
 ]
 MADE = [
     Case("Shape", [r(3, 4, 5)], free=(3,)),
@@ -94,21 +108,59 @@ MADE = [
     Case("Size", [r(3, 4, 5)], free=(3, 4)),
     Case("Range", [np.array(2), np.array(11), np.array(3)], known=(0, 1, 2)),
     Case("Range", [np.array(5), np.array(-4), np.array(-2)], known=(0, 1, 2)),
-    Case("Range", [np.array(0.5, np.float32), np.array(3, np.float32), np.array(0.7, np.float32)],
-         known=(0, 1, 2), note="floats"),
+    Case(
+        "Range",
+        [np.array(0.5, np.float32), np.array(3, np.float32), np.array(0.7, np.float32)],
+        known=(0, 1, 2),
+        note="floats",
+    ),
     Case("ConstantOfShape", [i(2, 3)], known=(0,)),
 ]
 RESIZES = [
-    Case("Resize", [r(1, 2, 4, 5), None, np.array([1, 1, 2, 3], np.float32)], known=(2,), free=(2,)),
-    Case("Resize", [r(1, 2, 4, 5), None, np.array([1, 1, 0.6, 1.5], np.float32)],
-         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, (2,)),
-    Case("Resize", [r(1, 2, 4, 5), None, None, i(1, 2, 7, 3)], {"mode": "linear"}, (3,), tolerance=1e-5),
-    Case("Resize", [r(1, 2, 4, 5), None, None, i(1, 2, 8, 9)],
-         {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, (3,), tolerance=1e-5),
-    Case("Resize", [r(1, 2, 4, 5), None, np.array([1, 1, 2, 2], np.float32)],
-         {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, (2,), tolerance=1e-5),
-    Case("Upsample", [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)], {"mode": "nearest"}, (1,), opset=9),
-    Case("Resize", [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)], {"mode": "nearest"}, (1,), opset=10),
+    Case(
+        "Resize", [r(1, 2, 4, 5), None, np.array([1, 1, 2, 3], np.float32)], known=(2,), free=(2,)
+    ),
+    Case(
+        "Resize",
+        [r(1, 2, 4, 5), None, np.array([1, 1, 0.6, 1.5], np.float32)],
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        (2,),
+    ),
+    Case(
+        "Resize",
+        [r(1, 2, 4, 5), None, None, i(1, 2, 7, 3)],
+        {"mode": "linear"},
+        (3,),
+        tolerance=1e-5,
+    ),
+    Case(
+        "Resize",
+        [r(1, 2, 4, 5), None, None, i(1, 2, 8, 9)],
+        {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+        (3,),
+        tolerance=1e-5,
+    ),
+    Case(
+        "Resize",
+        [r(1, 2, 4, 5), None, np.array([1, 1, 2, 2], np.float32)],
+        {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"},
+        (2,),
+        tolerance=1e-5,
+    ),
+    Case(
+        "Upsample",
+        [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)],
+        {"mode": "nearest"},
+        (1,),
+        opset=9,
+    ),
+    Case(
+        "Resize",
+        [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)],
+        {"mode": "nearest"},
+        (1,),
+        opset=10,
+    ),
 ]
 
 

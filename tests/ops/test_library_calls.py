@@ -26,7 +26,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
-def test_an_operator_without_a_kernel_rule_becomes_a_library_call(case: Case, tmp_path: Path) -> None:
+def test_an_operator_without_a_kernel_rule_becomes_a_library_call(
+    case: Case, tmp_path: Path
+) -> None:
     check(case, tmp_path)
 
 
@@ -38,7 +40,9 @@ def test_a_library_call_is_marked_as_such(tmp_path: Path) -> None:
     assert family(call) == "library call"
 
 
-def test_an_operator_whose_result_has_a_shape_only_at_run_time_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_operator_whose_result_has_a_shape_only_at_run_time_is_refused_by_name(
+    tmp_path: Path,
+) -> None:
     onnx.save(proto(Case("NonZero", [X])), tmp_path / "case.onnx")
     with pytest.raises(UnsupportedOperator, match="NonZero at 'node'"):
         deduce(load(tmp_path / "case.onnx").program)

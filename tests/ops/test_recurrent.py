@@ -14,7 +14,9 @@ def r(*shape: int) -> np.ndarray:
     return random.standard_normal(shape).astype(np.float32) * 0.5
 
 
-def layer(gates: int, ways: int, steps: int = 5, batch: int = 2, width: int = 3, hidden: int = 4) -> list[np.ndarray]:
+def layer(
+    gates: int, ways: int, steps: int = 5, batch: int = 2, width: int = 3, hidden: int = 4
+) -> list[np.ndarray]:
     """Inputs, weights, recurrences and biases."""
     rows = gates * hidden
     return [r(steps, batch, width), r(ways, rows, width), r(ways, rows, hidden), r(ways, 2 * rows)]
@@ -25,15 +27,37 @@ CASES = [
     Case("LSTM", layer(4, 1)[:3], {"hidden_size": 4}, (1, 2), outputs=3, note="no-bias"),
     Case("LSTM", layer(4, 1), {"hidden_size": 4}, outputs=3, note="weights-by-data"),
     Case("LSTM", layer(4, 1), {"hidden_size": 4, "direction": "reverse"}, (1, 2, 3), outputs=3),
-    Case("LSTM", layer(4, 2), {"hidden_size": 4, "direction": "bidirectional"}, (1, 2, 3), outputs=3),
-    Case("LSTM", [*layer(4, 1), None, r(1, 2, 4), r(1, 2, 4)], {"hidden_size": 4}, (1, 2, 3), outputs=3, note="state"),
+    Case(
+        "LSTM", layer(4, 2), {"hidden_size": 4, "direction": "bidirectional"}, (1, 2, 3), outputs=3
+    ),
+    Case(
+        "LSTM",
+        [*layer(4, 1), None, r(1, 2, 4), r(1, 2, 4)],
+        {"hidden_size": 4},
+        (1, 2, 3),
+        outputs=3,
+        note="state",
+    ),
     Case("LSTM", layer(4, 1, steps=1), {"hidden_size": 4}, (1, 2, 3), outputs=1, note="one-step"),
     Case("GRU", layer(3, 1), {"hidden_size": 4, "linear_before_reset": 1}, (1, 2, 3), outputs=2),
-    Case("GRU", [*layer(3, 2), None, r(2, 2, 4)],
-         {"hidden_size": 4, "linear_before_reset": 1, "direction": "bidirectional"}, (1, 2, 3), outputs=2),
+    Case(
+        "GRU",
+        [*layer(3, 2), None, r(2, 2, 4)],
+        {"hidden_size": 4, "linear_before_reset": 1, "direction": "bidirectional"},
+        (1, 2, 3),
+        outputs=2,
+    ),
 ]
 LIBRARY = [
-    Case("GRU", layer(3, 1), {"hidden_size": 4}, (1, 2, 3), outputs=2, library=True, note="reset-before"),
+    Case(
+        "GRU",
+        layer(3, 1),
+        {"hidden_size": 4},
+        (1, 2, 3),
+        outputs=2,
+        library=True,
+        note="reset-before",
+    ),
 ]
 
 
@@ -42,7 +66,9 @@ def ids(cases: list[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids(CASES))
-def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(case: Case, tmp_path: Path) -> None:
+def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(
+    case: Case, tmp_path: Path
+) -> None:
     check(case, tmp_path)
 
 

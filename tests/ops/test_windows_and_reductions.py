@@ -26,16 +26,32 @@ POOLS = [
     Case("MaxPool", [r(2, 3, 8, 9)], {**EDGES, "ceil_mode": 1}),
     Case("MaxPool", [r(2, 3, 8, 8)], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
     Case("MaxPool", [r(1, 2, 9, 9)], {"kernel_shape": [2, 3], "dilations": [2, 3]}),
-    Case("MaxPool", [r(1, 2, 9, 9)], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}, free=(9,)),
-    Case("MaxPool", [r(1, 2, 9, 8)], {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    Case(
+        "MaxPool",
+        [r(1, 2, 9, 9)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4},
+        free=(9,),
+    ),
+    Case(
+        "MaxPool",
+        [r(1, 2, 9, 8)],
+        {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    ),
     Case("MaxPool", [r(1, 2, 9)], {"kernel_shape": [3]}, note="1d"),
     Case("MaxPool", [r(1, 2, 4, 5, 6)], {"kernel_shape": [2, 2, 2]}, note="3d"),
     Case("AveragePool", [r(2, 3, 8, 9)], {"kernel_shape": [3, 2]}, free=(2,)),
     Case("AveragePool", [r(2, 3, 8, 9)], EDGES),
     Case("AveragePool", [r(2, 3, 8, 9)], {**EDGES, "count_include_pad": 1}),
     Case("AveragePool", [r(2, 3, 8, 9)], {**EDGES, "ceil_mode": 1}, opset=19),
-    Case("AveragePool", [r(2, 3, 8, 9)], {**EDGES, "ceil_mode": 1, "count_include_pad": 1}, opset=19),
-    Case("AveragePool", [r(2, 3, 7, 7)], {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}, free=(7,)),
+    Case(
+        "AveragePool", [r(2, 3, 8, 9)], {**EDGES, "ceil_mode": 1, "count_include_pad": 1}, opset=19
+    ),
+    Case(
+        "AveragePool",
+        [r(2, 3, 7, 7)],
+        {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]},
+        free=(7,),
+    ),
     Case("AveragePool", [r(2, 3, 7, 7)], {"kernel_shape": [7, 7]}, note="whole"),
     Case("GlobalAveragePool", [r(2, 3, 5, 4)], free=(2,)),
     Case("GlobalAveragePool", [r(2, 3, 5, 4)], free=(5, 4)),
@@ -45,7 +61,18 @@ POOLS = [
 AXES = np.array([-1, 0])
 REDUCTIONS = [
     Case(f"Reduce{kind}", [positive(2, 3, 5), AXES], {"keepdims": keep}, (1,), (2, 5))
-    for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
+    for kind in (
+        "Sum",
+        "Mean",
+        "Max",
+        "Min",
+        "Prod",
+        "L1",
+        "L2",
+        "SumSquare",
+        "LogSum",
+        "LogSumExp",
+    )
     for keep in (0, 1)
 ] + [
     Case("ReduceSum", [r(2, 3, 5)], note="all"),
@@ -54,13 +81,30 @@ REDUCTIONS = [
     Case("ReduceSum", [r(2, 3, 5)], {"axes": [1]}, opset=11),
     Case("ReduceMean", [r(2, 3, 5)], {"axes": [1, 2], "keepdims": 0}, opset=11),
     Case("ReduceMax", [np.arange(12).reshape(3, 4)], {"axes": [1]}, opset=13, note="integers"),
-    Case("ReduceMax", [np.array([[1, INF], [-INF, 2]], np.float32), np.array([1])], known=(1,), note="infinite"),
+    Case(
+        "ReduceMax",
+        [np.array([[1, INF], [-INF, 2]], np.float32), np.array([1])],
+        known=(1,),
+        note="infinite",
+    ),
     Case("ArgMax", [r(3, 5, 4)], {"axis": 1}, free=(3,)),
-    Case("ArgMax", [np.array([[1, 3, 3], [2, 2, 2]], np.float32)], {"axis": -1, "keepdims": 0}, note="ties"),
-    Case("ArgMax", [np.array([[1, 3, 3], [2, 2, 2]], np.float32)], {"axis": 1, "select_last_index": 1}, note="last"),
+    Case(
+        "ArgMax",
+        [np.array([[1, 3, 3], [2, 2, 2]], np.float32)],
+        {"axis": -1, "keepdims": 0},
+        note="ties",
+    ),
+    Case(
+        "ArgMax",
+        [np.array([[1, 3, 3], [2, 2, 2]], np.float32)],
+        {"axis": 1, "select_last_index": 1},
+        note="last",
+    ),
     Case("ArgMin", [r(3, 5, 4)], {"axis": 0, "keepdims": 0}, free=(3,)),
     Case("CumSum", [r(3, 5), np.array(1)], known=(1,), free=(5,)),
-    Case("CumSum", [np.arange(15).reshape(3, 5), np.array(-2)], {"reverse": 1, "exclusive": 1}, (1,)),
+    Case(
+        "CumSum", [np.arange(15).reshape(3, 5), np.array(-2)], {"reverse": 1, "exclusive": 1}, (1,)
+    ),
     Case("CumSum", [r(3, 5), np.array(0)], {"exclusive": 1}, (1,)),
     Case("CumSum", [r(3, 5), np.array(1)], {"reverse": 1}, (1,)),
 ]
