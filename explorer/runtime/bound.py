@@ -47,6 +47,16 @@ class Bound:
         self.copied = tuple(n for n in range(len(program.outputs)) if n not in direct)
         self.pool: list[Arena] = []
 
+    @property
+    def arena_bytes(self) -> int:
+        """What one arena takes, scratch included."""
+        return self.plan.memory.planned_bytes + self.units * self.blocks.scratch_bytes
+
+    @property
+    def pooled_bytes(self) -> int:
+        """What the arenas take that no run uses."""
+        return len(self.pool) * self.arena_bytes
+
     def take(self) -> Arena:
         """An arena that no other run uses."""
         try:

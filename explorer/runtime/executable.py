@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,10 @@ from explorer.runtime.workers import team
 
 Array = np.ndarray
 FIRST_CAPACITY, LARGEST_CAPACITY = 4096, 1 << 22  # stamps of a unit in a launch; 96 MB at most
-BINDINGS = 64  # remembered; each has an arena
+BINDINGS = 256  # remembered of a program
+IDLE_ARENA_BYTES = 256 << 20
+Names = tuple[tuple[str, int], ...]
+Remembered = TypeVar("Remembered")
 
 
 class Executable:
@@ -52,10 +55,9 @@ class Executable:
         self.tasks = uprogram(program, level)
         self.task_times = TaskTimes(program, codes, device)
         self.constants = Constants(program.constants)
-        self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
-        self._bounds: dict[tuple[tuple[str, int], ...], Bound] = {}
+        self._plans: dict[Names, Plan] = {}
+        self._bounds: dict[Names, Bound] = {}
         self._by_shape: dict[tuple[object, ...], Bound] = {}
-        self._lock = Lock()
 
     def run(
         self, inputs: Mapping[str, Array], *, out: Mapping[str, Array] | None = None
@@ -95,19 +97,19 @@ class Executable:
     def plan(self, sizes: Sizes) -> Plan:
         """All that is decided for a binding, made once."""
         key = tuple(sorted(sizes.items()))
-        with self._lock:
-            if key not in self._plans:
-                if len(self._plans) >= BINDINGS:
-                    self._plans.clear()
-                self._plans[key] = make_plan(
-                    self.tasks,
-                    dict(sizes),
-                    self.device,
-                    self.task_times.of,
-                    self.rammer,
-                    self.memory_options,
-                )
-            return self._plans[key]
+        found = self._plans.get(key)
+        if found is None:
+            made = make_plan(
+                self.tasks,
+                dict(sizes),
+                self.device,
+                self.task_times.of,
+                self.rammer,
+                self.memory_options,
+            )
+            _make_room(self._plans)
+            found = self._plans.setdefault(key, made)
+        return found
 
     def _run(
         self, inputs: Mapping[str, Array], out: Mapping[str, Array] | None, traced: Traced | None
@@ -139,16 +141,23 @@ class Executable:
 
     def _new_bound(self, inputs: Mapping[str, Array], key: tuple[object, ...]) -> Bound:
         sizes = bind_sizes(self.program, inputs)
-        plan = self.plan(sizes)
         names = tuple(sorted(sizes.items()))
-        with self._lock:
-            if len(self._bounds) >= BINDINGS:
-                self._bounds.clear()
-                self._by_shape.clear()
-            if names not in self._bounds:
-                self._bounds[names] = Bound(plan, self.constants, self.codes, self.units)
-            bound = self._by_shape[key] = self._bounds[names]
-        return bound
+        found = self._bounds.get(names)
+        if found is None:
+            made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
+            self._let_arenas_go(made)
+            _make_room(self._bounds)
+            found = self._bounds.setdefault(names, made)
+        _make_room(self._by_shape)
+        self._by_shape[key] = found
+        return found
+
+    def _let_arenas_go(self, coming: Bound) -> None:
+        """Before a new binding takes its arena: what all of them hold idle stays within a bound."""
+        held = sum(b.pooled_bytes for b in list(self._bounds.values()))
+        if held + coming.arena_bytes > IDLE_ARENA_BYTES:
+            for bound in list(self._bounds.values()):
+                bound.pool.clear()
 
     def _given(
         self, out: Mapping[str, Array], bound: Bound, made: list[Array], inputs: list[Array]
@@ -180,6 +189,12 @@ class Executable:
                 out[operator.name] = frozenset(writers[r] for r in roots if r in writers)
                 writers[self.tasks.values[operator.result].root] = operator.name
         return out
+
+
+def _make_room(remembered: dict[Remembered, Any]) -> None:
+    """Forget all where there is too much; no lock, so that a fork never finds one held."""
+    if len(remembered) >= BINDINGS:
+        remembered.clear()
 
 
 def _is_usable(array: Array) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from explorer.codegen.build import KernelCode
-from explorer.cost.estimate import task_terms
+from explorer.cost.estimate import task_terms, tasks
 from explorer.devices.model import Device
 from explorer.grinder import OperatorTask
 from explorer.ir.decisions import Tiling
@@ -17,7 +17,7 @@ from explorer.ir.regions import Regions, propagate
 
 
 class TaskTimes:
-    """Facts about kernel calls; what does not depend on the sizes is worked out once."""
+    """Facts about kernel calls, with code or without; what no size changes is worked out once."""
 
     def __init__(self, program: Program, codes: Mapping[str, KernelCode], device: Device) -> None:
         self.codes, self.device = codes, device
@@ -27,7 +27,9 @@ class TaskTimes:
         """(tasks, microseconds of one)."""
         kernel, tiling, regions = self._normal(operator)
         terms = task_terms(kernel, tiling, self.device, sizes, regions)
-        return self.codes[operator.binding].tasks(sizes), sum(us for _, us in terms)
+        code = self.codes.get(operator.binding)
+        count = tasks(kernel, tiling, sizes) if code is None else code.tasks(sizes)
+        return count, sum(us for _, us in terms)
 
     def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Regions]:
         if operator.binding not in self._known:

@@ -305,3 +305,23 @@ def test_a_bool_input_of_any_shape_is_taken():
     x = Var("x", vector(8))
     program = model.program((p, x), lambda b, p, x: [p, b.flip(x)])
     check(model, program, {"p": np.array(True), "x": np.arange(8)})
+
+
+def test_a_wall_is_planned_without_any_code():
+    model, program = chain()
+    with_code = Executable(program, model.codes, DEVICE).planned_wall({})
+    without = Executable(program, {}, DEVICE).planned_wall({})
+    assert {b.call for b in without.bricks} == {b.call for b in with_code.bricks}
+
+
+def test_many_bindings_do_not_hold_their_arenas(monkeypatch):
+    model, n = Model(), symbol("n")
+    program = model.program((Var("x", vector(n)),), lambda b, x: [b.flip(b.flip(x))])
+    executable = Executable(program, model.codes, DEVICE)
+    monkeypatch.setattr("explorer.runtime.executable.IDLE_ARENA_BYTES", 5000)
+    monkeypatch.setattr("explorer.runtime.executable.BINDINGS", 4)
+    for extent in [*range(1, 40), 7, 300]:
+        inputs = inputs_of(program, extent)
+        same(executable.run(inputs), evaluate(program, inputs))
+        assert len(executable._bounds) <= 4
+        assert sum(b.pooled_bytes for b in executable._bounds.values()) <= 5000 + 300 * 8
