@@ -48,15 +48,19 @@ def has_convolution(function: Function) -> bool:
 
 def channels_last(entries: tuple[Affine | object, ...], weight: Read) -> Order | None:
     """The dims with those that the weights tell apart at the end; None where there are none."""
+    last = _channels(entries, weight)
+    if not last:
+        return None
+    return (*(d for d in range(len(entries)) if d not in last), *last)
+
+
+def _channels(entries: tuple[Affine | object, ...], weight: Read) -> list[int]:
     known = _variables(weight)
-    last = [
+    return [
         d
         for d, i in enumerate(entries)
         if isinstance(i, Affine) and i.terms and i.variables <= known
     ]
-    if not last:
-        return None
-    return (*(d for d in range(len(entries)) if d not in last), *last)
 
 
 def choose_orders(function: Function) -> dict[str, Order]:
@@ -71,7 +75,8 @@ def choose_orders(function: Function) -> dict[str, Order]:
             continue
         c, data, weight = found
         _note(orders, name, _through(call.kernel, c.out, channels_last(c.target, weight)))
-        _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
+        if len(_channels(data.index, weight)) == 1:  # several: a flattened image, in any order
+            _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
     params = {p.name for p in function.params}
     while _spread(calls, orders, params):
         pass
