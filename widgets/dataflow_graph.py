@@ -11,7 +11,7 @@ from explorer.ir.calls import Branch, Loop, Var
 from explorer.ir.program import Binding, Function, Program
 from widgets.compiled import Compiled
 from widgets.layered import layered
-from widgets.operators import Operator, is_call, operators, short_label
+from widgets.operators import Operator, call_family, head, is_call, operators, short_label
 from widgets.svg import Svg, fit, label, path, rect
 from widgets.table import Table
 from widgets.theme import family_token
@@ -75,29 +75,12 @@ def _kernel_nodes(program: Program, known: tuple[Operator, ...]) -> dict[str, No
     for _, binding in program.bindings():
         if not is_call(binding):
             continue
-        ops = sorted(binding.origin & order.keys(), key=order.__getitem__)
-        head = _head([known[order[o]] for o in ops])
-        name = binding.vars[0].name
-        text = head.label if head else short_label(name, name)
-        nodes[name] = Node(
-            name,
-            text,
-            "kernel",
-            head.family if head else "layout",
-            tuple(ops),
-            f"+{len(ops) - 1}" if len(ops) > 1 else "",
-        )
+        ops = [known[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
+        name, first, kind = binding.vars[0].name, head(ops), call_family(binding, ops)
+        text = first.label if first and first.family == kind else short_label(name, name)
+        more = f"+{len(ops) - 1}" if len(ops) > 1 else ""
+        nodes[name] = Node(name, text, "kernel", kind, tuple(o.name for o in ops), more)
     return nodes
-
-
-_WEIGHT = ("conv", "matmul", "reduction", "control flow", "library call")
-
-
-def _head(ops: list[Operator]) -> Operator | None:
-    """The operator that a kernel is named after: the first of the heaviest family."""
-    return min(
-        ops, key=lambda o: _WEIGHT.index(o.family) if o.family in _WEIGHT else 9, default=None
-    )
 
 
 def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -> Graph:

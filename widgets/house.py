@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from explorer.ir.types import Tensor
-from explorer.ops import family
 from widgets import brick_wall, dataflow_graph, stage_strip, theme
 from widgets.brick_wall import Call, WallRows
 from widgets.compiled import Compiled
 from widgets.dataflow_graph import Graph
 from widgets.knobs import Knob, threads
-from widgets.operators import Operator, is_call, operators
+from widgets.operators import Operator, call_family, is_call, operators
 from widgets.outline import dtype_text
 from widgets.table import Table, size_text, written
 
@@ -45,7 +44,12 @@ class House:
 def read(c: Compiled) -> House:
     """A compilation as the house needs it."""
     known = operators(c)
-    families = {b.vars[0].name: family(b) for _, b in c.program.bindings() if is_call(b)}
+    by_name = {o.name: o for o in known}
+    families = {
+        b.vars[0].name: call_family(b, (by_name[o] for o in b.origin if o in by_name))
+        for _, b in c.program.bindings()
+        if is_call(b)
+    }
     graphs = {
         "operators": dataflow_graph.data(c, False, known),
         "kernels": dataflow_graph.data(c, True, known),

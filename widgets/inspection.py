@@ -14,7 +14,7 @@ from explorer.ir.program import Binding
 from widgets import memory_plan, outline, tile_graph
 from widgets.brick_wall import WallRows
 from widgets.house import House
-from widgets.knobs import Setting
+from widgets.knobs import Setting, tile_label
 from widgets.operators import Operator
 from widgets.table import size_text, time_text
 
@@ -126,13 +126,14 @@ def _tile(
     base = chosen.cost_us if chosen else 0.0
     rows = [_candidate(c, i, base, c is chosen) for i, c in enumerate(legal[:SHOWN])]
     rows += [
-        {"label": c.label, "refused": c.refused, "on": False, "index": -1} for c in refused[:SHOWN]
+        {"label": tile_label(c), "refused": c.refused, "on": False, "index": -1}
+        for c in refused[:SHOWN]
     ]
     measured = _measured(walls, operator.calls)
     return {
         "sentence": _tile_sentence(decision, len(legal), len(refused), measured),
         "candidates": rows,
-        "axes": "×".join(a for a, _ in decision.chosen.tile) or "tile",
+        "axes": "tile, registers",
         "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
     }
 
@@ -140,7 +141,7 @@ def _tile(
 def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any]:
     change = c.cost_us / base - 1 if base else 0.0
     return {
-        "label": c.label,
+        "label": tile_label(c),
         "us": c.cost_us,
         "terms": [list(t) for t in c.terms],
         "refused": "",

@@ -165,9 +165,9 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
     binding, candidates = candidates_of(now.compiled, op)
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:
-        return Knob("tile", "tile", "choice", (("", None),), ("select an operator",), 0)
+        return Knob("tile", "tile", "choice", (("", None),), ("none selected",), 0)
     values = tuple((binding, c.value) for c in legal)
-    labels = tuple(c.label for c in legal)
+    labels = tuple(map(tile_label, legal))
     chosen = now.compiled.program.decisions.tiling(binding)
     first = pinned.compiled.program.decisions.tiling(binding)
     return Knob(
@@ -180,6 +180,15 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
         _position(values, (binding, first.chosen)) if first else None,
         "the best by Roller's model first",
     )
+
+
+def tile_label(c: Candidate) -> str:
+    """A candidate in the fewest letters that tell it from others: its sizes, its register tile."""
+    if not isinstance(c.value, Tiling):
+        return c.label
+    sizes = " ".join(f"{axis}={size}" for axis, size in c.value.tile) or "uncut"
+    packed = " packed" if c.value.pack else ""
+    return f"{sizes} {c.value.micro.rows}×{c.value.micro.columns}{packed}"
 
 
 def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate, ...]]:

@@ -45,13 +45,35 @@ def operators(c: Compiled) -> tuple[Operator, ...]:
 
 
 def calls_by_operator(program: Program) -> dict[str, tuple[str, ...]]:
-    """For each source operator, the names of the calls that compute it."""
-    found: dict[str, list[str]] = {}
+    """For each source operator, the names of the calls that compute it; those that only move its
+    data stand last.
+    """
+    found: dict[str, list[tuple[bool, str]]] = {}
     for _, binding in program.bindings():
         if is_call(binding):
+            moves = family(binding) == "layout"
             for name in binding.origin:
-                found.setdefault(name, []).append(binding.vars[0].name)
-    return {name: tuple(calls) for name, calls in found.items()}
+                found.setdefault(name, []).append((moves, binding.vars[0].name))
+    return {
+        name: tuple(call for _, call in sorted(calls, key=lambda c: c[0]))
+        for name, calls in found.items()
+    }
+
+
+_WEIGHT = ("conv", "matmul", "reduction", "control flow", "library call")
+
+
+def head(ops: Iterable[Operator]) -> Operator | None:
+    """The operator that a call is named after: the first of the heaviest family."""
+    return min(
+        ops, key=lambda o: _WEIGHT.index(o.family) if o.family in _WEIGHT else 9, default=None
+    )
+
+
+def call_family(binding: Binding, ops: Iterable[Operator]) -> str:
+    """The family of a call: its heaviest operator's, unless it only moves data or leaves us."""
+    kind, first = family(binding), head(ops)
+    return kind if kind in ("layout", "control flow", "library call") or not first else first.family
 
 
 def is_call(binding: Binding) -> bool:

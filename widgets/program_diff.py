@@ -35,15 +35,43 @@ def data(before: Program, after: Program) -> tuple[DiffLine, ...]:
 
 
 def _merged(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
-    matcher = SequenceMatcher(None, [i.text for i in old], [i.text for i in new], autojunk=False)
+    """Bindings are paired by what they bind, so a changed one stands right above its new self."""
+    before, after = _blocks(old), _blocks(new)
+    names = SequenceMatcher(None, [k for k, _, _ in before], [k for k, _, _ in after], False)
     found: list[DiffLine] = []
-    for _, a0, a1, b0, b1 in matcher.get_opcodes():
-        same = old[a0:a1] == new[b0:b1]
-        if not same and [i.text for i in old[a0:a1]] != [i.text for i in new[b0:b1]]:
-            found += [_line("-", a0 + i, line) for i, line in enumerate(old[a0:a1])]
-            found += [_line("+", b0 + i, line) for i, line in enumerate(new[b0:b1])]
+    for tag, a0, a1, b0, b1 in names.get_opcodes():
+        if tag == "equal":
+            for (_, a, mine), (_, b, theirs) in zip(before[a0:a1], after[b0:b1], strict=True):
+                found += _within(mine, theirs, a, b)
+            continue
+        for _, a, block in before[a0:a1]:
+            found += [_line("-", a + i, line) for i, line in enumerate(block)]
+        for _, b, block in after[b0:b1]:
+            found += [_line("+", b + i, line) for i, line in enumerate(block)]
+    return found
+
+
+Block = tuple[str, int, list[Line]]
+
+
+def _blocks(lines: Sequence[Line]) -> list[Block]:
+    """Each binding with the lines that belong to it: its name, where it begins, its lines."""
+    found: list[Block] = []
+    for at, line in enumerate(lines):
+        if found and line.text.startswith("    "):
+            found[-1][2].append(line)
         else:
-            found += [_line(" ", b0 + i, line) for i, line in enumerate(new[b0:b1])]
+            found.append((line.text.split(" = ")[0], at, [line]))
+    return found
+
+
+def _within(old: list[Line], new: list[Line], a: int, b: int) -> list[DiffLine]:
+    found: list[DiffLine] = []
+    matcher = SequenceMatcher(None, [i.text for i in old], [i.text for i in new], autojunk=False)
+    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+        if tag != "equal":
+            found += [_line("-", a + i, old[i]) for i in range(a0, a1)]
+        found += [_line(" " if tag == "equal" else "+", b + i, new[i]) for i in range(b0, b1)]
     return found
 
 

@@ -203,7 +203,7 @@ class Svg:
 
 # The same rules are in house.css, under `.ironworks svg`.
 _STYLE = (
-    "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums}"
+    "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums;white-space:pre}"
     ".mono{font-family:var(--mono)}.i{fill:var(--ink)}.w{font-weight:600}.q{fill:var(--ink3)}"
     ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
 )

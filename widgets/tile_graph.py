@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from explorer.ir.decisions import Candidate, FusionGroup, TileEdge, TileGraph
 from explorer.ir.dims import evaluate_dim
 from explorer.ir.program import Program
+from explorer.ir.types import Tensor
 from widgets.svg import Svg, arrow, fit, label, path, rect
 from widgets.table import Table, size_text
 
 LEVELS = ("register", "L1", "L2", "DRAM")
-_LANE = {"register": 26, "L1": 98, "L2": 158, "DRAM": 218}
+MOST_MEMBERS, MOST_OUTSIDE = 4, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Group:
     bytes_before: int
     bytes_after: int
     handovers: tuple[Handover, ...]
+    arrivals: tuple[Handover, ...]  # from other groups
+    output_bytes: int
     steps: tuple[Candidate, ...]
     ops: tuple[str, ...]
 
@@ -53,21 +56,28 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
     if graph is None:
         return ()
     bound = {**program.env.hints, **(sizes or {})}
-    return tuple(_group(g, graph, bound) for g in graph.groups)
+    outputs = {
+        b.var.name: evaluate_dim(b.var.type.bytes, bound)
+        for b in program.kernel_calls
+        if isinstance(b.var.type, Tensor) and b.var.type.is_known
+    }
+    return tuple(_group(g, graph, outputs.get(g.name, 0), bound) for g in graph.groups)
 
 
-def _group(group: FusionGroup, graph: TileGraph, sizes: Mapping[str, int]) -> Group:
+def _group(
+    group: FusionGroup, graph: TileGraph, output_bytes: int, sizes: Mapping[str, int]
+) -> Group:
     inside = set(group.members)
-    handovers = tuple(
-        _handover(e, sizes) for e in graph.edges if e.source in inside and e.target in inside
-    )
+    mine = [e for e in graph.edges if e.target in inside]
     return Group(
         group.name,
         group.members,
         group.kinds,
         group.bytes_before,
         group.bytes_after,
-        handovers,
+        tuple(_handover(e, sizes) for e in mine if e.source in inside),
+        tuple(_handover(e, sizes) for e in mine if e.source not in inside),
+        output_bytes,
         group.steps,
         tuple(sorted(group.origin)),
     )
@@ -123,31 +133,76 @@ def figure(groups: tuple[Group, ...], selected: str = "") -> Svg:
     return Svg(680, 352, "".join(marks), f"Tile graph of {group.name}")
 
 
+def _lanes(group: Group) -> dict[str, float]:
+    """The top of each level's lane, from the registers down; levels of this machine between."""
+    named = [h.level for h in (*group.handovers, *group.arrivals)]
+    between = sorted({*LEVELS[1:3], *named} - {"register", "DRAM"})
+    return {
+        level: 92 + 192 * i / (len(between) + 1) if i >= 0 else 20
+        for i, level in enumerate(("register", *between, "DRAM"), -1)
+    }
+
+
 def _members(group: Group) -> list[str]:
-    names = {"register": "registers", "L1": "L1", "L2": "L2", "DRAM": "memory"}
+    names, lanes = {"register": "registers", "DRAM": "memory"}, _lanes(group)
+    high = 192 / (len(lanes) - 1) - 8
     marks = []
-    for level, y in _LANE.items():
-        high = 64 if level == "register" else 52
-        marks += [rect(8, y, 396, high, "var(--app)"), label(16, y + 15, names[level], "i w")]
-    shown = group.members[:4]
+    for level, y in lanes.items():
+        marks.append(rect(8, y, 396, 64 if level == "register" else high, "var(--app)"))
+        marks.append(label(16, y + 15, names.get(level, level), "i w"))
+    shown = group.members[-MOST_MEMBERS:]
     step = 316 / max(len(shown), 1)
     centre = {m: 84 + step * (i + 0.5) for i, m in enumerate(shown)}
-    for member, kind in zip(shown, group.kinds):
-        marks += _box(centre[member], 36, min(step - 10, 110), member, kind, group.ops)
+    for member, kind in zip(shown, group.kinds[-MOST_MEMBERS:], strict=True):
+        marks += _box(centre[member], 30, min(step - 10, 110), member, kind, group.ops)
     if len(group.members) > len(shown):
-        marks.append(
-            label(398, 22, f"and {len(group.members) - len(shown)} more", "q", anchor="end")
-        )
+        left = len(group.members) - len(shown)
+        marks.append(label(398, 16, f"and {left} before them", "q", anchor="end"))
     for h in group.handovers:
         if h.source in centre and h.target in centre:
-            marks += _handover_marks(h, centre[h.source], centre[h.target])
+            marks += _handover_marks(h, centre[h.source], centre[h.target], lanes[h.level], high)
+    marks += _outside(group, centre, lanes, high)
     apart, welded = size_text(group.bytes_before), size_text(group.bytes_after)
-    moved = f"to and from memory: {apart} apart, {welded} welded"
+    marks.append(label(16, 304, f"to and from memory: {apart} apart, {welded} welded", "i"))
     refused = next((s for s in group.steps if s.refused), None)
-    marks.append(label(16, 298, moved, "i"))
     if refused is not None:
-        marks.append(label(16, 316, fit(f"not {refused.label}: {refused.refused}", 380), "q"))
+        marks.append(label(16, 322, fit(f"not {refused.label}: {refused.refused}", 388), "q"))
     return marks
+
+
+def _outside(
+    group: Group, centre: Mapping[str, float], lanes: Mapping[str, float], high: float
+) -> list[str]:
+    """What comes from other groups, each at its level, and what goes out."""
+    shown = group.arrivals[:MOST_OUTSIDE]
+    step = 250 / max(len(shown), 1)
+    marks = []
+    for i, h in enumerate(shown):
+        x, y = 78 + step * (i + 0.5), lanes[h.level] + 4
+        target = centre.get(h.target, min(centre.values()))
+        marks += [
+            arrow(x, y, target - 12, 68, "var(--edge)"),
+            *_store(x, y, min(step - 8, 84), high - 8, h.tensor, size_text(h.bytes)),
+        ]
+    x, y = 362.0, lanes["DRAM"] + 4
+    marks += [
+        arrow(max(centre.values()) + 16, 67, x, y, "var(--edge)"),
+        *_store(x, y, 76, high - 8, group.name, size_text(group.output_bytes)),
+    ]
+    return marks
+
+
+def _store(x: float, y: float, wide: float, high: float, name: str, said: str) -> list[str]:
+    """A tensor at rest: its name over its bytes, or beside them where the lane is low."""
+    edge = 'rx="2" stroke="var(--edge)"'
+    box = rect(x - wide / 2, y, wide, high, "var(--pane)", edge, title=f"{name}, {said}")
+    if high < 28:
+        return [box, label(x, y + high / 2 + 4, fit(said, wide - 6), "i", anchor="middle")]
+    return [
+        box,
+        label(x, y + high / 2 - 2, fit(name, wide - 6), "i", anchor="middle"),
+        label(x, y + high / 2 + 12, said, "i w", anchor="middle"),
+    ]
 
 
 def _box(x: float, y: float, wide: float, name: str, kind: str, ops: tuple[str, ...]) -> list[str]:
@@ -168,20 +223,18 @@ def _box(x: float, y: float, wide: float, name: str, kind: str, ops: tuple[str, 
     ]
 
 
-def _handover_marks(h: Handover, x0: float, x1: float) -> list[str]:
-    said = size_text(h.bytes)
+def _handover_marks(h: Handover, x0: float, x1: float, lane: float, high: float) -> list[str]:
+    said, mid = size_text(h.bytes), (x0 + x1) / 2
     if h.level == "register":
         return [
-            arrow(x0, 84, x1, 84, "var(--ink)"),
-            label((x0 + x1) / 2, 81, said, "i", anchor="middle"),
+            arrow(x0 + 8, 76, x1 - 8, 76, "var(--ink)"),
+            label(mid, 73, said, "i", anchor="middle"),
         ]
-    y, mid = _LANE.get(h.level, 218) + 10, (x0 + x1) / 2
+    y = lane + 4
     return [
-        arrow(x0, 73, mid - 12, y),
-        arrow(mid + 12, y, x1, 75),
-        rect(mid - 38, y, 76, 34, "var(--pane)", 'rx="2" stroke="var(--edge)"', title=h.tensor),
-        label(mid, y + 14, fit(h.tensor, 70), "i", anchor="middle"),
-        label(mid, y + 28, said, "i w", anchor="middle"),
+        arrow(x0, 66, mid - 12, y),
+        arrow(mid + 12, y, x1, 68),
+        *_store(mid, y, 84, high - 8, h.tensor, said),
     ]
 
 
@@ -211,5 +264,6 @@ def _traffic(groups: tuple[Group, ...], on: Group) -> list[str]:
             rect(516, y + 4, 90 * g.bytes_after / most, 8, ink, ops=" ".join(g.ops)),
             label(668, y + 12, size_text(g.bytes_after), "i", anchor="end"),
         ]
-    marks.append(label(426, 330, fit(caption(groups), 244), "q"))
+    for i, part in enumerate(caption(groups).split("; ")):
+        marks.append(label(426, 330 + 15 * i, fit(part, 248), "q"))
     return marks

@@ -14,6 +14,7 @@ from explorer.ir.dims import evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.program import Program
 from explorer.ir.types import ITEM_BYTES
+from widgets.knobs import tile_label
 from widgets.svg import Svg, fit, label, path, rect
 from widgets.table import Table, size_text, time_text
 from widgets.theme import TERM_INKS
@@ -252,7 +253,7 @@ def _weighed(k: TileRows) -> list[str]:
     for c in taken[:9]:
         on = c.label == k.chosen
         marks.append(
-            label(410, y + 10, fit(c.label, 104, mono=True), "mono " + ("a" if on else "i"))
+            label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono " + ("a" if on else "i"))
         )
         marks += _bar(c, 520, y, 96 / most, inks)
         marks.append(
@@ -266,7 +267,7 @@ def _weighed(k: TileRows) -> list[str]:
         )
         y += 20
     for c in refused[: max(0, (296 - y) // 20)]:
-        marks.append(label(410, y + 10, fit(c.label, 104, mono=True), "mono q"))
+        marks.append(label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono q"))
         marks.append(label(520, y + 10, fit("✕ " + c.refused, 148)))
         y += 20
     x = 410.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -75,9 +76,10 @@ class Tab:
 class Lab:
     """A JupyterLab server on a free port, with settings of its own."""
 
-    def __init__(self, root: Path, own: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, root: Path, own: Path, theme: str = "JupyterLab Light") -> None:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.dialogs: list[str] = []
         folders = {
             "JUPYTER_CONFIG_DIR": "config",
             "JUPYTER_DATA_DIR": "data",
@@ -100,7 +102,10 @@ class Lab:
             "--LabApp.news_url=",
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ]
-        own.mkdir(parents=True, exist_ok=True)
+        settings = own / "settings" / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True, exist_ok=True)
+        for name, value in (("themes", {"theme": theme}), ("notification", {"fetchNews": "false"})):
+            (settings / f"{name}.jupyterlab-settings").write_text(json.dumps(value))
         self.log = own / "server.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -108,12 +113,7 @@ class Lab:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=root,
-                env={
-                    **os.environ,
-                    "JUPYTER_PREFER_ENV_PATH": "1",
-                    **variables,
-                    **(environment or {}),
-                },
+                env={**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", **variables},
             )
         self._wait()
 
@@ -143,6 +143,7 @@ class Lab:
         """Run all cells until something is there; the first click on the menu may be ignored."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
+            self._accept_dialogs(page)
             page.click(".jp-Notebook .jp-Cell >> nth=0")
             page.locator(".lm-MenuBar-itemLabel", has_text="Run").first.click()
             page.locator(".lm-Menu-itemLabel", has_text="Run All Cells").first.click()
@@ -150,6 +151,12 @@ class Lab:
             if page.locator(".jp-InputPrompt", has_text="[").count() and page.evaluate(STARTED):
                 break
         page.wait_for_selector(until, timeout=max(1.0, end - time.monotonic()) * 1000)
+
+    def _accept_dialogs(self, page: Page) -> None:
+        """A slow start may end in a question, such as which kernel; its default is right."""
+        for dialog in page.locator(".jp-Dialog").all():
+            self.dialogs.append(dialog.inner_text())
+            dialog.locator(".jp-mod-accept").click()
 
     def close(self) -> None:
         self.process.terminate()

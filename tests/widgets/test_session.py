@@ -55,9 +55,9 @@ def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:
 
 
 def test_a_tile_is_pinned_for_the_selected_operator(session: Session) -> None:
-    assert knob(session, "tile")[1] == ("select an operator",)
+    assert knob(session, "tile")[1] == ("none selected",)
     session.focus_on(0)
-    assert knob(session, "tile") == (0, ("n=1 h=1", "n=1 h=2"))
+    assert knob(session, "tile") == (0, ("n=1 h=1 6×16", "n=1 h=2 6×16"))
     session.turn("tile", 1)
     pinned = session.now.compiled.options.roller.pinned
     assert pinned[0][0] == "relu_out" and pinned[0][1].tile == (("n", 1), ("h", 2))

@@ -55,6 +55,14 @@ export function fit(text, room, font) {
   return cut(low);
 }
 
+/** The text, or its end where it is wider than the room: numbers at the end tell nodes apart. */
+export function fitEnd(text, room, font) {
+  if (textWidth(text, font) <= room) return text;
+  let keep = text.length - 1;
+  while (keep > 1 && textWidth(`…${text.slice(-keep)}`, font) > room) keep--;
+  return `…${text.slice(-keep)}`;
+}
+
 const ICONS = {
   undo: "M3 6h7a3.5 3.5 0 0 1 0 7H6M6 3 3 6l3 3",
   redo: "M13 6H6a3.5 3.5 0 0 0 0 7h4M10 3l3 3-3 3",

@@ -1,5 +1,5 @@
 // The dataflow graph from top to bottom. Only the rows in view are in the page, so a large model scrolls like a small one.
-import { h, s, put, clamp, fit, textWidth } from "./dom.js";
+import { h, s, put, fit, fitEnd, textWidth } from "./dom.js";
 
 const PITCH = 26, HIGH = 18, WIDE = 150, TOP = 6, LANES = 5, BEND = 14;
 
@@ -70,20 +70,36 @@ export function graphView(ctx) {
       const x = 8 + 5 * beside[i];
       return s("path", { class: `edge${lit ? " lit" : ""}`, "stroke-dasharray": "3 2", d: `M${from.x - from.w / 2} ${from.y + HIGH / 2}H${x}V${to.y + HIGH / 2}H${to.x - to.w / 2}` });
     }
+    const bends = (graph.routes[i] ?? []).map(v => place[v]), d = side(from, to, bends) ?? curved(from, to, bends);
+    return s("path", { class: `edge${lit ? " lit" : ""}`, d });
+  }
+
+  /** Past other nodes at one side: out of the box, along its bends, into the other box. */
+  function side(from, to, bends) {
+    if (!bends.length) return null;
+    const xs = bends.map(b => b.x), right = Math.min(...xs) > Math.max(from.x + from.w / 2, to.x + to.w / 2);
+    const left = Math.max(...xs) < Math.min(from.x - from.w / 2, to.x - to.w / 2);
+    if (!right && !left) return null;
+    const x = right ? Math.max(...xs) : Math.min(...xs), d = right ? 1 : -1, y0 = from.y + HIGH / 2, y1 = to.y + HIGH / 2;
+    return `M${from.x + d * from.w / 2} ${y0}H${x - 4 * d}q${4 * d} 0 ${4 * d} 4V${y1 - 4}q0 4 ${-4 * d} 4H${to.x + d * to.w / 2}`;
+  }
+
+  function curved(from, to, bends) {
     let d = `M${from.x} ${from.y + HIGH}`, x = from.x, y = from.y + HIGH;
-    for (const bend of [...(graph.routes[i] ?? []).map(v => place[v]), to]) {
+    for (const bend of [...bends, to]) {
       d += x === bend.x ? `V${bend.y}` : `C${x} ${y + 5} ${bend.x} ${bend.y - 5} ${bend.x} ${bend.y}`;
       x = bend.x; y = bend.y;
       if (bend !== to) { d += `V${bend.y + HIGH}`; y += HIGH; }
     }
-    return s("path", { class: `edge${lit ? " lit" : ""}`, d });
+    return d;
   }
 
   const litCount = node => graph.nodes[node].ops.filter(ctx.opLit).length;
 
   function box_(node) {
     const { label, kind, family, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node);
-    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), room = w - (family ? 20 : 8) - (note ? textWidth(note, font) + 10 : 4);
+    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), noted = note && w > 90;
+    const room = w - (family ? 20 : 8) - (noted ? textWidth(lit ? `${lit} of ${ops.length}` : note, font) + 10 : 4);
     const start = x - w / 2 + (family ? 17 : 6), said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note;
     return s("g", {
       class: `node${lit ? " lit" : ""}`, "data-node": name, onclick: () => ops.length && ctx.pick(ops),
@@ -91,8 +107,8 @@ export function graphView(ctx) {
     }, s("title", {}, `${name}${family ? `, ${family}` : kind === "input" ? ", an input" : ""}${ops.length > 1 ? `\n${ops.map(ctx.opName).join(", ")}` : ""}`),
       s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: kind === "operator" || kind === "kernel" ? 3 : 9 }),
       family && s("rect", { x: x - w / 2 + 3, y: y + 3, width: 10, height: HIGH - 6, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)", "stroke-width": 0.6 }),
-      s("text", { class: "i", x: start, y: y + 13 }, fit(label, Math.max(room, 12), font)),
-      said && w > 90 && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
+      s("text", { class: "i", x: start, y: y + 13 }, w > 90 ? fit(label, room, font) : kind === "input" ? fit(name.slice(6), room, font) : fitEnd(label, Math.max(room, 12), font)),
+      said && noted && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
   }
 
   box.addEventListener("scroll", draw, { passive: true });
@@ -111,7 +127,7 @@ export function graphView(ctx) {
       return lit.length;
     },
     /** The operators in the order of the picture. */
-    order: () => graph ? graph.rows.flat().filter(v => v < graph.nodes.length).flatMap(v => graph.nodes[v].ops) : [],
+    order: () => graph ? [...new Set(graph.rows.flat().filter(v => v < graph.nodes.length).flatMap(v => graph.nodes[v].ops))] : [],
     close() { observer.disconnect(); },
   };
 }

@@ -112,7 +112,7 @@ export function mount(el, host) {
     const cells = host.get("stages") ?? [], longest = Math.max(...cells.map(c => c.seconds), 1e-9);
     put(strip, cells.map(cell => {
       const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
-      const said = `${cell.seconds.toFixed(3)} s`, ran = cell.kept ? ", kept" : ", new";
+      const steps = cell.steps.length > 0, said = steps ? `${cell.seconds.toFixed(3)} s` : "as read", ran = !steps ? "" : cell.kept ? ", kept" : ", new";
       return h("button", {
         class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === state.stage ? "step" : null, "data-stage": cell.stage,
         title: `${cell.promise}\n${!cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change"}`, onclick: () => stage(cell.stage),
@@ -135,7 +135,7 @@ export function mount(el, host) {
 
   // Program and kernel
   let reads = { text: 0, kernel: 0, picture: 0 };
-  const rows = list => list.map(([mark, number, text, family, ops]) => ({ mark, number, text, family, ops }));
+  const rows = list => list.map(([mark, number, text, family, ops]) => ({ mark, number, text, family: family && ops.length && family !== "layout" ? operators()[headOf(ops)][3] : family, ops }));
   async function text() {
     const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
     const steps = cell?.steps ?? [], all = host.get("steps") ?? [];
@@ -156,7 +156,7 @@ export function mount(el, host) {
     return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# nothing changed in this step", family: "", ops: [] }];
   }
   async function kernel() {
-    const number = ++reads.kernel, call = [...lit][0] ?? -1;
+    const number = ++reads.kernel, call = operators()[state.op]?.[4][0] ?? -1;
     const pick = language => { state.language = language; remember(); kernel(); };
     const head = name => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "mono s cut", style: "font-size:11px" }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
     const note = words => { source.show([{ mark: " ", number: 0, text: words, family: "", ops: [] }], "program"); counted.source = 0; status(); };
@@ -346,7 +346,7 @@ export function mount(el, host) {
     if (!text_ || !host.alive) { if (host.alive && !host.get("verdict")?.n) quietly(command("measure")); return; }
     try { const { data } = await host.ask("restore", { text: text_ }); say(data.said); Object.assign(state, data.state, { op: -1 }); everything(); const at = operators().findIndex(o => o[0] === data.state.op); if (at >= 0) select(at); } catch (error) { say(error.sentence ?? String(error)); }
   }
-  const driver = { state, select, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  const driver = { state, select, calls, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
   return driver;
 }

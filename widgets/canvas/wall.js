@@ -349,6 +349,7 @@ export function wallView(ctx) {
     set view(next) { view = next; ask(); },
     /** Bricks of the selection: planned, measured, modelled. */
     counts(lit) { return [planned, measured, more].map(wall => wall ? [...lit].reduce((sum, call) => sum + (wall.spans.get(call)?.bricks ?? 0), 0) : 0); },
+    bricks: () => planned?.n ?? 0,
     /** The time from first start to last end of these calls: planned and measured. */
     times(lit) { return [planned, measured].map(wall => wall && spanOf(wall, lit)); },
     /** Where a call's first brick is drawn, for those who drive the page. */

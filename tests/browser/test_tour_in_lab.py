@@ -1,0 +1,136 @@
+"""The tour in JupyterLab, as a reader sees it: nothing from outside, every cell run."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+
+from tests.browser.driver import Lab, Tab
+from tests.browser.test_house import PIXELS
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "notebooks"
+HOUSE = ".jp-OutputArea .ironworks"
+WALL = f"document.querySelector('{HOUSE}').ironworks.wall"
+# On the first house of the page, as PIXELS.
+LAB_PIXELS = PIXELS.replace("#house .ironworks", HOUSE)
+
+
+@dataclass
+class Tour:
+    tab: Tab
+    house: Locator
+
+    @property
+    def page(self) -> Page:
+        return self.tab.page
+
+    def verdict(self) -> str:
+        return self.house.locator(".verdict .big").inner_text()
+
+    def status(self) -> str:
+        return self.house.locator(".status [aria-live]").inner_text()
+
+    def settled(self) -> None:
+        """Nothing is compiling or measuring any more."""
+        self.page.wait_for_function(
+            f"!document.querySelector('{HOUSE} .house').hasAttribute('aria-busy')", timeout=120_000
+        )
+
+
+@pytest.fixture(scope="module", params=["JupyterLab Light", "JupyterLab Dark"])
+def tour(
+    request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Tour]:
+    root = tmp_path_factory.mktemp("tour")
+    (root / "notebooks").mkdir()
+    (root / "tests" / "data").mkdir(parents=True)
+    shutil.copy(ROOT / "notebooks" / "00_tour.ipynb", root / "notebooks")
+    shutil.copy(ROOT / "tests" / "data" / "tiny_bert.onnx", root / "tests" / "data")
+    lab = Lab(root, root / "jupyter", request.param)
+    tab = Tab(browser, 1720, 1100)
+    try:
+        lab.open(tab.page, "notebooks/00_tour.ipynb")
+        tab.page.keyboard.press("Control+b")  # the file list gives its room to the notebook
+        lab.run_all(tab.page, f"{HOUSE} .house >> nth=1")
+        found = Tour(tab, tab.page.locator(HOUSE).first)
+        found.settled()
+        yield found
+    finally:
+        tab.close()
+        lab.close()
+
+
+def test_every_cell_ran_and_nothing_was_asked_from_outside(tour: Tour) -> None:
+    assert tour.tab.outside == [] and tour.tab.faults == []
+    assert tour.page.locator(".jp-RenderedText[data-mime-type*=stderr]").count() == 0
+    assert tour.page.locator(".jp-OutputArea .ironworks .room").count() == 2
+
+
+def test_the_wall_is_drawn(tour: Tour) -> None:
+    tour.house.scroll_into_view_if_needed()
+    tour.page.wait_for_timeout(300)
+    drawn = [tour.page.evaluate(LAB_PIXELS, f"f-{f}") for f in ("conv", "layout", "reduction")]
+    assert sum(drawn) > 3000
+    assert tour.page.evaluate(f"{WALL}.view") is None
+
+
+def test_a_click_on_a_brick_selects_its_operator_in_graph_and_source(tour: Tour) -> None:
+    tour.house.scroll_into_view_if_needed()
+    spot = (
+        f"(() => {{ const w = {WALL}, calls = document.querySelector('{HOUSE}').ironworks.calls();"
+        " const at = calls.findIndex(c => c[1] === 'conv' && c[2].length > 1);"
+        f" const box = document.querySelector('{HOUSE} .pw canvas').getBoundingClientRect();"
+        " const [x, y] = w.spot(at); return [box.left + x, box.top + y]; })()"
+    )
+    x, y = tour.page.evaluate(spot)
+    tour.page.mouse.click(x, y)
+    tour.page.wait_for_timeout(1500)
+    assert tour.house.locator(".node.lit").count() >= 1
+    assert "is lit in every pane" in tour.status()
+    assert tour.house.locator(".ps .ln.lit").count() > 3
+    assert tour.house.locator(".thread .h").inner_text().startswith("Conv")
+
+
+def test_a_knob_that_is_moved_by_keys_changes_the_wall_and_its_time(tour: Tour) -> None:
+    tour.house.locator(".bar .name").click()
+    bricks = f"{WALL}.bricks()"
+    before, verdict = tour.page.evaluate(bricks), tour.verdict()
+    tour.page.keyboard.press("3")
+    tour.page.keyboard.press("ArrowLeft")
+    tour.page.wait_for_function(f"{bricks} !== {before}", timeout=120_000)
+    tour.settled()
+    assert tour.verdict() != verdict
+    assert "A" in tour.verdict()
+    assert "fusion on → off" in tour.house.locator(".hist").inner_text()
+    tour.page.keyboard.press("u")
+    tour.page.wait_for_function(f"{bricks} === {before}", timeout=120_000)
+    tour.settled()
+
+
+def test_the_notebook_does_not_hear_the_keys_of_the_house(tour: Tour) -> None:
+    cells = tour.page.locator(".jp-Notebook .jp-Cell").count()
+    tour.house.locator(".bar .name").click()
+    for key in ("d", "d", "x", "b", "a", "z", "Escape"):
+        tour.page.keyboard.press(key)
+    assert tour.page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_a_picture_of_the_house_is_taken(tour: Tour, request: pytest.FixtureRequest) -> None:
+    """Kept beside the notebooks with `--update-snapshots`: it is the README's."""
+    tour.house.locator(".bar .name").click()
+    tour.page.keyboard.press("Escape")
+    for _ in range(9):
+        tour.page.keyboard.press("j")
+    tour.page.wait_for_timeout(1500)
+    tour.page.mouse.move(5, 5)
+    image = tour.house.locator(".house").screenshot()
+    assert image.startswith(b"\x89PNG") and len(image) > 40_000
+    dark = tour.page.get_attribute("body", "data-jp-theme-light") == "false"
+    if request.config.getoption("--update-snapshots"):
+        (PICTURES / ("house_dark.png" if dark else "house.png")).write_bytes(image)
