@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from explorer.ops.evaluate import evaluate
     from explorer.options import Options
     from explorer.passes.registry import compiler_pass
-    from explorer.tuning.race import race
     from explorer.tuning.forecast import check
+    from explorer.tuning.race import race
     from explorer.tuning.what_if import compare
 
 __version__ = "0.1.0"

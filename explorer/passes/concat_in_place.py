@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.dims import ShapeEnv, Shape
+from explorer.ir.dims import Shape, ShapeEnv
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
@@ -16,7 +16,8 @@ SMALL_BYTES = 1 << 14  # below this a copy costs less than the wider rows
 
 @compiler_pass("concat in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")
 def write_concats_in_place(program: Program) -> Program:
-    """After: what only kernels read is written straight into the concatenation that it is a part of.
+    """After: what only kernels read is written straight into the concatenation that it is a part
+    of.
 
     `a = f(x); b = g(x); y = [a, b]` becomes `a = f(x) in y's shape; y = g(x) updating a`.
     """
@@ -27,7 +28,9 @@ def write_concats_in_place(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One copied operand: its value, the compute that copies it, and how far it is moved in each dim."""
+    """One copied operand: its value, the compute that copies it, and how far it is moved in each
+    dim.
+    """
 
     value: Var
     compute: Compute
@@ -126,7 +129,8 @@ class _InPlace:
     def _rewrite(
         self, binding: Binding, parts: list[_Part], moved: list[_Part], before: Var | None
     ) -> None:
-        """The producers write their parts in turn, each taking over the memory of the one before."""
+        """The producers write their parts in turn, each taking over the memory of the one before.
+        """
         whole = binding.var.type
         assert isinstance(whole, Tensor) and isinstance(binding.expr, KernelCall)
         rest = [p for p in parts if p not in moved]
