@@ -1,0 +1,127 @@
+"""Joins in place: nested, partial and shared ones keep their values, and no copy is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import explorer
+from explorer.ir.calls import KernelCall
+
+SIZE = 16
+
+
+class Net:
+    """Convolutions and joins of [1, c, 16, 16] tensors, written one line each."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.channels = {"x": 8}
+        self.rng = np.random.default_rng(0)
+
+    def conv(self, x: str, channels: int) -> str:
+        y = f"v{len(self.nodes)}"
+        shape = (channels, self.channels[x], 3, 3)
+        w = (self.rng.standard_normal(shape) / 9).astype(np.float32)
+        self.weights.append(onnx.numpy_helper.from_array(w, f"w{y}"))
+        self.nodes.append(helper.make_node("Conv", [x, f"w{y}"], [f"c{y}"], pads=[1, 1, 1, 1]))
+        self.nodes.append(helper.make_node("Relu", [f"c{y}"], [y]))
+        self.channels[y] = channels
+        return y
+
+    def join(self, *parts: str) -> str:
+        y = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node("Concat", list(parts), [y], axis=1))
+        self.channels[y] = sum(self.channels[p] for p in parts)
+        return y
+
+    def save(self, path: Path, *outputs: str) -> None:
+        def value(n: str) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(
+                n, TensorProto.FLOAT, [1, self.channels[n], SIZE, SIZE]
+            )
+
+        graph = helper.make_graph(
+            self.nodes, "net", [value("x")], [value(o) for o in outputs], self.weights
+        )
+        opset = [helper.make_opsetid("", 18)]
+        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+
+
+def two(n: Net) -> tuple[str, ...]:
+    return (n.conv(n.join(n.conv("x", 24), n.conv("x", 40)), 8),)
+
+
+def nested(n: Net) -> tuple[str, ...]:
+    a = n.conv("x", 16)
+    b = n.join(a, n.conv(a, 16))
+    c = n.join(b, n.conv(b, 16))
+    d = n.join(c, n.conv(c, 16))
+    return (n.conv(d, 8),)
+
+
+def with_an_input(n: Net) -> tuple[str, ...]:
+    return (n.conv(n.join("x", n.conv("x", 40)), 8),)
+
+
+def shared(n: Net) -> tuple[str, ...]:
+    a, b, c = n.conv("x", 24), n.conv("x", 16), n.conv("x", 32)
+    return (n.conv(n.join(a, b), 8), n.conv(n.join(a, c), 8))
+
+
+def twice(n: Net) -> tuple[str, ...]:
+    a = n.conv("x", 24)
+    return (n.conv(n.join(a, a), 8),)
+
+
+def an_output(n: Net) -> tuple[str, ...]:
+    a, b = n.conv("x", 24), n.conv("x", 16)
+    return (n.join(a, b), a)
+
+
+def backwards(n: Net) -> tuple[str, ...]:
+    a = n.conv("x", 24)
+    b = n.conv(a, 16)
+    return (n.conv(n.join(b, a), 8),)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [two, nested, with_an_input, shared, twice, an_output, backwards],
+    ids=lambda f: f.__name__,
+)
+def test_a_join_in_place_keeps_every_value(make: object, tmp_path: Path) -> None:
+    net = Net()
+    outputs = make(net)  # type: ignore[operator]
+    path = tmp_path / "net.onnx"
+    net.save(path, *outputs)
+    compiled = explorer.compile(path, check=True)
+    assert all(s.checked in (True, None) for s in compiled.snapshots)
+    x = net.rng.standard_normal((1, 8, SIZE, SIZE)).astype(np.float32)
+    for _ in range(2):  # the second run takes the first one's arena
+        got = compiled.run({"x": x})
+        want = onnxruntime.InferenceSession(path).run(None, {"x": x})
+        for value, other in zip(got.values(), want, strict=True):
+            np.testing.assert_allclose(value, other, atol=1e-4 * float(np.abs(other).max()))
+
+
+@pytest.mark.parametrize("make", [two, nested, backwards], ids=lambda f: f.__name__)
+def test_no_copy_is_left_of_a_join_of_what_kernels_made(make: object, tmp_path: Path) -> None:
+    net = Net()
+    outputs = make(net)  # type: ignore[operator]
+    path = tmp_path / "net.onnx"
+    net.save(path, *outputs)
+    program = explorer.compile(path, until="WELDED").program
+    for b in program.kernel_calls:
+        assert isinstance(b.expr, KernelCall)
+        writers = [c for c in b.expr.kernel.computes if c.out == b.expr.kernel.output]
+        assert len(writers) == 1
+    assert any(
+        isinstance(b.expr, KernelCall) and b.expr.kernel.updates for b in program.kernel_calls
+    )
