@@ -58,6 +58,11 @@ class Team:
         """How many threads serve, the callers aside."""
         return len(self._threads)
 
+    @property
+    def thread_ids(self) -> tuple[int, ...]:
+        """The workers' ids as the operating system knows them."""
+        return tuple(t.native_id for t in self._threads if t.native_id is not None)
+
     def launch(self, block: int, units: int) -> None:
         """Run the launch block at an address; returns when all its units have ended."""
         with self._lock:
