@@ -133,14 +133,24 @@ class Compilation:
 
     @cached_property
     def executable(self) -> Executable:
-        """What runs; raises BadOption where the compilation stopped before code was emitted."""
-        if self.stage < Stage.EMITTED:
+        """What plans walls and memory, and runs; raises BadOption before a schedule is there."""
+        if self.stage < Stage.PLANNED:
             raise BadOption(
-                f"{self.model.name} was compiled until {self.stage.name} only, so it cannot run",
+                f"{self.model.name} was compiled until {self.stage.name}, before anything is planned",
                 where=self.model.name,
                 try_="compile without `until`",
             )
         return Executable(self.program, self.codes, self.device)
+
+    @property
+    def runnable(self) -> Executable:
+        """The same where there is machine code; raises BadOption where there is none."""
+        if self.stage < Stage.EMITTED:
+            why = f"it was compiled until {self.stage.name} only"
+            if self.device.name != "this-cpu":
+                why = f"{self.device.name} is a data sheet, not this machine"
+            raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name)
+        return self.executable
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """Inputs by name; positional ones are taken in the model's order."""
@@ -171,7 +181,7 @@ class Compilation:
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs.
         """
-        return self.executable.run(self._given(inputs, more), out=out)
+        return self.runnable.run(self._given(inputs, more), out=out)
 
     def _given(
         self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]
@@ -205,7 +215,7 @@ class Compilation:
         """The brick wall of one real run, from time stamps; its bricks are the planned ones, one to
         one.
         """
-        return self.executable.measured_wall(self.named(inputs))
+        return self.runnable.measured_wall(self.named(inputs))
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""
@@ -228,7 +238,8 @@ class Compilation:
     def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
         """How long a run takes: median and 99 % interval in microseconds."""
         given = self.named(inputs)
-        return measure(lambda: self.executable.run(given), seconds=seconds)
+        runnable = self.runnable
+        return measure(lambda: runnable.run(given), seconds=seconds)
 
     def profile(self, inputs: Inputs) -> Profile:
         """Time by source operator and by kernel, from the stamps of a run."""

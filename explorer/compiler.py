@@ -79,7 +79,7 @@ def compile(
     given = model if isinstance(model, Model) else load(model)
     chosen = options or Options()
     device = device_of(target)
-    last = stage_of(until)
+    last = min(stage_of(until), Stage.EMITTED if runs_here(device) else Stage.PLANNED)
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
     program, snapshots = run_steps(
         given.program,
@@ -99,6 +99,11 @@ def compile(
         return compile(given, device, changed, last, check)
 
     return Compilation(given, device, chosen, snapshots, codes, again)
+
+
+def runs_here(device: Device) -> bool:
+    """Whether code for a device runs on this machine: a CPU with the same vectors."""
+    return device.kind == "cpu" and device.lanes == this_cpu().lanes
 
 
 def stage_of(until: Stage | str) -> Stage:

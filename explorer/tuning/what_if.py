@@ -22,7 +22,7 @@ def compare(
         if other is None or not agree(value, other):
             raise AnswerMismatch(f"the two compilations differ at the output {name!r}", where=name)
     return compare_work(
-        lambda: first.executable.run(first.named(inputs)),
-        lambda: second.executable.run(second.named(inputs)),
+        lambda: first.runnable.run(first.named(inputs)),
+        lambda: second.runnable.run(second.named(inputs)),
         seconds,
     )
