@@ -28,10 +28,11 @@ def broadcast(site: Site, shapes: Iterable[Shape]) -> Shape:
     for shape in shapes:
         if shape == result:
             continue
-        longer, shorter = (shape, result) if len(shape) >= len(result) else (result, shape)
-        lead = len(longer) - len(shorter)
-        pairs = zip(longer[lead:], shorter, strict=True)
-        result = (*longer[:lead], *(_together(site, a, b) for a, b in pairs))
+        shared = min(len(result), len(shape))
+        rows = len(result) - shared, len(shape) - shared
+        pairs = zip(result[rows[0] :], shape[rows[1] :], strict=True)
+        lead = (*result[: rows[0]], *shape[: rows[1]])
+        result = (*lead, *(_together(site, a, b) for a, b in pairs))
     return result
 
 
@@ -43,7 +44,14 @@ def _together(site: Site, a: Dim, b: Dim) -> Dim:
     if agree(a, b, site.env):
         return a
     shapes = " and ".join(f"[{', '.join(map(str, site.shape(i)))}]" for i in range(len(site.given)))
-    return site.fail(f"extents {a} and {b} do not broadcast; the shapes are {shapes}")
+    a_text, b_text = (_text(d, site.env) for d in (a, b))
+    return site.fail(f"extents {a_text} and {b_text} do not broadcast; the shapes are {shapes}")
+
+
+def _text(dim: Dim, env: ShapeEnv) -> str:
+    """The extent, with its bounds where it is no number."""
+    low, high = env.bounds(dim)
+    return str(dim) if isinstance(dim, int) else f"{dim} ({low} .. {high or 'any'})"
 
 
 def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:

@@ -1,0 +1,242 @@
+"""Annotations are deduced forward; arithmetic on shapes leaves the program; nothing is guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import sympy
+from onnx import TensorProto, helper
+
+from explorer.errors import BoundError, DtypeError, ShapeError, UnsupportedOperator
+from explorer.frontends.onnx_import import load
+from explorer.ir.calls import OpCall, ShapeOf
+from explorer.ir.dims import symbol
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.ir.types import Tensor
+from explorer.ops.evaluate import evaluate
+from explorer.ops.verify import verify
+from explorer.relax import deduce, legalize
+from tests.conformance.salt import LIGHT
+from tests.frontends.models import DATA, model, saved, value
+
+m, n, k = symbol("m"), symbol("n"), symbol("k")
+INT64 = TensorProto.INT64
+
+
+def typed(
+    folder: Path, nodes: Any, inputs: Any, outputs: Any, constants: Any = None, bounds: Any = None
+) -> Program:
+    program = deduce(load(saved(model(nodes, inputs, outputs, constants), folder), bounds).program)
+    verify(program)
+    return program
+
+
+def node(op: str, inputs: str, outputs: str, **attrs: Any) -> onnx.NodeProto:
+    return helper.make_node(op, inputs.split(), outputs.split(), name=outputs.split()[0], **attrs)
+
+
+def type_of(program: Program, name: str) -> Any:
+    return next(v.type for b in program.main.body for v in b.vars if v.name == name)
+
+
+def test_a_broadcast_of_symbols_keeps_them(tmp_path: Path) -> None:
+    found = typed(
+        tmp_path, [node("Add", "a b", "y")], [value("a", ["m", 1]), value("b", ["n"])], ["y"]
+    )
+    assert type_of(found, "y") == Tensor((m, n), "float32")
+
+
+def test_a_symbol_against_a_number_is_not_guessed(tmp_path: Path) -> None:
+    program = deduce(
+        load(
+            saved(
+                model([node("Mul", "a b", "y")], [value("a", [5]), value("b", ["k"])], ["y"]),
+                tmp_path,
+            )
+        ).program
+    )
+    assert type_of(program, "y") == Tensor(None, "float32")
+    with pytest.raises(UnsupportedOperator, match="shape of 'y' depends"):
+        legalize(program)
+
+
+def test_a_bound_can_prove_what_was_a_guess(tmp_path: Path) -> None:
+    found = typed(
+        tmp_path,
+        [node("Mul", "a b", "y")],
+        [value("a", [5]), value("b", ["k"])],
+        ["y"],
+        bounds={"k": 5},
+    )
+    assert isinstance(type_of(found, "y"), Tensor)
+
+
+def test_extents_that_cannot_agree_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match=r"Add at 'y'.*5 and 4"):
+        typed(tmp_path, [node("Add", "a b", "y")], [value("a", [5]), value("b", [4])], ["y"])
+    with pytest.raises(
+        ShapeError, match=r"MatMul at 'y': inner is 5 on the left and 4 on the right"
+    ):
+        typed(
+            tmp_path, [node("MatMul", "a b", "y")], [value("a", [3, 5]), value("b", [4, 3])], ["y"]
+        )
+
+
+def reshape_by_shapes(folder: Path) -> Program:
+    """x: [m, n, 6] -> [m*n, 6], by Shape, Gather, Mul, Unsqueeze and Concat."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "a"),
+        node("Gather", "s one", "b"),
+        node("Mul", "a b", "ab"),
+        node("Unsqueeze", "ab axes", "row"),
+        node("Concat", "row rest", "shape", axis=0),
+        node("Reshape", "x shape", "y"),
+    ]
+    constants = {
+        "zero": np.array(0),
+        "one": np.array(1),
+        "axes": np.array([0]),
+        "rest": np.array([-1]),
+    }
+    return typed(folder, nodes, [value("x", ["m", "n", 6])], ["y"], constants)
+
+
+def test_arithmetic_on_shapes_is_folded_and_says_so(tmp_path: Path) -> None:
+    found = reshape_by_shapes(tmp_path)
+    assert [b.expr.op for b in found.main.body if isinstance(b.expr, OpCall)] == ["Reshape"]
+    assert type_of(found, "y") == Tensor((m * n, 6), "float32")
+    assert dict(found.dropped) == dict.fromkeys(
+        ["s", "a", "b", "ab", "row", "shape"], "folded into shapes"
+    )
+
+
+def test_one_program_serves_all_sizes(tmp_path: Path) -> None:
+    found = legalize(reshape_by_shapes(tmp_path))
+    for shape in [(1, 1, 6), (3, 5, 6), (2, 7, 6)]:
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        np.testing.assert_array_equal(evaluate(found, {"x": x})["y"], x.reshape(-1, 6))
+
+
+def test_a_shape_that_is_an_output_is_made_of_dims(tmp_path: Path) -> None:
+    nodes = [node("Shape", "x", "s"), node("Mul", "s two", "y")]
+    found = typed(tmp_path, nodes, [value("x", ["m", "n"])], ["y"], {"two": np.array(2)})
+    (binding,) = found.main.body
+    assert binding.expr == ShapeOf((2 * m, 2 * n))
+    np.testing.assert_array_equal(evaluate(found, {"x": np.zeros((3, 4), np.float32)})["y"], [6, 8])
+
+
+def test_whole_numbers_become_a_constant(tmp_path: Path) -> None:
+    nodes = [node("Shape", "x", "s"), node("Mul", "s two", "y")]
+    found = typed(tmp_path, nodes, [value("x", [3, 4])], ["y"], {"two": np.array(2)})
+    assert found.main.body == ()
+    np.testing.assert_array_equal(found.constants["y"].array, [6, 8])
+    assert dict(found.dropped)["y"] == "folded into a constant"
+
+
+def test_a_comparison_of_shapes_decides_a_where(tmp_path: Path) -> None:
+    """Exporters write Where(shape == -1, 1, shape); no shape is -1."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Equal", "s minus", "e"),
+        node("Where", "e ones s", "w"),
+        node("Expand", "c w", "y"),
+    ]
+    constants = {
+        "minus": np.array([-1]),
+        "ones": np.array([1, 1]),
+        "c": np.ones((1, 1), np.float32),
+    }
+    found = typed(tmp_path, nodes, [value("x", ["m", "n"])], ["y"], constants)
+    assert type_of(found, "y") == Tensor((m, n), "float32")
+
+
+def test_what_nothing_reads_is_dropped_with_its_reason(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "y"), node("Exp", "x", "z"), node("Abs", "z", "w")]
+    found = typed(tmp_path, nodes, [value("x", [2])], ["y"])
+    assert dict(found.dropped) == {"z": "nothing reads it", "w": "nothing reads it"}
+
+
+def test_a_limit_in_the_model_becomes_a_bound(tmp_path: Path) -> None:
+    """Positions are cut from a table of 512: the sequence cannot be longer."""
+    found = deduce(load(DATA / "tiny_bert.onnx").program)
+    assert found.env.of("seq").high == 512
+    with pytest.raises(BoundError, match="seq is 513 and was bounded to 1 .. 512"):
+        evaluate(found, {"x": np.zeros((1, 513), np.int64)})
+    with pytest.raises(ShapeError, match=r"512 and seq \(600 .. 700\) do not broadcast"):
+        deduce(load(DATA / "tiny_bert.onnx", {"seq": (600, 700)}).program)
+
+
+SLICES = [
+    ((0, 2), {}, lambda n: min(n, 2)),
+    ((1, 2**63 - 1), {}, lambda n: n - 1),
+    ((-3, 2**63 - 1), {}, lambda n: min(n, 3)),
+    ((5, 9), {}, lambda n: max(0, min(n, 9) - 5)),
+]
+
+
+@pytest.mark.parametrize(("ends", "bounds", "length"), SLICES)
+def test_the_length_of_a_slice_of_a_symbol(
+    ends: Any, bounds: Any, length: Any, tmp_path: Path
+) -> None:
+    constants = {"s": np.array([ends[0]]), "e": np.array([ends[1]])}
+    found = typed(tmp_path, [node("Slice", "x s e", "y")], [value("x", ["n"])], ["y"], constants)
+    for size in (1, 2, 3, 4, 8, 20):
+        x = np.arange(size, dtype=np.float32)
+        right = x[slice(*ends)]
+        assert len(right) == length(size)
+        for program in (found, legalize(found)):
+            np.testing.assert_array_equal(evaluate(program, {"x": x})["y"], right)
+
+
+def test_a_condition_that_is_no_bool_is_named(tmp_path: Path) -> None:
+    side = helper.make_graph([node("Relu", "x", "r")], "g", [], [onnx.ValueInfoProto(name="r")])
+    made = model(
+        [node("If", "x", "y", then_branch=side, else_branch=side)], [value("x", [1])], ["y"]
+    )
+    with pytest.raises(DtypeError, match="If at 'y'"):
+        deduce(load(saved(made, tmp_path)).program)
+
+
+def test_branches_that_give_other_shapes_are_named(tmp_path: Path) -> None:
+    def side(axis: int) -> onnx.GraphProto:
+        body = [node("ReduceSum", "x", "r", keepdims=axis)]
+        return helper.make_graph(body, "g", [], [onnx.ValueInfoProto(name="r")])
+
+    made = model(
+        [node("If", "c", "y", then_branch=side(0), else_branch=side(1))],
+        [value("x", [2]), value("c", [], TensorProto.BOOL)],
+        ["y"],
+    )
+    with pytest.raises(UnsupportedOperator, match=r"If at 'y': one branch gives float32\[\]"):
+        deduce(load(saved(made, tmp_path)).program)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "densenet121", "shufflenet"])
+def test_a_static_model_has_no_symbolic_dims(name: str) -> None:
+    for program in (found := deduce(load(LIGHT / f"light_{name}.onnx").program), legalize(found)):
+        for _, binding in program.bindings():
+            for var in binding.vars:
+                assert isinstance(var.type, Tensor)
+                assert all(type(d) is int for d in var.type.dims)
+
+
+def test_a_static_model_never_calls_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **more: Any) -> Any:
+        raise AssertionError("sympy was called")
+
+    for name in ("sympify", "expand", "cancel", "simplify", "Mul", "Add"):
+        monkeypatch.setattr(sympy, name, refuse)
+    found = legalize(deduce(load(LIGHT / "light_densenet121.onnx").program))
+    assert found.stage == Stage.LEGALIZED
+
+
+def test_deducing_twice_changes_nothing() -> None:
+    for name in ("tiny_bert", "tiny_while", "tiny_skip", "tiny_lstm"):
+        once = deduce(load(DATA / f"{name}.onnx").program)
+        assert deduce(once) == once
