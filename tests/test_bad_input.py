@@ -1,6 +1,8 @@
 """A bad input is answered with one clear sentence that names it, and leaves all as it was."""
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +29,14 @@ from tests.two_inputs import two_inputs
 Shell = Callable[..., tuple[int, str, str]]
 
 
+def boast(shape: tuple[int, ...]) -> bytes:
+    """An array file that says it holds far more than it does."""
+    file = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + bytes(64)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with one good model and many bad ones."""
@@ -50,6 +60,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(here / "rank.npz", a=a[0], b=b)
     np.savez(here / "extent.npz", a=a, b=np.ones(5, np.float32))
     np.savez(here / "pickled.npz", a=np.array([{}, print], object), b=b)
+    np.savez_compressed(here / "damaged.npz", a=a, b=b)
+    damaged = bytearray((here / "damaged.npz").read_bytes())
+    damaged[60:90] = bytes(30)
+    (here / "damaged.npz").write_bytes(damaged)
+    with zipfile.ZipFile(here / "boast.npz", "w") as archive:
+        archive.writestr("a.npy", boast((1 << 40, 4)))
     monkeypatch.chdir(here)
     return here
 
@@ -167,6 +183,8 @@ INPUTS = [
     ("nowhere.npz", BadOption, "nowhere.npz"),
     ("words.npz", BadOption, "words.npz"),
     ("pickled.npz", BadOption, "'a'"),
+    ("damaged.npz", BadOption, "damaged.npz"),
+    ("boast.npz", BadOption, "'a'"),
     ("missing.npz", MissingInput, "'b'"),
     ("unknown.npz", UnknownInput, "'c'"),
     ("dtype.npz", DtypeError, "'a'"),
@@ -219,6 +237,23 @@ RUNS = [
     ({**GOOD, "a": GOOD["a"][0]}, ShapeError, "'a'"),
     ({**GOOD, "b": np.ones(5, np.float32)}, ShapeError, "'b'"),
 ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_whatever_python_is_told_wrongly_is_a_named_error() -> None:
+    c = explorer.compile("good.onnx", until="rolled")
+    for wrong, kind, said in (
+        (lambda: explorer.compile("good.onnx", target="abacus"), NoSuchDevice, "abacus"),
+        (lambda: explorer.compile("good.onnx", until="polished"), BadOption, "polished"),
+        (lambda: explorer.load("good.onnx", bounds={"depth": (1, 4)}), BoundError, "depth"),
+        (lambda: explorer.device("abacus"), NoSuchDevice, "abacus"),
+        (lambda: c.snapshot("polisher"), BadOption, "polisher"),
+        (lambda: c.run(GOOD), BadOption, "ROLLED"),
+        (lambda: explorer.race("good.onnx", GOOD, against=("abacus",)), BadOption, "abacus"),
+        (lambda: explorer.race("good.onnx", GOOD, seconds=float("nan")), BadOption, "nan"),
+    ):
+        with pytest.raises(kind, match=said):
+            wrong()
 
 
 @pytest.mark.usefixtures("folder")

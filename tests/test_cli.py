@@ -210,6 +210,8 @@ def test_a_policy_is_set_by_its_name() -> None:
         ("welder.policy=weigh", "there are greedy"),
         ("rammer.policy=fastest", "no policy 'fastest'"),
         ("rammer.threads=-1", "0 or more"),
+        ("rammer.threads=99999", "at most 1024"),
+        ("roller.top_k=0", "1 or more"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(words: str, said: str) -> None:

@@ -12,6 +12,8 @@ from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES
 from explorer.rammer.transform import Bricks
 
+MOST_THREADS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -28,6 +30,8 @@ class Options:
         for name in ("threads", "brick_tasks"):
             if getattr(self, name) < 0:
                 raise BadOption(f"rammer.{name} is 0 or more, found {getattr(self, name)}")
+        if self.threads > MOST_THREADS:
+            raise BadOption(f"rammer.threads is at most {MOST_THREADS}, found {self.threads}")
         if self.bricks < 1:
             raise BadOption(f"rammer.bricks is 1 or more, found {self.bricks}")
         if isinstance(self.policy, str) and self.policy not in POLICIES:
