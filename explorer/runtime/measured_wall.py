@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer.simulate import wait_gaps
@@ -13,14 +12,6 @@ from explorer.runtime.follow import Traced
 from explorer.runtime.launch import Stamps
 
 LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """What a brick waited for: the operators that its operator reads."""
-
-    reads: Mapping[str, frozenset[str]]
-    ends: dict[str, float]  # of each operator, on any unit, the latest end so far
 
 
 def measured_wall(
@@ -38,23 +29,30 @@ def measured_wall(
     bricks: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
+    counts: dict[int, Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
     total = 0.0
     for code, stamps in traced.launches:
         begin, end = ((c - origin) / cycles_per_us for c in (stamps.begin, stamps.end))
         if begin > total:
             gaps += [Gap(unit, total, begin, "library") for unit in range(units)]
             cuts.append(begin)
-        mine = _bricks(code, stamps, origin, cycles_per_us)
+        seen = counts.setdefault(id(code), Counter())
+        mine = _bricks(code, stamps, origin, cycles_per_us, seen)
         bricks += mine
         gaps += _gaps(mine, reads, units, begin, end)
         total = end
     return Wall("measured", tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts))
 
 
-def _bricks(code: LaunchCode, stamps: Stamps, origin: int, cycles_per_us: float) -> list[Brick]:
+def _bricks(
+    code: LaunchCode,
+    stamps: Stamps,
+    origin: int,
+    cycles_per_us: float,
+    seen: Counter[tuple[int, int]],
+) -> list[Brick]:
     out = []
     for unit, rows in enumerate(stamps.units):
-        seen: Counter[int] = Counter()
         for row, begin, end in rows.tolist():
             run: RunRow = code.runs[unit][row]
             start_us, end_us = (begin - origin) / cycles_per_us, (end - origin) / cycles_per_us
@@ -68,10 +66,10 @@ def _bricks(code: LaunchCode, stamps: Stamps, origin: int, cycles_per_us: float)
                     run.last,
                     run.operator.origin,
                     run.program,
-                    seen[row],
+                    seen[unit, row],
                 )
             )
-            seen[row] += 1
+            seen[unit, row] += 1
     out.sort(key=lambda b: (b.start_us, b.unit))
     return out
 

@@ -290,3 +290,29 @@ def test_a_library_call_may_fail_and_the_next_run_works():
             executable.run({"x": np.arange(N), "s": np.array([N + 1])})
         same(executable.run(good), evaluate(program, good))
     assert p.name == "p"
+
+
+def test_bricks_of_a_loop_on_the_host_count_its_trips_too():
+    model, program = with_library(3)
+    executable = Executable(program, model.codes, DEVICE)
+    wall = executable.measured_wall(inputs_of(program, N))
+    inside = [b.iteration for b in wall.bricks if "/" in b.call and b.first == 0]
+    assert sorted(inside) == [0, 0, 1, 1, 2, 2]
+    assert any(g.cause == "library" for g in wall.gaps)
+    assert max(b.end_us for b in wall.bricks) <= wall.total_us and len(wall.cuts_us) == 6
+
+
+def test_a_loop_is_planned_with_one_trip_and_a_branch_with_its_longer_way():
+    model = Model()
+    one = model.function("one", params(model, VECTOR), lambda b, x: [b.flip(x)])
+    two = model.function("two", params(model, VECTOR), lambda b, x: [b.flip(b.flip(x))])
+    body = simple_loop(
+        model, lambda b, i, going, s: [going, b.branch(b.test(s), one, two, [s], VECTOR)]
+    )
+    x = Var("x", VECTOR)
+    trip = model.constant(np.array(9))
+    program = model.program((x,), lambda b, x: [b.flip(b.loop(body, trip, None, [x]))])
+    wall = Executable(program, model.codes, DEVICE).planned_wall({})
+    assert len({b.call for b in wall.bricks}) == 1 + 2 + 1
+    assert {b.program for b in wall.bricks} == {0, 2, 3}  # launch 1 is the shorter way
+    assert all(0 <= b.start_us < b.end_us <= wall.total_us for b in wall.bricks)
