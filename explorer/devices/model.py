@@ -23,9 +23,8 @@ class Device:
     """A machine: equal units beside each other over memory levels, nearest first.
 
     `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector
-    fused multiply-adds that a
-    unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what the runtime adds per task,
-    barrier and launch.
+    fused multiply-adds that a unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what
+    the runtime adds per task, barrier and launch.
     """
 
     name: str

@@ -129,8 +129,7 @@ class _InPlace:
     def _rewrite(
         self, binding: Binding, parts: list[_Part], moved: list[_Part], before: Var | None
     ) -> None:
-        """The producers write their parts in turn, each taking over the memory of the one before.
-        """
+        """The producers write their parts in turn, each in the memory of the one before."""
         whole = binding.var.type
         assert isinstance(whole, Tensor) and isinstance(binding.expr, KernelCall)
         rest = [p for p in parts if p not in moved]

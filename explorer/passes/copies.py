@@ -33,8 +33,7 @@ def fold_copies(program: Program) -> Program:
     """After: a transpose is a permuted load or store wherever its neighbour can make it one.
 
     `t = T(x); y = f(t)` becomes `y[i, j] = f(x[j, i])`; `t = f(x); y = T(t)` becomes `y[j, i] =
-    f(x[i, j])`. A view stays
-    where nothing moves. What is left of a chain of copies is one kernel.
+    f(x[i, j])`. A view stays where nothing moves. What is left of a chain of copies is one kernel.
     """
     for function in program.functions:
         program = program.with_function(_Folder(program, function).folded())

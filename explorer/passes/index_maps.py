@@ -2,8 +2,7 @@
 split where they must.
 
 The invariant: a map never changes which value is read. Where an index cannot be taken apart as it
-stands, the answer
-is a `Split`: cut this axis in two, and ask again.
+stands, the answer is a `Split`: cut this axis in two, and ask again.
 """
 
 from __future__ import annotations
@@ -157,8 +156,7 @@ def through_reshape(
     bytes.
 
     With an offset, or where `target` has more elements, `shape` begins that many elements in.
-    Indices that may lie
-    outside of their dim are passed on only where the dim stays as it is.
+    Indices that may lie outside of their dim are passed on only where the dim stays as it is.
     """
     if not shape or not target:
         return (Affine(),) * len(target)

@@ -29,9 +29,8 @@ def choose_layout(program: Program) -> Program:
     lie as before.
 
     `y[n, o, h, w] = sum over c: x[n, c, h, w] * w[o, c]` becomes `y[n, h, w, o] = sum over c: x[n,
-    h, w, c] * w[o, c]`.
-    No kernel is known by name: index maps and loop orders are permuted, weights that are not packed
-    move at compile time.
+    h, w, c] * w[o, c]`. No kernel is known by name: index maps and loop orders are permuted,
+    weights that are not packed move at compile time.
     """
     constants = dict(program.constants)
     for function in program.functions:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from explorer.ir.contraction import contraction
 from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.passes.memory_order import Order, is_identity
+from explorer.passes.split_axes import contractions
 
 Item = TypeVar("Item")
 
@@ -29,9 +29,8 @@ def permute(kernel: Kernel, orders: Mapping[str, Order]) -> tuple[Kernel, dict[s
     """The same values from tensors in new orders, and the orders that constants must come in.
 
     `orders` are those of the kernel's own tensor names. Loops run in the order of what they write,
-    inner tensors lie in
-    the order of what reads them, and constants that no contraction packs lie in the order of the
-    loops.
+    inner tensors lie in the order of what reads them, and constants that no contraction packs lie
+    in the order of the loops.
     """
     chosen = dict(orders)
     computes = list(kernel.computes)
@@ -39,13 +38,12 @@ def permute(kernel: Kernel, orders: Mapping[str, Order]) -> tuple[Kernel, dict[s
         c = computes[n]
         rank = len(kernel.shape(c.out))
         computes[n] = c = _with_axes(c, chosen.get(c.out, tuple(range(rank))), kernel, chosen)
+        packs = contractions(replace(kernel, computes=tuple(computes)))[n] is not None
         for read in reads(c.expr):
             inner = read.tensor not in kernel.inputs and read.tensor not in chosen
             if inner or (read.tensor in kernel.constants and read.tensor not in chosen):
                 order = _order_of_read(read, c, first_reduced=not inner)
-                if inner or (
-                    contraction(c) is None and moves_memory(kernel.shape(read.tensor), order)
-                ):
+                if inner or (not packs and moves_memory(kernel.shape(read.tensor), order)):
                     chosen[read.tensor] = order
     made = replace(kernel, computes=tuple(computes))
     changed = {t: o for t, o in chosen.items() if not is_identity(o)}

@@ -83,10 +83,9 @@ def run_steps(
     """The program after all steps, and a snapshot of each.
 
     `key` stands for the content of `program` where the caller knows it, such as the digest of its
-    file; `memo` is the
-    process's own unless given. `cancelled` is asked before each step; Cancelled is raised where it
-    says yes.
-    With `check`, a step that breaks the program or changes its values says so in its snapshot.
+    file; `memo` is the process's own unless given. `cancelled` is asked before each step; Cancelled
+    is raised where it says yes. With `check`, a step that breaks the program or changes its values
+    says so in its snapshot.
     """
     memory: Memo = cache.memory("passes") if memo is None else memo
     validation = Validation(program) if check else None

@@ -13,8 +13,8 @@ from explorer.passes.index_maps import reshape_groups
 
 
 def rows_apart(binding: Binding) -> tuple[Binding, ...]:
-    """A view that renames rows and columns at once as one after the other: `[b, s, h, d]` as
-    `[b, s, h * d]` as `[b * s, h * d]`, and the other way.
+    """A view that renames rows and columns at once as one after the other: `[b, s, h, d]` as `[b,
+    s, h * d]` as `[b * s, h * d]`, and the other way.
     """
     found = copy_map(binding)
     if found is None or not isinstance(found[1], ViewMap) or found[1].offset != 0:

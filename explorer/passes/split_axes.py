@@ -122,8 +122,7 @@ def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
     """After: an inner tensor that one compute writes at merged indices has a dim for each axis.
 
     `t[g * 80 + o] = ...; y[c] = f(t[c])` becomes `t[g, o] = ...; y[g' * 80 + o'] = f(t[g', o'])`,
-    where all readers
-    can follow.
+    where all readers can follow.
     """
     for name in dict.fromkeys(c.out for c in kernel.computes if c.out != kernel.output):
         writers = [c for c in kernel.computes if c.out == name]
