@@ -1,4 +1,4 @@
-"""Every operator becomes kernels and views; which ones, and that nothing of their origin is lost."""
+"""Every operator becomes kernels and views; which ones, and that no origin is lost."""
 
 from __future__ import annotations
 
