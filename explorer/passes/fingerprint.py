@@ -11,6 +11,7 @@ from hashlib import blake2b
 from itertools import count
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import sympy
@@ -20,7 +21,7 @@ from explorer.ir.program import Binding, Constant, Program
 SMALL_BYTES = (
     1 << 16
 )  # constants up to here are told apart by their bytes, larger ones by being the same object
-REMEMBERED = 50_000
+REMEMBERED = 8192  # bindings: some hundred bytes to some kilobytes each
 
 
 class _Remembered:
@@ -45,7 +46,19 @@ class _Remembered:
         return made
 
 
-_bindings, _arrays = _Remembered(), _Remembered()
+_bindings = _Remembered()
+_arrays: WeakValueDictionary[str, Constant] = WeakValueDictionary()
+_names: dict[int, str] = {}
+_serial = count(1)
+
+
+def _name_of(constant: Constant) -> str:
+    """A name for one array object, for as long as it lives."""
+    name = _names.get(id(constant))
+    if name is None or _arrays.get(name) is not constant:
+        name = f"array {next(_serial)}"
+        _arrays[name], _names[id(constant)] = constant, name
+    return name
 
 
 def program_key(program: Program) -> str:
@@ -71,10 +84,7 @@ def _binding_digest(binding: Binding) -> bytes:
 def _constant_digest(constant: Constant) -> bytes:
     if constant.array.nbytes <= SMALL_BYTES:
         return constant.digest.encode()
-    return _arrays.digest(constant, lambda c: f"object {next(_serial)}".encode())
-
-
-_serial = count(1)
+    return _name_of(constant).encode()
 
 
 def pass_key(run: object) -> str:

@@ -4,9 +4,11 @@ it.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from threading import Lock
 from time import perf_counter
 from typing import TypeAlias
 
@@ -66,7 +68,26 @@ class Result:
     seconds: float
 
 
-Memo: TypeAlias = "cache.Memory[Result]"
+Memo: TypeAlias = cache.Memory[Result]
+KEPT_MODELS = 8
+KEPT_BYTES = 1 << 30  # of the constants of the models whose steps are remembered
+
+_memos: OrderedDict[str, tuple[Memo, int]] = OrderedDict()
+_lock = Lock()
+
+
+def memo_of(key: str, program: Program) -> Memo:
+    """The results remembered of one model; those of models not used for long are forgotten."""
+    size = sum(c.array.nbytes for c in program.constants.values())
+    with _lock:
+        known = _memos.pop(key, None)
+        found: Memo = cache.Memory() if known is None else known[0]
+        _memos[key] = (found, size)
+        while len(_memos) > KEPT_MODELS or (
+            len(_memos) > 1 and sum(kept for _, kept in _memos.values()) > KEPT_BYTES
+        ):
+            _memos.popitem(last=False)
+    return found
 
 
 def run_steps(
@@ -87,9 +108,9 @@ def run_steps(
     is raised where it says yes. With `check`, a step that breaks the program or changes its values
     says so in its snapshot.
     """
-    memory: Memo = cache.memory("passes") if memo is None else memo
-    validation = Validation(program) if check else None
     now = key or program_key(program)
+    memory = memo_of(now, program) if memo is None else memo
+    validation = Validation(program) if check else None
     snapshots: list[Snapshot] = []
     for number, step in enumerate(steps):
         if cancelled is not None and cancelled():

@@ -188,3 +188,29 @@ def test_random_indices_stay_within_what_they_select(tmp_path: Path) -> None:
     )
     ids = random_inputs(before, {"n": 500})["ids"]
     assert ids.min() == 0 and ids.max() == 6
+
+
+def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
+    from explorer.passes.pipeline import KEPT_MODELS, memo_of
+
+    first = memo_of("model 0", program)
+    assert memo_of("model 0", program) is first
+    for n in range(1, KEPT_MODELS + 1):
+        memo_of(f"model {n}", program)
+    assert memo_of("model 0", program) is not first
+
+
+def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
+    from gc import collect
+
+    from explorer.passes.fingerprint import _arrays
+
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    large = legalized(tmp_path, nodes, {"x": ("n", 256)}, ["y"], {"w": weights(256, 256)})
+    collect()
+    before = len(_arrays)
+    assert program_key(large) == program_key(large)
+    assert len(_arrays) == before + 1
+    del large
+    collect()
+    assert len(_arrays) <= before
