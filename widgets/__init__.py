@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from widgets.compiled import Arrays, Compiled
 
 if TYPE_CHECKING:
+    from widgets.race_chart import Result
     from widgets.shell import House, Room
 
-__all__ = ["data", "explore", "show"]
+__all__ = ["data", "explore", "race", "show"]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without.
@@ -61,3 +62,10 @@ def data(
     if room == "rammer":
         session.run_once()
     return rows(room, session, op)
+
+
+def race(result: Result) -> Room:
+    """The chart of what `explorer.race` found."""
+    from widgets import shell
+
+    return shell.race(result)

@@ -23,7 +23,12 @@ MODULES = (
     "inspector",
     "house",
 )  # each imports only from those before it
-ENTRIES = ("render: house.render", "show: house.show", "mount: house.mount")
+ENTRIES = (
+    "render: house.render",
+    "show: house.show",
+    "mount: house.mount",
+    "fileHost: host.fileHost",
+)
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (function|const) (\w+)", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
@@ -31,7 +36,7 @@ _DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
 
 @cache
 def script() -> str:
-    """One ES module with the default export `{render, show, mount}`."""
+    """One ES module with the default export `{render, show, mount, fileHost}`."""
     return "\n".join(map(_module, MODULES)) + f"\nexport default {{ {', '.join(ENTRIES)} }};\n"
 
 

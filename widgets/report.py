@@ -62,7 +62,7 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
                 key = (room, operator.calls if room != "relax" else (operator.name,))
                 if key not in shared:
                     found = session.answer("picture", {"room": room, "op": op})
-                    shared[key] = {"svg": found["svg"], "table": whole["table"]}
+                    shared[key] = {"svg": found["svg"]}  # tables are asked for without an operator
                 answer = shared[key]
             answers[question_key("picture", {"room": room, "op": op})] = {"data": answer}
         answers[question_key("picture", {"room": room, "op": -1})] = {"data": whole}

@@ -11,10 +11,12 @@ import anywidget
 import traitlets
 
 from explorer.errors import BadOption, IronworksError
-from widgets import front_end, gallery, png, state
+from widgets import front_end, gallery, png, race_chart, state
 from widgets.compiled import Arrays, Compiled
 from widgets.house import fixed_parts
 from widgets.session import Session
+from widgets.svg import Svg
+from widgets.table import Table
 
 JSON_PARTS = (
     "bar",
@@ -91,7 +93,10 @@ class House(anywidget.AnyWidget):
         table.
         """
         bundle = super()._repr_mimebundle_(**kwargs)
-        return _with_still(bundle, self.session, "rammer", text=_words(self.session))
+        figure, _ = gallery.picture("rammer", self.session)
+        walls = self.session.walls
+        image = png.wall(walls.planned, walls.measured) if walls.planned else b""
+        return _with_still(bundle, figure, _words(self.session), image)
 
 
 CHANGES = frozenset({"turn", "measure", "undo", "redo", "pin", "focus", "restore"})
@@ -106,22 +111,20 @@ def _words(session: Session) -> str:
     return f"{gallery.picture('rammer', session)[1].caption}\n{stages}"
 
 
-def _with_still(bundle: Any, session: Session, room: str, text: str) -> Any:
-    """A mime bundle with a still picture beside the widget."""
-    figure, _ = gallery.picture(room, session)
+def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
+    """A mime bundle with a still picture and words beside the widget."""
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     if data is None:
         return bundle
     data["image/svg+xml"] = figure.text("light")
     data["text/plain"] = text
-    if room == "rammer" and session.walls.planned is not None:
-        image = png.wall(session.walls.planned, session.walls.measured)
+    if image:
         data["image/png"] = base64.b64encode(image).decode()
     return bundle
 
 
 class Room(anywidget.AnyWidget):
-    """One room's picture alone, in the colours of the page."""
+    """One picture alone, in the colours of the page."""
 
     _esm = """function render({ model, el }) {
       const root = document.createElement("div");
@@ -133,19 +136,15 @@ class Room(anywidget.AnyWidget):
     _css = front_end.styles()
     html = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, session: Session, room: str, op: str = "") -> None:
-        title, _ = gallery.room(room)
-        self.session, self.room = session, room
-        figure, self.table = gallery.picture(room, session, op)
-        name = escape(session.now.compiled.model.name)
-        head = f'<header><b>{title}</b><span class="s">{name}</span></header>'
-        super().__init__(
-            html=f'<article class="room">{head}<div class="picture">{figure.text()}</div></article>'
-        )
+    def __init__(self, title: str, about: str, figure: Svg, table: Table) -> None:
+        self.figure, self.table = figure, table
+        head = f'<header><b>{escape(title)}</b><span class="s">{escape(about)}</span></header>'
+        body = f'<div class="picture">{figure.text()}</div>'
+        super().__init__(html=f'<article class="room">{head}{body}</article>')
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
-        return _with_still(bundle, self.session, self.room, self.table.text())
+        return _with_still(bundle, self.figure, self.table.text())
 
 
 def explore(
@@ -181,4 +180,11 @@ def show(
     session = Session(c, sizes=sizes, inputs=inputs)
     if room == "rammer":
         session.run_once()
-    return Room(session, room, op)
+    title, _ = gallery.room(room)
+    return Room(title, c.model.name, *gallery.picture(room, session, op))
+
+
+def race(result: race_chart.Result) -> Room:
+    """The chart of a race."""
+    rows = race_chart.data(result)
+    return Room("Race", result.model, race_chart.figure(rows), race_chart.table(rows))

@@ -9,6 +9,8 @@ import pytest
 from explorer.errors import BadOption
 from explorer.ir.decisions import TaskTree
 from explorer.ir.stage import Stage
+from explorer.measure.compare import Comparison, Measurement
+from explorer.tuning.race import RaceResult, Runner
 from tests.widgets import made_by_hand as hand
 from widgets import (
     brick_wall,
@@ -211,11 +213,22 @@ def test_a_run_of_plain_tasks_is_one_row() -> None:
     assert task_tree.data(hand.IMPORTED) == ()
 
 
-def test_the_fastest_runner_stands_first() -> None:
-    times = {"theirs": hand.Times(80, 78, 90, 50), "ours": hand.Times(70, 66, 75, 60)}
-    rows = race_chart.data(times, "1.14× faster", "this-cpu")
-    assert [r.name for r in rows.runners] == ["ours", "theirs"]
-    assert "1.14× faster" in race_chart.figure(rows).text("light")
+def test_the_fastest_runner_stands_first_and_the_verdict_has_its_interval() -> None:
+    ours = Runner("ironworks", "0.1", Measurement(70, 66, 75, 60), 0.0)
+    versus = Comparison(1.14, 1.1, 1.2, 30, "faster", ours.time, Measurement(80, 78, 90, 50))
+    theirs = Runner("onnxruntime", "1.22", versus.second, 1e-6, versus)
+    missing = (("torch", "it is not installed"),)
+    rows = race_chart.data(RaceResult("hand", 2, "this-cpu", (theirs, ours), missing))
+    assert [r.name for r in rows.runners] == ["ironworks", "onnxruntime"]
+    text = race_chart.figure(rows).text("light")
+    assert "torch did not run: it is not installed" in text
+    assert race_chart.table(rows).rows[-1][0] == "torch"
+
+
+def test_a_race_alone_says_so() -> None:
+    ours = Runner("ironworks", "0.1", Measurement(70, 66, 75, 60), 0.0)
+    rows = race_chart.data(RaceResult("hand", 2, "this-cpu", (ours,)))
+    assert rows.verdict == "hand: no other runtime ran"
 
 
 def test_a_label_is_cut_in_its_middle() -> None:

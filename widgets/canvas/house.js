@@ -174,16 +174,17 @@ export function mount(el, host) {
   }
 
   // The main picture follows the stage
+  const loops = () => calls().some(c => c[1] === "control flow");
   async function picture_() {
     const [room, title] = PICTURES[state.stage] ?? ["rammer", "Brick wall"], number = ++reads.picture, own = room === "rammer";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
-    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, "planned (outlined) over measured (filled)") : h("span", { class: "s cut" }, state.stage),
+    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, `planned (outlined${loops() ? ", one trip of a loop" : ""}) over measured (filled)`) : h("span", { class: "s cut" }, state.stage),
       h("span", { class: "sp" }), h("span", { class: "selinfo" }), h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null);
     body.querySelector(".pw").setAttribute("aria-label", title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
     try {
-      const { data } = await host.ask("picture", { room, op: own ? -1 : state.op });
+      const { data } = await host.ask("picture", { room, op: own || state.table ? -1 : state.op });
       if (number !== reads.picture) return;
       picture.hidden = false;
       picture.style.background = "var(--pane)";

@@ -1,0 +1,22 @@
+// A host that is alive: questions that the page can answer it answers, commands it writes down.
+const content = JSON.parse(document.getElementById("content").textContent);
+const COMMANDS = ["turn", "measure", "undo", "redo", "pin", "link", "save", "restore"];
+const gone = [];
+globalThis.asked = [];
+let refusal = "";
+globalThis.refuse = sentence => { refusal = sentence; };
+const file = page.fileHost(content);
+const live = {
+  ...file, get: name => name === "undo" ? ["Undo it", "Redo it"] : content.parts[name], bytes: name => file.bytes(name),
+  alive: true, onGone: act => gone.push(act),
+  async ask(kind, args = {}) {
+    if (!this.alive) throw { sentence: "The kernel has stopped." };
+    if (kind === "focus") return { data: {} };
+    if (!COMMANDS.includes(kind)) return file.ask(kind, args);
+    asked.push([kind, args]);
+    if (refusal) throw { sentence: refusal };
+    return { data: { said: kind === "measure" ? "measured" : kind, measure: kind === "turn" } };
+  },
+};
+globalThis.stop = () => { live.alive = false; gone.forEach(act => act()); };
+page.mount(document.getElementById("house"), live);

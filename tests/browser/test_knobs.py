@@ -1,0 +1,87 @@
+"""Knobs over a host that answers from this page: turns, refusals, a kernel that goes away."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.driver import Tab
+from tests.widgets import made_by_hand as hand
+from widgets import front_end
+from widgets.report import document
+from widgets.session import Session
+
+pytestmark = pytest.mark.browser
+
+HOST = (Path(__file__).parent / "live_host.js").read_text("utf-8")
+
+
+@pytest.fixture
+def live(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    session = Session(hand.HandMade(), compare=hand.compare)
+    session.measure()
+    content = json.dumps(document(session)).replace("</", "<\\/")
+    script = front_end.script().replace("export default", "const page =")
+    path = tmp_path / "live.html"
+    path.write_text(
+        f'<!doctype html><meta charset="utf-8"><style>{front_end.styles()}</style>'
+        f'<div id="house"></div><script id="content" type="application/json">{content}</script>'
+        f'<script type="module">{script}\n{HOST}</script>',
+        encoding="utf-8",
+    )
+    tab = Tab(browser)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector("#house .stage")
+    tab.page.wait_for_timeout(200)
+    tab.page.locator("#house .bar .name").click()
+    yield tab.page
+    assert not tab.faults and not tab.outside
+    tab.close()
+
+
+def test_a_key_turns_a_knob_and_then_it_is_measured(live: Page) -> None:
+    live.keyboard.press("1")
+    live.keyboard.press("ArrowLeft")
+    live.wait_for_function("asked.length >= 2")
+    assert live.evaluate("asked.slice(0, 2)") == [
+        ["turn", {"knob": "threads", "index": 0}],
+        ["measure", {}],
+    ]
+    assert live.get_attribute("#house .house", "aria-busy") is None
+    assert live.inner_text("#house .status [aria-live]") == "measured"
+
+
+def test_a_refused_value_goes_back_and_says_why_at_the_knob(live: Page) -> None:
+    live.evaluate("refuse('this machine has no such policy')")
+    live.locator("#house .knob[data-knob=policy] select").select_option(index=1)
+    live.wait_for_selector("#house .knob[data-knob=policy] .why:not([hidden])")
+    assert "no such policy" in live.inner_text("#house .knob[data-knob=policy] .why")
+    value = "document.querySelector('#house .knob[data-knob=policy] select').selectedIndex"
+    assert live.evaluate(value) == 0
+    assert "no such policy" in live.inner_text("#house .status [aria-live]")
+
+
+def test_a_slider_takes_arrows_and_its_ends(live: Page) -> None:
+    live.keyboard.press("5")
+    live.keyboard.press("ArrowRight")
+    live.keyboard.press("Shift+ArrowRight")
+    live.wait_for_function("asked.length >= 1")
+    assert live.evaluate("asked[0]") == ["turn", {"knob": "size batch", "index": 6}]
+
+
+def test_undo_pin_and_link_are_asked_for(live: Page) -> None:
+    for key in ("u", "Shift+U", "p"):
+        live.keyboard.press(key)
+        live.wait_for_timeout(50)
+    kinds = [kind for kind, _ in live.evaluate("asked")]
+    assert kinds[:1] == ["undo"] and "redo" in kinds and "pin" in kinds
+
+
+def test_a_kernel_that_stops_leaves_the_pictures_and_says_so(live: Page) -> None:
+    live.evaluate("stop()")
+    assert "Kernel stopped" in live.inner_text("#house .gone")
+    assert live.locator("#house .knobs.off").count() == 1
+    live.keyboard.press("j")
+    assert live.locator("#house .node.lit").count() == 1

@@ -1,0 +1,64 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.errors import BadOption, BoundError
+from widgets.commands import lab, report
+
+BERT = Path(__file__).parents[1] / "data" / "tiny_bert.onnx"
+
+
+def test_a_report_of_a_real_model_is_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.html"
+    flags = ["--bind", "batch=1,seq=16", "--no-code", "--json"]
+    assert report([str(BERT), "-o", str(path), *flags]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["report"] == str(path) and said["bytes"] == path.stat().st_size
+    text = path.read_text("utf-8")
+    assert "tiny_bert" in text and "a run on this-cpu" in text
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_that_cannot_be_kept_is_refused_before_anything_is_compiled(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(BadOption, match="cannot be written"):
+        report(["no such model", "-o", str(tmp_path / "missing" / "report.html")])
+    with pytest.raises(BadOption, match="cannot be written"):
+        report(["no such model", "-o", str(tmp_path)])
+
+
+def test_a_report_of_sizes_outside_of_their_bounds_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    with pytest.raises(BoundError, match="seq"):
+        report([str(BERT), "-o", str(path), "--bind", "batch=1,seq=100000"])
+    assert not path.exists()
+
+
+def test_lab_opens_the_tour_or_what_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    called: list[list[str]] = []
+
+    def call(command: list[str], **_: Any) -> int:
+        called.append(command)
+        return 0
+
+    monkeypatch.setattr(subprocess, "call", call)
+    own = tmp_path / "own.ipynb"
+    own.write_text("{}")
+    assert lab([]) == 0 and lab([str(own), "--", "--no-browser"]) == 0
+    head = [sys.executable, "-m", "jupyterlab"]
+    assert called[0][:3] == head and called[0][3].endswith("notebooks/00_tour.ipynb")
+    assert called[1] == [*head, str(own), "--no-browser"]
+
+
+def test_lab_refuses_a_notebook_that_is_not_there() -> None:
+    with pytest.raises(BadOption, match="no notebook"):
+        lab(["nowhere.ipynb"])
