@@ -84,8 +84,11 @@ def measurement(series: Series) -> Measurement:
 
 
 def comparison(first: Series, second: Series) -> Comparison:
-    """What the turns of two functions say, round by round: what slows a round slows both."""
-    logs = [log(_turn(b) / _turn(a)) for a, b in zip(first.turns, second.turns, strict=True)]
+    """What the turns of two functions say, round by round: what slows a round slows both.
+
+    Rounds that only one of them took part in say nothing.
+    """
+    logs = [log(_turn(b) / _turn(a)) for a, b in zip(first.turns, second.turns)]
     found = median_interval(logs)
     ratio, low, high = exp(found.median), exp(found.low), exp(found.high)
     return Comparison(

@@ -16,6 +16,7 @@ LEAST_WARM_UP, MOST_WARM_UP = 2, 10  # calls; the first may have to allocate or 
 LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
 LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine
 MOST_ROUNDS = 4096
+FAR = 3  # so many times the fastest's time: 8 rounds tell that, so it sits out the others
 
 
 @dataclass(slots=True)
@@ -26,26 +27,29 @@ class Series:
     calls: int  # in one sample
     samples: int  # in one turn
     settles: bool  # whether a turn begins untimed
+    length: int  # nanoseconds of the quickest call of the warm-up
     turns: list[list[float]] = field(default_factory=list)
 
 
 def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Series, ...]:
     """Time every function in rounds of one turn each until the seconds are over; at least 20
-    rounds, 8 of one function alone.
+    rounds, 8 of one function alone, and 8 of a function that is far slower than the fastest.
 
     A turn begins untimed, then times calls one by one: each function as if it were alone. In which
     order they come changes from round to round; each follows each other one equally often (Williams
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
     """
-    patience_ns = int(seconds * 1e9) // (5 * len(works))
+    patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
     orders = balanced_orders(len(series))
-    end = clock() + int(seconds * 1e9)
+    far = FAR * min((s.length for s in series), default=0)
     least = LEAST_TO_MEASURE if len(works) == 1 else LEAST_TO_COMPARE
+    end = clock() + int(seconds * 1e9)
     rounds = 0
     while rounds < least or (rounds < MOST_ROUNDS and clock() < end):
         for n in orders[rounds % len(orders)]:
-            _turn(series[n], clock)
+            if rounds < LEAST_TO_MEASURE or series[n].length <= far:
+                _turn(series[n], clock)
         rounds += 1
     return series
 
@@ -72,7 +76,7 @@ def _warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
         lengths.append(max(1, clock() - begin))
     length = min(lengths)  # whatever else the machine did in the others
     calls = max(1, -(-SAMPLE_NS // length))
-    return Series(work, calls, max(1, TURN_NS // (calls * length)), length < LONG_NS)
+    return Series(work, calls, max(1, TURN_NS // (calls * length)), length < LONG_NS, length)
 
 
 def _turn(series: Series, clock: Clock) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from explorer.measure.compare import comparison
 from explorer.measure.interval import median_interval
 from explorer.measure.turns import balanced_orders, take_turns
 from tests.measure.simulated import NoisyMachine
@@ -23,10 +24,18 @@ def test_each_stands_at_each_place_and_after_each_other_equally_often(count: int
 
 def test_every_function_gets_one_turn_in_every_round() -> None:
     noisy = NoisyMachine(0)
-    series = take_turns([noisy.work(us) for us in (100.0, 900.0, 40_000.0)], 1.0, noisy.clock)
-    assert len({len(s.turns) for s in series}) == 1
+    series = take_turns([noisy.work(us) for us in (9e3, 12e3, 22e3)], 1.0, noisy.clock)
+    assert len({len(s.turns) for s in series}) == 1 and len(series[0].turns) >= 20
     assert [s.settles for s in series] == [True, True, False]
     assert all(len(turn) == s.samples for s in series for turn in s.turns)
+
+
+def test_a_function_that_is_far_slower_sits_out_after_eight_rounds() -> None:
+    noisy = NoisyMachine(0)
+    quick, slow = take_turns([noisy.work(us) for us in (9e3, 90e3)], 0.0, noisy.clock)
+    assert len(quick.turns) == 20 and len(slow.turns) == 8
+    found = comparison(quick, slow)
+    assert found.n == 8 and found.verdict == "faster" and found.low > 5
 
 
 def test_calls_shorter_than_the_clock_can_tell_are_timed_together() -> None:
