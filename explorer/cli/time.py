@@ -79,6 +79,7 @@ def answer(flags: Namespace) -> Answer:
         f"  {duration(measured.median_us)} a run, 99 % between {duration(measured.low_us)} and "
         f"{duration(measured.high_us)}, n = {measured.n:,}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
+        *rammer.trips(c),
     ]
     if flags.profile:
         profile = _profile(c, bound, inputs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import counted, duration, percent, signed_percent, table
+from explorer.ir.calls import Loop
 from explorer.ir.decisions import Wall
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class CallTime:
     bricks: int
     planned_us: float
     measured_us: float
+    measured_bricks: int = 0
 
 
 def wall(
@@ -58,7 +60,15 @@ def wall(
         "error": measured and error(planned.total_us, measured.total_us),
         "calls": calls,
     }
-    return Answer(data, "\n\n".join((walls(planned, measured), _call_table(calls, op))))
+    parts = [walls(planned, measured), _call_table(calls, op), *trips(c)]
+    return Answer(data, "\n\n".join(parts))
+
+
+def trips(c: Compilation) -> list[str]:
+    """What to know of the plan of a program with loops."""
+    loops = sum(isinstance(b.expr, Loop) for _, b in c.program.bindings())
+    said = "  A plan counts one trip of a loop; a run makes as many as its inputs ask for."
+    return [said] if loops else []
 
 
 def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:
@@ -73,7 +83,10 @@ def _calls(planned: Wall, measured: Wall | None) -> list[CallTime]:
     plan, run = _spent(planned), {} if measured is None else _spent(measured)
     origins = {brick.call: tuple(sorted(brick.origin)) for brick in planned.bricks}
     bricks = Counter(brick.call for brick in planned.bricks)
-    rows = [CallTime(n, origins[n], bricks[n], us, run.get(n, nan)) for n, us in plan.items()]
+    laid = Counter(brick.call for brick in measured.bricks) if measured else Counter[str]()
+    rows = [
+        CallTime(n, origins[n], bricks[n], us, run.get(n, nan), laid[n]) for n, us in plan.items()
+    ]
     return sorted(rows, key=lambda row: -(row.measured_us if run else row.planned_us))
 
 
