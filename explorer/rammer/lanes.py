@@ -19,7 +19,7 @@ class Lanes:
     @staticmethod
     def empty(device: VDevice) -> Lanes:
         """A program in which nothing is placed."""
-        return Lanes(device, [0.0] * device.units)
+        return Lanes(device, device.first_starts)
 
     def take_back(self, count: int, free: list[float]) -> None:
         """Forget all shares but the first `count`, after which the units were free at `free`."""

@@ -45,6 +45,11 @@ class VDevice:
     barrier_us: float = 0.0
     launch_us: float = 0.0
 
+    @property
+    def first_starts(self) -> list[float]:
+        """When each unit can start after a launch: the others hear of it from the first."""
+        return [0.0] + [self.barrier_us] * (self.units - 1)
+
 
 def vdevice(device: Device, units: int = 0) -> VDevice:
     """A device as Rammer sees it; 0 units means all that it has."""

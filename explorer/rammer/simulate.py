@@ -93,6 +93,8 @@ class _Launch:
 
     def _brick(self, number: int, unit: _Unit, run: Run) -> None:
         operator = self.operators[self.program.calls[run.call]]
+        if not unit.last:
+            self._hear(number, unit)
         start = unit.now
         if unit.awaited_us:
             start = max(start, unit.awaited_us + self.device.barrier_us)
@@ -108,6 +110,13 @@ class _Launch:
         unit.now, unit.awaited_us, unit.last = end, 0.0, operator.name
         unit.ends.append(end)
         unit.calls.append(operator.name)
+
+    def _hear(self, number: int, unit: _Unit) -> None:
+        """Before its first brick a unit must have heard of the launch."""
+        wait = self.device.first_starts[number]
+        if wait > 0.0:
+            self.gaps.append(Gap(number, unit.now, unit.now + wait, "launch"))
+            unit.now += wait
 
     def _tails(self, end: float) -> None:
         final = {unit.last for unit in self.units if unit.now == end}

@@ -39,8 +39,12 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCode:
-    """Rows for each unit; `operators` and `slots` say what the tables hold that they index."""
+    """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers.
 
+    `operators` and `slots` say what the tables hold that the rows index.
+    """
+
+    units: tuple[int, ...]
     rows: tuple[np.ndarray, ...]
     operators: tuple[OperatorTask, ...]
     slots: tuple[str, ...]  # names of values
@@ -127,8 +131,11 @@ class _Writer:
 
     def code(self) -> LaunchCode:
         self.all(isa.END)
-        rows = tuple(map(rows_of, self.rows))
-        return LaunchCode(rows, tuple(self.tasks), tuple(self.slots), tuple(self.runs))
+        units = tuple(unit for unit, runs in enumerate(self.runs) if runs) or (0,)
+        places = {unit: place for place, unit in enumerate(units)}
+        rows = tuple(rows_of([_seen_from(row, places) for row in self.rows[u]]) for u in units)
+        runs = tuple(self.runs[unit] for unit in units)
+        return LaunchCode(units, rows, tuple(self.tasks), tuple(self.slots), runs)
 
     def all(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
         """One row for every unit; where each has it."""
@@ -283,3 +290,9 @@ class _Writer:
     def width(self, name: str) -> int:
         """How many bytes a scalar has that is looked at."""
         return 1 if self.assembler.program.values[name].type.element == "bool" else 8
+
+
+def _seen_from(row: Row, places: Mapping[int, int]) -> Row:
+    """A row with the awaited unit's place among those that take part."""
+    op, a, b, c, d = row
+    return (op, places[a], b, c, d) if op == isa.WAIT else row

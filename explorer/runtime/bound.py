@@ -119,7 +119,7 @@ class Arena:
         for n, operator in enumerate(code.operators):
             begin = self.bound.blocks.begins[operator.name]
             launch.code[:, n, 0] = self.bound.codes[operator.binding].address
-            launch.code[:, n, 1] = [address_of(row[begin:]) for row in self.args]
+            launch.code[:, n, 1] = [address_of(self.args[unit][begin:]) for unit in code.units]
         launch.slots[: len(slots.base)] = slots.addresses(self.bases[0])
         return launch
 

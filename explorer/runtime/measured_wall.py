@@ -52,9 +52,9 @@ def _bricks(
     seen: Counter[tuple[int, int]],
 ) -> list[Brick]:
     out = []
-    for unit, rows in enumerate(stamps.units):
+    for place, (unit, rows) in enumerate(zip(code.units, stamps.units)):
         for row, begin, end in rows.tolist():
-            run: RunRow = code.runs[unit][row]
+            run: RunRow = code.runs[place][row]
             start_us, end_us = (begin - origin) / cycles_per_us, (end - origin) / cycles_per_us
             out.append(
                 Brick(
