@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from explorer.ir.calls import MatchCast, ShapeOf, View
 from explorer.ir.decisions import Brick, Wall
 from explorer.ir.program import Binding, Program
 from explorer.ops import family
@@ -66,9 +67,22 @@ def profile_of(program: Program, wall: Wall) -> Profile:
     busy = sum(k.us for k in kernels)
     operators = _operators(program, kernels, busy)
     found = {o.name for o in operators}
-    reasons = dict(program.dropped)
+    reasons = _reasons(program)
     absent = ((s.name, reasons.get(s.name, "")) for s in program.sources if s.name not in found)
     return Profile(kernels, operators, tuple(absent), busy, wall.total_us, wall.units, wall.kind)
+
+
+def _reasons(program: Program) -> dict[str, str]:
+    """Why source operators may take no time: nothing moves, they did not run, or they were
+    dropped.
+    """
+    found: dict[str, str] = {}
+    for _, binding in program.bindings():
+        nothing = isinstance(binding.expr, View | MatchCast | ShapeOf)
+        for name in binding.origin:
+            if not nothing or name not in found:
+                found[name] = "only a view: nothing moves" if nothing else "did not run"
+    return found | dict(program.dropped)
 
 
 def _kernels(program: Program, bricks: Iterable[Brick]) -> tuple[KernelTime, ...]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.calls import KernelCall, Var
+from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.decisions import Brick, Wall
 from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.program import Binding, Function, Program, SourceOp
@@ -89,6 +89,14 @@ def test_operators_of_a_shared_kernel_split_its_time_evenly_and_say_so() -> None
 
 def test_an_operator_that_took_no_time_has_its_reason() -> None:
     assert profile_of(PROGRAM, WALL).absent == (("cast_0", "became a constant"),)
+
+
+def test_an_operator_that_is_only_a_view_or_did_not_run_says_so() -> None:
+    view = Binding((value("v"),), View(value("x")), frozenset({"cast_0"}))
+    program = replace(PROGRAM.with_body((*PROGRAM.main.body, view)), dropped=())
+    assert profile_of(program, WALL).absent == (("cast_0", "only a view: nothing moves"),)
+    found = profile_of(program, replace(WALL, bricks=()))
+    assert ("conv_0", "did not run") in found.absent and len(found.absent) == 4
 
 
 def test_the_profile_keeps_the_kind_of_its_wall() -> None:
