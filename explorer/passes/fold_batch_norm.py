@@ -24,6 +24,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
 from explorer.passes.dead_code import uses
 from explorer.passes.linear_form import Linear, linear_form
+from explorer.passes.names import fresh
 from explorer.passes.registry import compiler_pass
 
 
@@ -231,9 +232,9 @@ def _merged(
 
 
 def _constant(name: str, array: np.ndarray, constants: dict[str, Constant]) -> Var:
-    fresh = next(n for n in (name, *(f"{name}{i}" for i in range(2, 10_000))) if n not in constants)
-    constants[fresh] = Constant(array)
-    return Var(fresh, Tensor(tuple(array.shape), "float32"))
+    name = fresh(name, constants)
+    constants[name] = Constant(array)
+    return Var(name, Tensor(tuple(array.shape), "float32"))
 
 
 def _kernel(

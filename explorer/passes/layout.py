@@ -17,6 +17,7 @@ from explorer.ir.types import Tensor
 from explorer.passes.copy_maps import copy_map
 from explorer.passes.fold_into import read_through, where_free
 from explorer.passes.memory_order import Order, choose_orders, has_convolution, is_identity
+from explorer.passes.names import fresh
 from explorer.passes.permute import moves_memory, permute, reordered
 from explorer.passes.registry import compiler_pass
 
@@ -125,7 +126,7 @@ class _Layout:
     def _fresh(self, wish: str) -> str:
         taken = {v.name for b in (*self.function.body, *self.body) for v in b.vars}
         taken |= {p.name for p in self.function.params} | self.constants.keys()
-        return next(n for n in (wish, *(f"{wish}{i}" for i in range(2, 10_000))) if n not in taken)
+        return fresh(wish, taken)
 
 
 def _permuted(value: Var, order: Order) -> Tensor:

@@ -22,6 +22,7 @@ from explorer.ir.kernel import (
 )
 from explorer.ir.normal import drop_unit_axes
 from explorer.passes.index_maps import Ranges, Split, divide, quotient
+from explorer.passes.names import fresh
 
 
 def ranges_of(compute: Compute, env: ShapeEnv) -> Ranges:
@@ -71,9 +72,7 @@ def contractions(kernel: Kernel) -> list[Contraction | None]:
 def fresh_axis(kernel: Kernel, wish: str) -> str:
     """An axis name that the kernel does not have."""
     taken = {a.name for c in kernel.computes for a in (*c.axes, *c.reduce)}
-    return next(
-        name for name in (wish, *(f"{wish}{i}" for i in range(2, 10_000))) if name not in taken
-    )
+    return fresh(wish, taken)
 
 
 def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:

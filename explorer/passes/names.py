@@ -1,0 +1,13 @@
+"""Names that nothing has yet."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import count
+
+
+def fresh(wish: str, taken: Container[str]) -> str:
+    """The name that is wished for, or the first of `wish2`, `wish3`, ... that is free."""
+    if wish not in taken:
+        return wish
+    return next(name for n in count(2) if (name := f"{wish}{n}") not in taken)
