@@ -2,8 +2,8 @@
 
 Rammer: Ma et al., OSDI 2020, "Enabling holistic deep learning compiler optimizations with
 rTasks". Its nouns: rOperator, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions`), the
-wavefront policy (`policy`), barrier-rTasks (`transform`). Each operator has one rKernel here, so
-there is no choice between a fast and an efficient one yet.
+wavefront policy (`policy`; `gang` is what its published code does), barrier-rTasks (`transform`).
+Each operator has one rKernel here: there is no choice between a fast and an efficient one yet.
 """
 
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, RTask, Share, VDevice

@@ -6,6 +6,7 @@ import heapq
 from types import MappingProxyType
 
 from explorer.ir.decisions import Candidate
+from explorer.rammer.gang import gang
 from explorer.rammer.lanes import Lanes
 from explorer.rammer.model import Facts, Placement, Policy, Share
 
@@ -104,5 +105,10 @@ def _longest_ways(facts: Facts) -> list[float]:
 
 
 POLICIES: MappingProxyType[str, Policy] = MappingProxyType(
-    {"wavefront": wavefront, "op-by-op": op_by_op, "critical-path": critical_path}
+    {
+        "wavefront": wavefront,
+        "op-by-op": op_by_op,
+        "critical-path": critical_path,
+        "gang": gang,
+    }
 )

@@ -1,7 +1,7 @@
-"""Small walls worked out by hand: the placement rule of the paper's Algorithm 1."""
+"""Small walls worked out by hand: the paper's Algorithm 1, and the gangs of its published code."""
 
 from explorer.ir.decisions import Run, Wait
-from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
+from explorer.rammer import POLICIES, Facts, Options, Placement, ROperator, Share, VDevice, schedule
 
 
 def placed(wall):
@@ -54,3 +54,27 @@ def test_the_papers_figure_9():
         (Run(0, 0, 1), Run(0, 1, 2), Wait(1, 4), Run(2, 0, 1)),
         (Run(1, 0, 1), Run(1, 1, 2), Run(1, 2, 3), Run(1, 3, 4), Wait(0, 2), Run(2, 1, 2)),
     )
+
+
+def test_gangs_start_together_and_are_fused_where_that_is_shorter():
+    operators = (ROperator("A", 2, 3.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
+    placement = POLICIES["gang"](Facts(operators, VDevice(4, barrier_us=1.0)))
+    assert dict(placement.weighed[0].terms) == {"joined": 5.0, "apart": 7.0}
+    (program,) = placement.programs
+    assert {(s.operator, s.unit) for s in program} == {
+        (0, 0),
+        (0, 1),
+        (1, 2),
+        (1, 3),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+    }
+
+
+def test_gangs_that_wait_too_long_for_units_are_refused():
+    operators = (ROperator("A", 3, 2.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
+    placement = POLICIES["gang"](Facts(operators, VDevice(4, barrier_us=1.0)))
+    assert dict(placement.weighed[0].terms) == {"joined": 7.0, "apart": 6.0}
+    assert placement.weighed[0].refused and len(placement.programs) == 3
