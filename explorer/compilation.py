@@ -136,7 +136,7 @@ class Compilation:
         """What plans walls and memory, and runs; raises BadOption before a schedule is there."""
         if self.stage < Stage.PLANNED:
             raise BadOption(
-                f"{self.model.name} was compiled until {self.stage.name}, before anything is planned",
+                f"{self.model.name} was compiled until {self.stage.name}: nothing is planned yet",
                 where=self.model.name,
                 try_="compile without `until`",
             )

@@ -24,6 +24,7 @@ from explorer.passes.common_subexpressions import share_common_subexpressions
 from explorer.passes.concat_in_place import write_concats_in_place
 from explorer.passes.copies import fold_copies
 from explorer.passes.dead_code import remove_dead_code
+from explorer.passes.fingerprint import program_key
 from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.layout import choose_layout
@@ -124,7 +125,7 @@ def device_of(target: str | Device) -> Device:
     return this_cpu() if target in ("cpu", "this-cpu") else data_sheet(target)
 
 
-_codes: OrderedDict[int, tuple[Program, dict[str, KernelCode], float]] = OrderedDict()
+_codes: OrderedDict[str, tuple[dict[str, KernelCode], float]] = OrderedDict()
 
 
 def _emit(
@@ -144,14 +145,15 @@ def _emit(
             progress(f"generate code: {name}", done, total)
         return not (cancelled is not None and cancelled())
 
-    if id(rolled) in _codes:
-        _codes.move_to_end(id(rolled))
-        _, codes, seconds = _codes[id(rolled)]
+    key = program_key(rolled)
+    if key in _codes:
+        _codes.move_to_end(key)
+        codes, seconds = _codes[key]
         return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
     begin = perf_counter()
     codes = build(rolled, told)
     seconds = perf_counter() - begin
-    _codes[id(rolled)] = (rolled, codes, seconds)
+    _codes[key] = (codes, seconds)
     while len(_codes) > REMEMBERED_CODES:
         _codes.popitem(last=False)
     return Snapshot("generate code", Stage.EMITTED, program, after, seconds), codes

@@ -310,7 +310,8 @@ def _compute(line: Line, axes: tuple[Axis, ...], origin: frozenset[str]) -> Comp
             line.expect(",")
         target.append(parse_affine(line))
     line.expect("=")
-    combiner, reduce = None, ()
+    combiner: str | None = None
+    reduce: tuple[Axis, ...] = ()
     if line.next in ("sum", "prod", "max", "min") and line.after() == "[" and line.after(3) == "<":
         combiner = line.take()
         line.expect("[")

@@ -50,6 +50,11 @@ class Tensor:
     dtype: DType | None = None
     ndim: int | None = None
 
+    def __str__(self) -> str:
+        """As in `int64[batch, seq]`; a question mark for what is not known."""
+        dims = "?" if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.dtype or '?'}[{dims}]"
+
     @property
     def rank(self) -> int | None:
         """The number of dims, where known."""
