@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
 import numpy as np
-import sympy
 
-from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
+from explorer.ir.dims import simplify
 from explorer.ir.kernel import Const, Expr
 from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import broadcast
+from explorer.ops.dim_arithmetic import (
+    FoldEach,
+    compare,
+    fold_each,
+    is_at_most,
+    is_equal,
+    is_less,
+    least,
+    most,
+    negate,
+    quotient,
+    remainder,
+    times,
+    total,
+)
 from explorer.ops.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
-from explorer.ops.record import Array, Fold, OperatorRecord, Site
+from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.scalar import divide
 
 Combine = Callable[[Site, list[Expr], DType], Expr]
-FoldEach = Callable[[ShapeEnv, list[Dim]], "Dim | bool | None"]
 
 
 def _types(result: DType | None, of: int = 0) -> Callable[[Site], tuple[Tensor, ...]]:
@@ -33,25 +46,6 @@ def _types(result: DType | None, of: int = 0) -> Callable[[Site], tuple[Tensor, 
         return (Tensor(shape, result or site.dtype(of)),)
 
     return deduce
-
-
-def _fold(each: FoldEach) -> Fold:
-    """The operator on dims, element by element; unknown where one element is."""
-
-    def fold(site: Site) -> tuple[Array | None, ...]:
-        known = [v for v in site.values if v is not None]
-        if len(known) < len(site.args):
-            return (None,)
-        arrays = np.broadcast_arrays(*known)
-        out = np.empty(arrays[0].shape, dtype=object)
-        for at in np.ndindex(out.shape):
-            value = each(site.env, [a[at] for a in arrays])
-            if value is None:
-                return (None,)
-            out[at] = value if isinstance(value, bool) else simplify(value)
-        return (out,)
-
-    return fold
 
 
 def _record(
@@ -80,7 +74,7 @@ def _record(
         _types(dtype),
         lambda attrs, args: reference(attrs, args),
         lower,
-        _fold(fold) if fold else None,
+        fold_each(fold) if fold else None,
     )
 
 
@@ -101,88 +95,12 @@ def _binary(
     )
 
 
-# Arithmetic on dims, for shapes that are computed.
-
-
-def _sum(env: ShapeEnv, v: list[Dim]) -> Dim:
-    return simplify(sum(v[1:], v[0]))
-
-
-def _product(env: ShapeEnv, v: list[Dim]) -> Dim:
-    return simplify(v[0] * v[1])
-
-
-def _quotient(env: ShapeEnv, v: list[Dim]) -> Dim | None:
-    """ONNX divides towards zero, which is down where neither is negative."""
-    a, b = v
-    if isinstance(a, int) and isinstance(b, int):
-        return int(divide(np.int64(a), np.int64(b))) if b else None
-    positive = env.bounds(a)[0] >= 0 and env.bounds(b)[0] > 0
-    return floor_div(a, b) if positive else None
-
-
-def _remainder(env: ShapeEnv, v: list[Dim]) -> Dim | None:
-    a, b = v
-    if isinstance(a, int) and isinstance(b, int):
-        return a % b if b else None
-    return simplify(a - floor_div(a, b) * b) if env.bounds(b)[0] > 0 else None
-
-
-def most(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
-    """The greatest of several dims, without a Max where bounds decide."""
-    return reduce(lambda a, b: _choose(env, a, b, sympy.Max), v)
-
-
-def least(env: ShapeEnv, v: Sequence[Dim]) -> Dim:
-    """The least of several dims, without a Min where bounds decide."""
-    return reduce(lambda a, b: _choose(env, a, b, sympy.Min), v)
-
-
-def _choose(env: ShapeEnv, a: Dim, b: Dim, kind: Any) -> Dim:
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b) if kind is sympy.Max else min(a, b)
-    low, high = env.bounds(simplify(a - b))
-    if low >= 0:
-        return a if kind is sympy.Max else b
-    if high is not None and high <= 0:
-        return b if kind is sympy.Max else a
-    chosen: Dim = kind(a, b)
-    return chosen
-
-
-def _compare(decide: Callable[[int, int | None], bool | None]) -> FoldEach:
-    """A comparison of dims by the bounds of their difference."""
-
-    def fold(env: ShapeEnv, v: list[Dim]) -> bool | None:
-        return decide(*env.bounds(simplify(v[0] - v[1])))
-
-    return fold
-
-
-def _is_equal(low: int, high: int | None) -> bool | None:
-    if low == high == 0:
-        return True
-    return False if low > 0 or (high is not None and high < 0) else None
-
-
-def _is_less(low: int, high: int | None) -> bool | None:
-    return True if high is not None and high < 0 else (False if low >= 0 else None)
-
-
-def _is_at_most(low: int, high: int | None) -> bool | None:
-    return True if high is not None and high <= 0 else (False if low > 0 else None)
-
-
-def _negate(found: bool | None) -> bool | None:
-    return None if found is None else not found
-
-
 # Operators that are not one function.
 
 
 def _mean(site: Site, xs: list[Expr], t: DType) -> Expr:
-    total = reduce(lambda a, b: call("add", a, b), xs)
-    return call("mul", total, 1 / len(xs), dtype=t) if len(xs) > 1 else total
+    added = reduce(lambda a, b: call("add", a, b), xs)
+    return call("mul", added, 1 / len(xs), dtype=t) if len(xs) > 1 else added
 
 
 def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
@@ -296,35 +214,35 @@ def _clip_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    _binary("Add", "add", np.add, _sum),
+    _binary("Add", "add", np.add, total),
     _binary("Sub", "sub", np.subtract, lambda env, v: simplify(v[0] - v[1])),
-    _binary("Mul", "mul", np.multiply, _product),
-    _binary("Div", "div", divide, _quotient),
+    _binary("Mul", "mul", np.multiply, times),
+    _binary("Div", "div", divide, quotient),
     _binary("Sum", "add", np.add),
     _binary("Max", "max", np.maximum, most),
     _binary("Min", "min", np.minimum, least),
     _record("Mean", _mean, lambda attrs, args: reduce(np.add, args) / len(args)),
-    _record("Mod", _modulo, _modulo_reference, _remainder),
+    _record("Mod", _modulo, _modulo_reference, remainder),
     OperatorRecord("Pow", "elementwise", _types(None), _power_reference, _lower_power),
     _record("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
     # comparisons
-    _binary("Equal", "eq", np.equal, _compare(_is_equal), "bool"),
+    _binary("Equal", "eq", np.equal, compare(is_equal), "bool"),
     _binary(
         "Greater",
         "gt",
         np.greater,
-        _compare(lambda low, high: _negate(_is_at_most(low, high))),
+        compare(lambda low, high: negate(is_at_most(low, high))),
         "bool",
     ),
-    _binary("Less", "lt", np.less, _compare(_is_less), "bool"),
+    _binary("Less", "lt", np.less, compare(is_less), "bool"),
     _binary(
         "GreaterOrEqual",
         "ge",
         np.greater_equal,
-        _compare(lambda low, high: _negate(_is_less(low, high))),
+        compare(lambda low, high: negate(is_less(low, high))),
         "bool",
     ),
-    _binary("LessOrEqual", "le", np.less_equal, _compare(_is_at_most), "bool"),
+    _binary("LessOrEqual", "le", np.less_equal, compare(is_at_most), "bool"),
     # logic
     _binary("And", "and", np.logical_and, lambda env, v: bool(v[0] and v[1])),
     _binary("Or", "or", np.logical_or, lambda env, v: bool(v[0] or v[1])),

@@ -12,9 +12,9 @@ from explorer.ir.dims import Dim, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.layout import lower_slice
 from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import OperatorRecord, Site, Values
+from explorer.ops.slicing import lower_slice
 
 
 def from_end(place: Expr, extent: Dim, dtype: str) -> Expr:

@@ -11,7 +11,7 @@ from explorer.ir.calls import ShapeOf
 from explorer.ir.dims import Dim, ceil_div, product, simplify
 from explorer.ir.kernel import Const, Expr, IndexValue, var
 from explorer.ir.types import Tensor, numpy_dtype
-from explorer.ops.arithmetic import most
+from explorer.ops.dim_arithmetic import most
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site, Values

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from explorer.ir.dims import Dim, ceil_div, simplify
+from explorer.ir.dims import Dim, ceil_div, product, simplify
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
-from explorer.ops.arithmetic import least, most
+from explorer.ops.dim_arithmetic import least, most
 from explorer.ops.elementwise import call
-from explorer.ops.layout import lower_slice
-from explorer.ops.lowering import Lowering
+from explorer.ops.lowering import Lowering, entry
 from explorer.ops.record import OperatorRecord, Site, Values
 
 _END = 1 << 31  # exporters write the end of a dim as a huge number
@@ -74,6 +73,24 @@ def _slice_types(site: Site) -> tuple[Tensor, ...]:
 def _lower_slice(low: Lowering) -> None:
     parts = cuts(low.site)
     lower_slice(low, low.result, [c.start for c in parts], [c.step for c in parts])
+
+
+def lower_slice(low: Lowering, result: Any, start: Sequence[Dim], steps: Sequence[int]) -> None:
+    """Bind `x[start :: step]`; a view where only the outermost dim longer than 1 is cut."""
+    shape, kept = low.site.shape(), result.type.dims
+    cut = [d for d, n in enumerate(shape) if n != kept[d]]
+    outer = next((d for d, n in enumerate(shape) if n != 1), 0)
+    if all(s == 1 for s in steps) and all(d <= outer for d in cut):
+        offset = product((start[outer], *shape[outer + 1 :])) if cut else 0
+        low.view(result, low.site.arg(0), offset)
+        return
+    nest = low.nest("slice")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        index = (entry(a, n) * s + b for a, n, s, b in zip(axes, kept, steps, start, strict=True))
+        return Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
+
+    nest.map("y", result, body)
 
 
 def _slice(attrs: Mapping[str, Any], args: Any) -> Any:

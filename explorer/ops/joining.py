@@ -1,0 +1,109 @@
+"""Concat and Split: parts of one tensor, each an affine copy, or a view of its outermost dim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dims import Dim, floor_div, simplify
+from explorer.ir.kernel import Affine, Axis, Read, var
+from explorer.ir.types import Tensor
+from explorer.ops.broadcast import agree
+from explorer.ops.lowering import Lowering, letters
+from explorer.ops.record import OperatorRecord, Site, Values
+from explorer.ops.reshaping import text
+from explorer.ops.slicing import lower_slice
+
+
+def _concat_types(site: Site) -> tuple[Tensor, ...]:
+    first = list(site.shape())
+    axis = site.axis(len(first), 0)
+    for i in range(1, len(site.args)):
+        other = site.shape(i)
+        if len(other) != len(first) or site.dtype(i) != site.dtype():
+            site.fail(
+                f"argument {i} is {site.dtype(i)}{text(other)} beside {site.dtype()}{text(first)}"
+            )
+        for d, (a, b) in enumerate(zip(first, other, strict=True)):
+            if d != axis and a != b and not agree(a, b, site.env):
+                site.fail(f"argument {i} has extent {b} in dim {d}, where others have {a}")
+    first[axis] = simplify(
+        sum((site.shape(i)[axis] for i in range(1, len(site.args))), first[axis])
+    )
+    return (Tensor(tuple(first), site.dtype()),)
+
+
+def _lower_concat(low: Lowering) -> None:
+    site, nest = low.site, low.nest("concat")
+    axis, at = site.axis(len(low.shape), 0), Affine()
+    axes = list(letters(low.shape))
+    for i, part in enumerate(site.given):
+        extent = site.shape(i)[axis]
+        along = Axis(f"{letters(low.shape)[axis].name}{i}", extent)
+        axes[axis] = along
+        if extent != 0:
+            store = [var(a.name) for a in axes]
+            store[axis] = store[axis] + at
+            read = Read(nest.tensor(part, f"x{i}"), tuple(var(a.name) for a in axes))
+            nest.compute("y", low.shape, site.dtype(), axes, read, store=store)
+        at = at + extent
+    nest.into(low.result)
+
+
+def _concat(attrs: Mapping[str, Any], args: Any) -> Any:
+    return np.concatenate(args, axis=attrs.get("axis", 0))
+
+
+def _fold_concat(site: Site) -> tuple[Values | None, ...]:
+    known = [v for v in site.values if v is not None]
+    return (np.concatenate(known) if len(known) == len(site.args) and known[0].ndim else None,)
+
+
+def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
+    axis, given = site.axis(len(site.shape()), 0), site.dims("split")
+    extent = site.shape()[axis]
+    if given is None:
+        parts = site.integer("num_outputs", site.results)
+        if parts != site.results:
+            site.fail(f"{parts} parts, and {site.results} of them are used")
+        each = -(-extent // parts) if isinstance(extent, int) else floor_div(extent, parts)
+        given = (*(each,) * (parts - 1), simplify(extent - each * (parts - 1)))
+    total = simplify(sum(given[1:], given[0]))
+    if total != extent and not agree(total, extent, site.env):
+        site.fail(f"parts {given} do not add up to {extent}")
+    return axis, given
+
+
+def _split_types(site: Site) -> tuple[Tensor, ...]:
+    axis, sizes = _split_sizes(site)
+    shape = site.shape()
+    return tuple(Tensor((*shape[:axis], n, *shape[axis + 1 :]), site.dtype()) for n in sizes)
+
+
+def _lower_split(low: Lowering) -> None:
+    axis, sizes = _split_sizes(low.site)
+    at: Dim = 0
+    for result, size in zip(low.results, sizes, strict=True):
+        if low.is_read(result.name):
+            start: list[Dim] = [0] * len(low.site.shape())
+            start[axis] = at
+            lower_slice(low, result, start, (1,) * len(start))
+        at = simplify(at + size)
+
+
+def _split(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, axis, sizes = args[0], attrs.get("axis", 0), attrs.get("split")
+    if sizes is None:
+        parts = attrs["num_outputs"]
+        each = -(-x.shape[axis] // parts)
+        sizes = [each] * (parts - 1)
+        return tuple(np.split(x, np.cumsum(sizes), axis))
+    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
+
+
+RECORDS = (
+    OperatorRecord("Concat", "layout", _concat_types, _concat, _lower_concat, _fold_concat),
+    OperatorRecord("Split", "layout", _split_types, _split, _lower_split, None, {1: "split"}),
+)
