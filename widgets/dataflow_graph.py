@@ -207,7 +207,7 @@ def _node(node: Node, x: float, y: float, wide: float, selected: str) -> str:
         ground,
         f'rx="3" stroke="{edge}"',
         title=node.name,
-        ops=" ".join(node.ops),
+        ops=node.ops,
     )
     swatch = ""
     if node.family:

@@ -105,7 +105,7 @@ def _buffer(
         ground,
         f'stroke="{edge}" stroke-width="{1.6 if on else 0.8}"',
         title=said,
-        ops=" ".join(sorted(b.origin)),
+        ops=sorted(b.origin),
     )
     if y1 - y0 < 13 or x1 - x0 < 24:
         return [box]

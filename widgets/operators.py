@@ -84,7 +84,7 @@ def is_call(binding: Binding) -> bool:
 def short_label(name: str, op: str) -> str:
     """A name that fits into a node: the last part of a path, without the exporter's prefix."""
     if name[:1] == "n" and name[1:].isdigit():  # made up by the frontend: the file has no name
-        return f"{op} {name[1:]}"
+        return f"{op.replace('Normalization', 'Norm')} {name[1:]}"
     last = name.rstrip("/").split("/")[-1] or op
     return last.removeprefix("node_") or op
 

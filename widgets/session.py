@@ -210,10 +210,12 @@ class Session:
         """The lines of the program after a step, and those that went."""
         snapshot = self.now.compiled.snapshots[_index(step)]
         lines = program_diff.data(snapshot.before, snapshot.after)
+        wrong = snapshot.checked if isinstance(snapshot.checked, str) else ""
         return {
             "lines": [
                 [r.mark, r.number, r.text, r.family, self.house.positions(r.ops)] for r in lines
-            ]
+            ],
+            "failed": wrong,
         }
 
     def kernel(self, call: int, language: str = "numba") -> Any:
@@ -256,9 +258,16 @@ class Session:
         self.focus = self.house.operators[op].name if op >= 0 else ""
         return {}
 
-    def turn(self, knob: str, index: int) -> Any:
-        """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
-        mine = next(k for k in self.knobs() if k.name == knob)
+    def turn(self, knob: str, index: int, label: str = "") -> Any:
+        """Turn a knob: compile what follows from it and plan the wall; measuring comes after.
+
+        `label` is what the value was called when it was chosen: it may have gone since.
+        """
+        mine = next((k for k in self.knobs() if k.name == knob), None)
+        if mine is None:
+            raise BadOption(f"there is no knob {knob[:40]!r}")
+        if label and mine.labels[_index(index) : index + 1] != (label,):
+            raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
         step = Step(turned(self.now, mine, _index(index)), said(mine, index))
         self._take(step)
         self.past = [*self.past, step][-MOST_STEPS:]

@@ -135,9 +135,7 @@ def _value_marks(v: ValueRow, y: float, on: bool) -> list[str]:
     dot = f'<circle cx="662" cy="{y - 4}" r="4" fill="{ink}" stroke="var(--ink)"/>'
     return [
         path(f"M12 {y - 13.5}H668", "var(--line)"),
-        label(
-            12, y, fit(v.name, 200, mono=True), "mono a" if on else "mono i", ops=" ".join(v.ops)
-        ),
+        label(12, y, fit(v.name, 200, mono=True), "mono a" if on else "mono i", ops=v.ops),
         label(222, y, fit(v.annotation, 220, mono=True), "mono"),
         label(450, y, v.now, "i"),
         label(590, y, size_text(v.bytes) if v.bytes else "", anchor="end"),

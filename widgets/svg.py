@@ -5,6 +5,7 @@ a label is.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -126,7 +127,7 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
 
 
 def label(
-    x: float, y: float, text: str, style: str = "", *, anchor: str = "", ops: str = ""
+    x: float, y: float, text: str, style: str = "", *, anchor: str = "", ops: Iterable[str] = ()
 ) -> str:
     """Text at a point; styles: i ink, w bold, q quiet, a selected, inv on dark, mono."""
     at = f' text-anchor="{anchor}"' if anchor else ""
@@ -142,7 +143,7 @@ def rect(
     extra: str = "",
     *,
     title: str = "",
-    ops: str = "",
+    ops: Iterable[str] = (),
 ) -> str:
     """A box; `title` is what a hover says, `ops` the source operators it stands for."""
     said = f"<title>{escape(title)}</title>" if title else ""
@@ -170,8 +171,10 @@ def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink
     )
 
 
-def _ops(ops: str) -> str:
-    return f' data-op="{escape(ops, quote=True)}"' if ops else ""
+def _ops(ops: Iterable[str]) -> str:
+    """The names of operators, which may hold spaces, as the words of one attribute."""
+    words = " ".join(name.replace(" ", "%20") for name in ops)
+    return f' data-op="{escape(words, quote=True)}"' if words else ""
 
 
 @dataclass(frozen=True, slots=True)

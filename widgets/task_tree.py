@@ -126,7 +126,7 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
             ground,
             f'rx="3" stroke="{edge}"',
             title=row.reason,
-            ops=" ".join(row.ops),
+            ops=row.ops,
         ),
         rect(x + 1, y + 1, 18, 18, f"var(--{_INKS.get(row.level, 'v0')})", 'rx="2"'),
         label(x + 10, y + 14, row.level[:1].upper(), letter, anchor="middle"),

@@ -214,7 +214,7 @@ def _box(x: float, y: float, wide: float, name: str, kind: str, ops: tuple[str, 
         "var(--pane)",
         'rx="2" stroke="var(--edge)"',
         title=name,
-        ops=" ".join(ops),
+        ops=ops,
     )
     return [
         box,
@@ -259,9 +259,9 @@ def _traffic(groups: tuple[Group, ...], on: Group) -> list[str]:
                 12,
                 "none",
                 'stroke="var(--ink3)"',
-                ops=" ".join(g.ops),
+                ops=g.ops,
             ),
-            rect(516, y + 4, 90 * g.bytes_after / most, 8, ink, ops=" ".join(g.ops)),
+            rect(516, y + 4, 90 * g.bytes_after / most, 8, ink, ops=g.ops),
             label(668, y + 12, size_text(g.bytes_after), "i", anchor="end"),
         ]
     for i, part in enumerate(caption(groups).split("; ")):

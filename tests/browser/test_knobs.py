@@ -46,7 +46,7 @@ def test_a_key_turns_a_knob_and_then_it_is_measured(live: Page) -> None:
     live.keyboard.press("ArrowLeft")
     live.wait_for_function("asked.length >= 2")
     assert live.evaluate("asked.slice(0, 2)") == [
-        ["turn", {"knob": "threads", "index": 0}],
+        ["turn", {"knob": "threads", "index": 0, "label": "1"}],
         ["measure", {}],
     ]
     assert live.get_attribute("#house .house", "aria-busy") is None
@@ -68,7 +68,40 @@ def test_a_slider_takes_arrows_and_its_ends(live: Page) -> None:
     live.keyboard.press("ArrowRight")
     live.keyboard.press("Shift+ArrowRight")
     live.wait_for_function("asked.length >= 1")
-    assert live.evaluate("asked[0]") == ["turn", {"knob": "size batch", "index": 6}]
+    assert live.evaluate("asked[0]") == [
+        "turn",
+        {"knob": "size batch", "index": 6, "label": "64"},
+    ]
+
+
+def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> None:
+    live.evaluate("slow(400)")
+    live.keyboard.press("1")
+    live.keyboard.press("ArrowLeft")
+    live.wait_for_timeout(50)
+    for index in (1, 2, 3):
+        live.evaluate(f"void driver.turn('size batch', {index}, '')")
+    live.wait_for_function("asked.length >= 3")
+    live.wait_for_timeout(300)
+    turns = [args["index"] for kind, args in live.evaluate("asked") if kind == "turn"]
+    assert turns == [0, 3]
+
+
+def test_a_link_is_restored_when_the_page_opens(live: Page) -> None:
+    live.goto(live.url + "#ironworks=abc")
+    live.reload()
+    live.wait_for_function("globalThis.asked?.length >= 1")
+    assert live.evaluate("asked[0]") == ["restore", {"text": "abc"}]
+    assert live.get_attribute("#house .stage[aria-current=step]", "data-stage") == "ROLLED"
+
+
+def test_a_million_bricks_cost_what_a_screen_shows(live: Page) -> None:
+    live.evaluate("million()")
+    live.wait_for_function("driver.wall.bricks() === 1_000_000")
+    for act in ("whole()", "zoom(0.01)", "pan(0.3)", "zoom(0.001)", "zoom(50)"):
+        live.evaluate(f"driver.wall.{act}")
+        live.wait_for_timeout(60)
+        assert 0 < live.evaluate("driver.wall.stats.blocks") < 8 * 1440
 
 
 def test_undo_pin_and_link_are_asked_for(live: Page) -> None:

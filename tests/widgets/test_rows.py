@@ -231,6 +231,17 @@ def test_a_race_alone_says_so() -> None:
     assert rows.verdict == "hand: no other runtime ran"
 
 
+def test_hostile_names_stay_text() -> None:
+    name = 'a b"><script>alert(1)</script>&<'
+    sources = tuple(replace(s, name=name) if s.name == "conv" else s for s in hand.SOURCES)
+    node = dataflow_graph.Node(name, name, "operator", "conv", (name,))
+    graph = dataflow_graph.Graph((node,), (), ((0,),), {}, len(sources), False)
+    tree = ElementTree.fromstring(dataflow_graph.figure(graph, name).text("light"))
+    marked = [e.get("data-op") for e in tree.iter() if e.get("data-op")]
+    assert marked == [name.replace(" ", "%20")]
+    assert "<script" not in dataflow_graph.table(graph).html()
+
+
 def test_a_label_is_cut_in_its_middle() -> None:
     cut = fit("/encoder/layer.0/attention/MatMul_3", 100)
     assert "…" in cut and text_width(cut) <= 100 and cut.endswith("_3")

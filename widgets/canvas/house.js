@@ -84,6 +84,7 @@ export function mount(el, host) {
   }
 
   // Selection
+  const word = name => name.replaceAll(" ", "%20"); // as widgets/svg.py writes it
   function select(op) {
     const other = op !== state.op;
     state.op = op;
@@ -95,7 +96,7 @@ export function mount(el, host) {
   function light() {
     graph.light(); wall.draw();
     counted.program = program.light(); counted.source = source.light();
-    picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(operators()[state.op][0])));
+    picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(operators()[state.op][0]))));
     times(); status();
   }
   function times() {
@@ -112,7 +113,7 @@ export function mount(el, host) {
     const cells = host.get("stages") ?? [], longest = Math.max(...cells.map(c => c.seconds), 1e-9);
     put(strip, cells.map(cell => {
       const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
-      const steps = cell.steps.length > 0, said = steps ? `${cell.seconds.toFixed(3)} s` : "as read", ran = !steps ? "" : cell.kept ? ", kept" : ", new";
+      const steps = cell.steps.length > 0, said = steps ? `${cell.seconds < 10 ? cell.seconds.toFixed(3) : cell.seconds.toFixed(1)} s` : "as read", ran = !steps ? "" : cell.kept ? ", kept" : ", new";
       return h("button", {
         class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === state.stage ? "step" : null, "data-stage": cell.stage,
         title: `${cell.promise}\n${!cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change"}`, onclick: () => stage(cell.stage),
@@ -146,7 +147,8 @@ export function mount(el, host) {
     try {
       const { data } = await host.ask("program", { step: at });
       if (number !== reads.text) return;
-      const lines = rows(data.lines), shown = state.diff ? around(lines) : lines.filter(l => l.mark !== "-");
+      const failed = (data.failed ? [data.failed] : []).map(text => ({ mark: "-", number: 0, text: `# the check failed: ${text}`, family: "", ops: [] }));
+      const lines = [...failed, ...rows(data.lines)], shown = state.diff ? around(lines) : [...failed, ...lines.filter(l => l.mark !== "-")];
       program.show(shown, "program"); counted.program = program.light(); status();
     } catch (error) { if (number === reads.text) program.show([{ mark: " ", number: 0, text: `# ${error.sentence ?? error}`, family: "", ops: [] }], "program"); }
   }
@@ -199,7 +201,7 @@ export function mount(el, host) {
   }
   picture.addEventListener("click", e => {
     const node = e.target.closest("[data-op]"), names = node?.dataset.op.split(" ") ?? [];
-    const found = operators().map((o, i) => [o[0], i]).filter(([name]) => names.includes(name)).map(([, i]) => i);
+    const found = operators().map((o, i) => [o[0], i]).filter(([name]) => names.includes(word(name))).map(([, i]) => i);
     if (found.length) ctx.pick(found);
   });
 
@@ -249,13 +251,21 @@ export function mount(el, host) {
     try {
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
-      if (data?.measure) await host.ask("measure").then(answer => say(answer.data?.said ?? ""));
+      if (data?.measure && !next) await host.ask("measure").then(answer => say(answer.data?.said ?? ""));
     } catch (error) { say(error.sentence ?? String(error)); throw error; } finally {
       if (!--busy) house.removeAttribute("aria-busy");
       verdict();
+      const waiting = busy ? null : next;
+      if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); }
     }
   }
-  function turn(knob, index) { return command("turn", { knob, index }); }
+  let next = null; // the turn that waits for the one under way
+  function turn(knob, index, label) {
+    const args = { knob, index, label };
+    if (!busy) return command("turn", args);
+    next?.resolve();
+    return new Promise((resolve, reject) => { next = { args, resolve, reject }; });
+  }
   const quietly = promise => promise.catch(() => {});
   async function copy() {
     const { data } = await host.ask("link");
@@ -347,7 +357,7 @@ export function mount(el, host) {
     if (!text_ || !host.alive) { if (host.alive && !host.get("verdict")?.n) quietly(command("measure")); return; }
     try { const { data } = await host.ask("restore", { text: text_ }); say(data.said); Object.assign(state, data.state, { op: -1 }); everything(); const at = operators().findIndex(o => o[0] === data.state.op); if (at >= 0) select(at); } catch (error) { say(error.sentence ?? String(error)); }
   }
-  const driver = { state, select, calls, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  const driver = { state, select, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
   return driver;
 }

@@ -28,7 +28,7 @@ export function knobsView(ctx) {
       value.textContent = knob.labels[index]; value.className = "guess";
       control.show(index);
       why.hidden = true;
-      try { await ctx.turn(knob.name, index); } catch (error) {
+      try { await ctx.turn(knob.name, index, knob.labels[index]); } catch (error) {
         if (number !== last) return;
         value.textContent = knob.labels[knob.now]; value.className = "";
         control.show(knob.now);

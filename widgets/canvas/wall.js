@@ -12,7 +12,7 @@ export function wallView(ctx) {
   const walls = {};
   let view = null, width = 0, height = 0, asked = 0, drag = null;
   let planned = null, measured = null, more = null, calls = [];
-  const stats = { draws: [] };
+  const stats = { draws: [], blocks: 0 }; // for those who watch the cost
 
   const total = () => Math.max(planned?.total_us ?? 0, measured?.total_us ?? 0) || 1;
   const shows = kind => ctx.state.wall === "both" || ctx.state.wall === kind;
@@ -53,7 +53,8 @@ export function wallView(ctx) {
 
   function draw() {
     asked = 0;
-    const began = performance.now(), ratio = window.devicePixelRatio || 1;
+    const began = performance.now(); stats.blocks = 0;
+    const ratio = window.devicePixelRatio || 1;
     width = box.clientWidth; height = box.clientHeight;
     if (!width || !height) return;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -105,6 +106,7 @@ export function wallView(ctx) {
     const { colours } = ctx;
     const quiet = new Path2D(), thin = new Path2D(), loud = new Path2D();
     eachBlock(wall, u, from, to, scale, (x0, x1, call, i) => {
+      stats.blocks++;
       const x = LEFT + Math.max(x0, -4) + 0.5, w = Math.max(0.6, Math.min(x1, to * scale) - Math.max(x0, -4) - 1);
       const into = lit.has(call) ? loud : x1 - x0 < 5 || i < 0 ? thin : quiet;
       into.rect(x, y, w, high);
@@ -122,6 +124,7 @@ export function wallView(ctx) {
     const shapes = new Map(), seams = new Path2D(), borders = new Path2D(), numbers = [];
     let before = -1;
     eachBlock(wall, u, from, to, scale, (x0, x1, call, i) => {
+      stats.blocks++;
       const key = lit.has(call) ? "lit" : calls[call]?.[1] ?? "layout";
       if (!shapes.has(key)) shapes.set(key, new Path2D());
       const left = Math.max(x0, -4), wide = Math.max(0.8, Math.min(x1, (to - from) * scale + 4) - left);
