@@ -156,7 +156,7 @@ def _tile_sentence(
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
     why = "" if decision.pinned else f", the best by its model of {legal} legal tiles it kept"
-    text = f"{who} {short_tile(decision.chosen)}{why}; {refused} more were refused."
+    text = f"{who} {outline.tiling_text(decision.chosen)}{why}; {refused} more were refused."
     if measured is None:
         return text
     return f"{text} Its bricks took {time_text(measured)} of measured time in all."

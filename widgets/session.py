@@ -5,44 +5,26 @@ answered. No Jupyter here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.calls import KernelCall
 from explorer.measure.compare import Comparison
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.what_if import compare
-from widgets import brick_wall, gallery, inspection, program_diff, state
+from widgets import answers, brick_wall, state, verdict
 from widgets.brick_wall import WallRows
-from widgets.compiled import Arrays, Compiled, Measurement
-from widgets.generated_source import data as source_data
-from widgets.generated_source import line_origins
-from widgets.house import (
-    House,
-    knob_parts,
-    program_parts,
-    read,
-    table_part,
-    wall_parts,
-)
+from widgets.compiled import Arrays, Compiled
+from widgets.house import House, knob_parts, program_parts, read, wall_parts
 from widgets.inspection import Walls
 from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned
 from widgets.table import time_text
+from widgets.verdict import Step
 
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3
 MOST_STEPS = 50
-
-
-@dataclass(frozen=True)
-class Step:
-    """A setting that was reached, how, how long a run took there, and whether faster than A."""
-
-    setting: Setting
-    what: str
-    time: Measurement | None = None
-    versus: Comparison | None = None
 
 
 class Session:
@@ -145,50 +127,21 @@ class Session:
 
     def verdict(self) -> dict[str, Any]:
         """The time on show, against A where that is another setting of the same sizes."""
-        step = self.past[-1]
-        if step.time is None:
-            planned = f"planned {time_text(self._planned_us())}"
-            return {"big": "not measured yet", "small": planned}
-        if step.versus is not None:
-            return against(step.versus)
-        low, high = time_text(step.time.low_us), time_text(step.time.high_us)
-        other = "; A has other sizes" if step.setting.sizes != self.pinned.setting.sizes else ""
-        small = f"99% interval {low} to {high}, n = {step.time.n}{other}"
-        return {
-            "big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n,
-        }  # fmt: skip
+        return verdict.verdict(self.past[-1], self.pinned, self._planned_us())
 
     def _planned_us(self) -> float:
         return self.walls.planned.total_us if self.walls.planned else 0.0
 
     def history(self) -> list[dict[str, Any]]:
-        """Every step since the first, the undone ones last; ratios are against A."""
-        steps = [(s, False) for s in self.past] + [(s, True) for s in reversed(self.future)]
-        found = []
-        for i, (step, undone) in enumerate(steps):
-            row: dict[str, Any] = {
-                "name": "A" if step.setting == self.pinned.setting else str(i),
-                "what": step.what,
-                "undone": undone,
-                "on": i == len(self.past) - 1,
-                "verdict": time_text(step.time.median_us) if step.time else "",
-            }
-            if step.versus is not None:
-                words = against(step.versus)
-                row |= {k: words[k] for k in ("ratio", "low", "high", "sure")}
-                row["verdict"] = words["short"]
-            found.append(row)
-        return found
+        """Every step since the first, with its ratio against A."""
+        return verdict.history(self.past, self.future, self.pinned)
 
     # Answers
 
     def answer(self, kind: str, args: Mapping[str, Any]) -> Any:
         """The answer to one question; raises IronworksError where it is refused."""
         known: dict[str, Callable[..., Any]] = {
-            "program": self.program,
-            "kernel": self.kernel,
-            "operator": self.operator,
-            "picture": self.picture,
+            **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "turn": self.turn,
             "measure": self.measure,
             "undo": self.undo,
@@ -206,53 +159,6 @@ class Session:
         except (TypeError, IndexError, KeyError) as problem:
             raise BadOption(f"the question {kind!r} is malformed: {problem}") from problem
 
-    def program(self, step: int) -> Any:
-        """The lines of the program after a step, and those that went."""
-        snapshot = self.now.compiled.snapshots[_index(step)]
-        lines = program_diff.data(snapshot.before, snapshot.after)
-        wrong = snapshot.checked if isinstance(snapshot.checked, str) else ""
-        return {
-            "lines": [
-                [r.mark, r.number, r.text, r.family, self.house.positions(r.ops)] for r in lines
-            ],
-            "failed": wrong,
-        }
-
-    def kernel(self, call: int, language: str = "numba") -> Any:
-        """The lines of one call's kernel."""
-        name = self.house.calls[_index(call)].name
-        found = next((k for k in self.now.compiled.kernels if k.name == name), None)
-        if found is None:
-            raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
-        if language not in state.CHOICES["language"]:
-            raise BadOption(f"there is no language {language[:20]!r}")
-        rows = source_data(found, language)
-        return {
-            "name": rows.kernel,
-            "lines": rows.lines,
-            "all": self.house.positions(rows.ops),
-            "family": self.house.calls[call].family,
-            "ops": self._line_ops(name, found.source) if language == "numba" else None,
-        }
-
-    def _line_ops(self, call: str, source: str) -> list[list[int]]:
-        """For each line of a kernel's source, its operators."""
-        binding = next(b for b in self.now.compiled.program.kernel_calls if b.var.name == call)
-        assert isinstance(binding.expr, KernelCall)
-        origins = line_origins(source, binding.expr.kernel)
-        return [self.house.positions(sorted(ops)) for ops in origins]
-
-    def operator(self, op: int) -> Any:
-        """The thread and the inspector of a source operator."""
-        name = self.house.operators[_index(op)].name
-        return inspection.data(self.house, self.now, self.walls, name, self.plan)
-
-    def picture(self, room: str, op: int = -1) -> Any:
-        """A room's picture and table, about an operator where one is given."""
-        name = self.house.operators[op].name if op >= 0 else ""
-        figure, table = gallery.picture(room, self, name)
-        return {"svg": figure.text(), "table": table_part(table, self.house)}
-
     def focus_on(self, op: int) -> Any:
         """The tile knob follows the selection."""
         self.focus = self.house.operators[op].name if op >= 0 else ""
@@ -266,9 +172,9 @@ class Session:
         mine = next((k for k in self.knobs() if k.name == knob), None)
         if mine is None:
             raise BadOption(f"there is no knob {knob[:40]!r}")
-        if label and mine.labels[_index(index) : index + 1] != (label,):
+        if label and mine.labels[answers.position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
-        step = Step(turned(self.now, mine, _index(index)), said(mine, index))
+        step = Step(turned(self.now, mine, answers.position(index)), said(mine, index))
         self._take(step)
         self.past = [*self.past, step][-MOST_STEPS:]
         self.future = []
@@ -371,29 +277,3 @@ class Session:
             "state": state.view(found),
             "measure": True,
         }
-
-
-def _index(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadOption(f"a position is a whole number from 0, not {value!r}")
-    return value
-
-
-def against(found: Comparison) -> dict[str, Any]:
-    """A verdict with the ratio's interval: faster, slower, or not distinguishable."""
-    ratio, low, high = found.ratio, found.low, found.high
-    sure = found.verdict != "not distinguishable"
-    short = f"{ratio:.2f}× {found.verdict}" if sure else found.verdict
-    once = time_text(found.first.median_us)
-    return {
-        "big": f"{short} than A" if sure else f"{short} from A",
-        "short": short,
-        "small": f"99% interval {low:.2f} to {high:.2f}, n = {found.n}, {once} a run",
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "sure": sure,
-        "n": found.n,
-        "from": min(0.8, low - 0.05),
-        "to": max(1.25, high + 0.05),
-    }

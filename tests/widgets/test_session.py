@@ -7,7 +7,8 @@ import pytest
 from explorer.errors import BadOption, SnapshotError
 from tests.widgets import made_by_hand as hand
 from widgets.report import document, page, question_key
-from widgets.session import Session, against
+from widgets.session import Session
+from widgets.verdict import against
 
 
 @pytest.fixture

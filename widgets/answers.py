@@ -1,0 +1,77 @@
+"""Questions that only read what is on show: a step's program, a kernel's text, an operator, a
+picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from widgets import gallery, inspection, program_diff
+from widgets.gallery import OnShow
+from widgets.generated_source import LANGUAGES, line_origins
+from widgets.generated_source import data as source_data
+from widgets.house import table_part
+
+
+def position(value: object) -> int:
+    """A position that came from outside; raises BadOption where it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadOption(f"a position is a whole number from 0, not {value!r}")
+    return value
+
+
+def program(s: OnShow, step: int) -> Any:
+    """The lines of the program after a step, and those that went."""
+    snapshot = s.now.compiled.snapshots[position(step)]
+    lines = program_diff.data(snapshot.before, snapshot.after)
+    rows = [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
+    return {"lines": rows, "failed": snapshot.checked if isinstance(snapshot.checked, str) else ""}
+
+
+def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
+    """The lines of one call's kernel; `ops` are the operators of each line where they are known."""
+    name = s.house.calls[position(call)].name
+    found = next((k for k in s.now.compiled.kernels if k.name == name), None)
+    if found is None:
+        raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
+    if language not in LANGUAGES:
+        raise BadOption(f"there is no language {language[:20]!r}")
+    rows = source_data(found, language)
+    return {
+        "name": rows.kernel,
+        "lines": rows.lines,
+        "all": s.house.positions(rows.ops),
+        "family": s.house.calls[call].family,
+        "ops": _line_ops(s, name, found.source) if language == "numba" else None,
+    }
+
+
+def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
+    binding = next(b for b in s.now.compiled.program.kernel_calls if b.var.name == call)
+    assert isinstance(binding.expr, KernelCall)
+    origins = line_origins(source, binding.expr.kernel)
+    return [s.house.positions(sorted(ops)) for ops in origins]
+
+
+def operator(s: OnShow, op: int) -> Any:
+    """The thread and the inspector of a source operator."""
+    name = s.house.operators[position(op)].name
+    return inspection.data(s.house, s.now, s.walls, name, s.plan)
+
+
+def picture(s: OnShow, room: str, op: int = -1) -> Any:
+    """A room's picture and table, about an operator where one is given."""
+    name = s.house.operators[op].name if op >= 0 else ""
+    figure, table = gallery.picture(room, s, name)
+    return {"svg": figure.text(), "table": table_part(table, s.house)}
+
+
+READERS: Mapping[str, Callable[..., Any]] = {
+    "program": program,
+    "kernel": kernel,
+    "operator": operator,
+    "picture": picture,
+}
