@@ -21,6 +21,8 @@ MODULES = (
     "wall",
     "knobs",
     "inspector",
+    "strip",
+    "sheets",
     "house",
 )  # each imports only from those before it
 ENTRIES = (

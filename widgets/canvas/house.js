@@ -1,5 +1,7 @@
 // The house: bar, stages, knobs, thread, graph, wall, program, kernel, inspector, status; one selection through all of them.
 import { h, s, put, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
+import { drawStages } from "./strip.js";
+import { HINTS, keySheet, findSheet } from "./sheets.js";
 import { kernelHost, fileHost } from "./host.js";
 import { palette } from "./paint.js";
 import { codeView } from "./code.js";
@@ -11,12 +13,6 @@ import { inspectorView } from "./inspector.js";
 const PICTURES = { TYPED: ["relax", "Shapes"], TASKED: ["grinder", "uTask tree"], WELDED: ["welder", "Tile graph"], ROLLED: ["roller", "Tile layout"], PLANNED: ["memory", "Memory plan"] };
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
-const KEYS = [
-  ["[ ]", "stage before, after"], ["J K", "next operator, the one before"], ["Tab", "next pane"], ["↑ ↓", "scroll the pane"], ["Enter", "fold or unfold the graph"],
-  ["Z X", "zoom the wall in, out"], ["← →", "pan the wall"], ["1 to 8", "go to a knob; arrows change it"], ["Shift + arrows", "a knob's ends"], ["W", "why not: the next refused tile"],
-  ["P", "pin as A"], ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy link"], ["S", "save a snapshot"], ["/", "find an operator"], ["Esc", "clear the selection"], ["?", "this sheet"],
-];
-const HINTS = [["[ ]", "stage"], ["J K", "operator"], ["Tab", "pane"], ["Z X", "zoom", "opt"], ["W", "why not"], ["P", "pin", "opt"], ["T", "table"], ["L", "copy link", "opt"], ["U", "undo"], ["?", "all keys"]];
 let houses = 0;
 
 /** Put a house into `el` over a host; returns what a driver of the page may use. */
@@ -109,23 +105,7 @@ export function mount(el, host) {
   async function knobsFor() { if (host.alive) await host.ask("focus", { op: state.op }).catch(() => {}); }
 
   // Stages
-  function stages() {
-    const cells = host.get("stages") ?? [], longest = Math.max(...cells.map(c => c.seconds), 1e-9);
-    put(strip, cells.map(cell => {
-      const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
-      const steps = cell.steps.length > 0, said = steps ? `${cell.seconds < 10 ? cell.seconds.toFixed(3) : cell.seconds.toFixed(1)} s` : "as read", ran = !steps ? "" : cell.kept ? ", kept" : ", new";
-      return h("button", {
-        class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === state.stage ? "step" : null, "data-stage": cell.stage,
-        title: `${cell.promise}\n${!cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change"}`, onclick: () => stage(cell.stage),
-      }, h("span", { class: "n" }, cell.stage), check(cell), h("span", { class: "v" }, cell.ran ? said : "not run", h("span", { class: "kp" }, cell.ran ? ran : "")),
-        h("span", { class: "c" }, cell.ran ? cell.changes ? plural(cell.changes, "change") : "no change" : ""), h("span", { class: "t", style: `width:max(2px,${cell.seconds / longest * 100}%)` }));
-    }));
-  }
-  function check({ checked }) {
-    if (checked === null) return h("span", { class: "ck" });
-    const good = checked === true;
-    return h("span", { class: `ck${good ? "" : " bad"}`, title: good ? "equal to the program before, on random inputs" : String(checked || "differs") }, icon(good ? "check" : "cross", 14));
-  }
+  const stages = () => drawStages(strip, host.get("stages") ?? [], state.stage, stage);
   function stage(name) {
     const cells = host.get("stages") ?? [];
     state.stage = name; state.step = -1;
@@ -282,23 +262,7 @@ export function mount(el, host) {
     root.classList.toggle("dark", !dark); root.classList.toggle("light", dark);
     repaint();
   }
-  function sheet() {
-    const open = house.querySelector(".sheet");
-    if (open) { open.remove(); return; }
-    house.append(h("div", { class: "sheet", role: "dialog", "aria-label": "All keys" }, KEYS.map(([key, what]) => h("div", {}, what, h("kbd", {}, key)))));
-  }
-  function find() {
-    if (house.querySelector(".find")) return;
-    const list = h("div"), box = h("div", { class: "find", role: "dialog", "aria-label": "Find an operator" });
-    const input = h("input", { "aria-label": "Find an operator", placeholder: "operator", oninput: () => show(), onkeydown: e => { e.stopPropagation(); if (e.key === "Escape") close(); if (e.key === "Enter") list.querySelector("button")?.click(); } });
-    const close = () => { box.remove(); house.focus(); };
-    const show = () => {
-      const word = input.value.toLowerCase();
-      const hits = word ? operators().map((o, i) => [o, i]).filter(([o]) => `${o[0]} ${o[2]}`.toLowerCase().includes(word)).slice(0, 8) : [];
-      put(list, hits.map(([o, i]) => h("button", { type: "button", onclick: () => { close(); select(i); } }, `${o[1]}, ${o[2]}`)));
-    };
-    box.append(input, list); house.append(box); input.focus();
-  }
+  const sheet = () => keySheet(house), find = () => findSheet(house, operators, select);
   function remember() {
     const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g } = state;
     host.remember({ stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g });
