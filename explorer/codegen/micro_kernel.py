@@ -1,0 +1,204 @@
+"""The register tile of a contraction as LLVM vector code: fused multiply-adds, then the epilogue.
+
+Two loops around `rows` x `vectors` accumulators that stay in registers: over the segments of the
+left operand, and along each segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+FLOATS = F32.as_pointer()
+
+Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
+
+
+@cache
+def micro_kernel(
+    rows: int,
+    vectors: int,
+    lanes: int,
+    a_step: int,
+    b_step: int,
+    stride: int | None = None,
+    tree: Tree = "acc",
+    steps: tuple[tuple[int, int], ...] = (),
+) -> Any:
+    """target[row][column] = tree of acc = sum over segments, k: a[table[row] + segment + k *
+    a_step] * b[n * b_step + column].
+
+    `stride`: rows of `a` a constant distance apart, addressed from the first one, instead of one
+    register a row. `tree` is computed on the registers: "acc", a float, an operand's number, or
+    (op, tree, ...). Operand 0 is the target; `steps` are the operands' distances from row to row
+    and from column to column (0 or 1); default: a dense micro-tile. Depth and segments are 1 or
+    more.
+    """
+    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride)
+    places = steps or ((vectors * lanes, 1),)
+
+    @intrinsic
+    def contract(context, a, table, segments, count, depth, b, operands):
+        def emit(cx, builder, sig, args):
+            a, table, segments, count, depth, b, others = args
+            emitter = _Emitter(builder, shape, places)
+            emitter.contract(a, table, segments, count, depth, b)
+            emitter.store(tree, others)
+            return cx.get_dummy_value()
+
+        return types.void(*[types.intp] * 6, types.UniTuple(types.intp, len(places))), emit
+
+    return contract
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    rows: int
+    vectors: int
+    lanes: int
+    a_step: int
+    b_step: int
+    stride: int | None
+
+
+class _Emitter:
+    """Writes one micro-kernel where the builder stands; `sums` are the accumulators at its end."""
+
+    def __init__(self, b: Any, shape: _Shape, places: tuple[tuple[int, int], ...]) -> None:
+        self.b, self.shape, self.places = b, shape, places
+        self.vector = ir.VectorType(F32, shape.lanes)
+        self.sums: list[Any] = []
+
+    def function(self, name: str, arity: int) -> Any:
+        """An LLVM intrinsic on float32 vectors; llvmlite cannot name these itself."""
+        full = f"llvm.{name}.v{self.shape.lanes}f32"
+        kind = ir.FunctionType(self.vector, [self.vector] * arity)
+        known = self.b.module.globals
+        return known[full] if full in known else ir.Function(self.b.module, kind, full)
+
+    def constant(self, value: float) -> Any:
+        """A vector of one number."""
+        return ir.Constant(self.vector, [float(np.float32(value))] * self.shape.lanes)
+
+    def splat(self, x: Any) -> Any:
+        """A vector of one value."""
+        none = ir.Constant(self.vector, ir.Undefined)
+        same = ir.Constant(ir.VectorType(I32, self.shape.lanes), [0] * self.shape.lanes)
+        return self.b.shuffle_vector(self.b.insert_element(none, x, I32(0)), none, same)
+
+    def load(self, at: Any) -> Any:
+        """A vector from memory, at any border."""
+        return self.b.load(self.b.bitcast(at, self.vector.as_pointer()), align=4)
+
+    def phis(self, starts: list[Any], block: Any) -> list[Any]:
+        """One value a loop carries for each start."""
+        made = [self.b.phi(s.type) for s in starts]
+        for phi, start in zip(made, starts, strict=True):
+            phi.add_incoming(start, block)
+        return made
+
+    def close(self, phis: list[Any], values: list[Any], again: Any, top: Any, after: Any) -> None:
+        """The end of a loop: carry the values to its top while the condition holds."""
+        for phi, value in zip(phis, values, strict=True):
+            phi.add_incoming(value, self.b.block)
+        self.b.cbranch(again, top, after)
+        self.b.position_at_end(after)
+
+    def contract(
+        self, a: Any, table: Any, segments: Any, count: Any, depth: Any, columns: Any
+    ) -> None:
+        """Both loops: leaves the sums in registers."""
+        b, shape = self.b, self.shape
+        starts = self.row_starts(b.inttoptr(a, FLOATS), b.inttoptr(table, I64.as_pointer()))
+        offsets = b.inttoptr(segments, I64.as_pointer())
+        first = b.inttoptr(columns, FLOATS)
+        zeros = [self.constant(0.0)] * (shape.rows * shape.vectors)
+        entry = b.block
+        names = ("segment", "depth", "after", "done")
+        outer, inner, after, done = (b.append_basic_block(n) for n in names)
+        b.branch(outer)
+        b.position_at_end(outer)
+        carried = self.phis([I64(0), first, *zeros], entry)
+        offset = b.load(b.gep(offsets, [carried[0]]))
+        b.branch(inner)
+        b.position_at_end(inner)
+        within = self.phis([offset, I64(0), *carried[1:]], outer)
+        k, step, panel, *sums = within
+        self.sums = self.multiply_add(starts, k, panel, sums)
+        steps = b.add(step, I64(1))
+        panel = b.gep(panel, [I64(shape.b_step)])
+        along = [b.add(k, I64(shape.a_step)), steps, panel, *self.sums]
+        self.close(within, along, b.icmp_signed("<", steps, depth), inner, after)
+        segment = b.add(carried[0], I64(1))
+        more = b.icmp_signed("<", segment, count)
+        self.close(carried, [segment, panel, *self.sums], more, outer, done)
+
+    def row_starts(self, base: Any, table: Any) -> list[Any]:
+        """Where each row of the left operand begins; only the first, where a stride tells all."""
+        b = self.b
+        count = self.shape.rows if self.shape.stride is None else 1
+        return [b.gep(base, [b.load(b.gep(table, [I64(i)]))]) for i in range(count)]
+
+    def multiply_add(self, starts: list[Any], k: Any, panel: Any, sums: list[Any]) -> list[Any]:
+        """One step of the depth: every row's value times every column vector, onto the sums."""
+        b, shape = self.b, self.shape
+        fma = self.function("fma", 3)
+        columns = [self.load(b.gep(panel, [I64(j * shape.lanes)])) for j in range(shape.vectors)]
+        new = []
+        for i in range(shape.rows):
+            if shape.stride is None:
+                at = b.gep(starts[i], [k])
+            else:
+                at = b.gep(starts[0], [b.add(k, I64(i * shape.stride))])
+            x = self.splat(b.load(at, align=4))
+            new += [
+                b.call(fma, [x, columns[j], sums[i * shape.vectors + j]])
+                for j in range(shape.vectors)
+            ]
+        return new
+
+    def store(self, tree: Tree, operands: Any) -> None:
+        """The epilogue on the registers, and the target written."""
+        b = self.b
+        bases = [b.inttoptr(b.extract_value(operands, n), FLOATS) for n in range(len(self.places))]
+        for i in range(self.shape.rows):
+            for j in range(self.shape.vectors):
+                value = self.value(tree, bases, i, j)
+                b.store(
+                    value, b.bitcast(self.place(bases, 0, i, j), self.vector.as_pointer()), align=4
+                )
+
+    def place(self, bases: list[Any], n: int, i: int, j: int) -> Any:
+        """The address of an operand for row i and column vector j."""
+        row, column = self.places[n]
+        return self.b.gep(bases[n], [I64(i * row + j * self.shape.lanes * column)])
+
+    def value(self, tree: Tree, bases: list[Any], i: int, j: int) -> Any:
+        """The epilogue's value for row i and column vector j."""
+        b = self.b
+        match tree:
+            case "acc":
+                return self.sums[i * self.shape.vectors + j]
+            case int() if self.places[tree][1]:
+                return self.load(self.place(bases, tree, i, j))
+            case int():
+                return self.splat(b.load(self.place(bases, tree, i, j), align=4))
+            case float():
+                return self.constant(tree)
+            case ("max" | "min" as name, x, float() as limit):  # keeps NaN, in one instruction
+                value, bound = self.value(x, bases, i, j), self.constant(limit)
+                beyond = b.fcmp_ordered(">" if name == "max" else "<", bound, value)
+                return b.select(beyond, bound, value)
+            case (name, x, y):
+                pair = [self.value(x, bases, i, j), self.value(y, bases, i, j)]
+                if name in ("max", "min"):
+                    return b.call(self.function(f"{name}imum", 2), pair)
+                return getattr(b, f"f{name}")(*pair, flags=["contract"])
+        raise AssertionError(tree)
