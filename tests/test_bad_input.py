@@ -71,7 +71,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shell(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+def shell(
+    folder: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shell]:
     """One command: exit code, stdout and stderr. Whatever it does, no file may appear or change."""
 
     def run(*words: str) -> tuple[int, str, str]:
@@ -80,6 +82,7 @@ def shell(folder: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
         return code, out, err
 
     this_cpu()  # a measurement is no trace of a bad input
+    assert own_cache  # other tests fill theirs meanwhile
     before = _content(folder)
     yield run
     assert _content(folder) == before, "a bad input left something behind"
