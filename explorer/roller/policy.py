@@ -234,6 +234,8 @@ def _cuts(kernel: Kernel, shape: _Shape, device: Device) -> Iterator[Cut]:
 
 def _sizes(extent: int, units: int, before: int) -> list[int]:
     """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
+    if extent == 0:  # no tasks at all, however they would be cut
+        return [1]
     even = {-(-extent // (units * k)) for k in (1, 2, 3, 4, 8)}
     sizes = {s for s in STEPS if s <= extent} | even
     return sorted((s for s in sizes if before * -(-extent // s) <= 2048), reverse=True)

@@ -39,6 +39,8 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
         return None
     if any(kernel.dtype(r.tensor) != "float32" for r in (found.a, found.b)):
         return None
+    if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
+        return None
     narrow = isinstance(found.column.extent, int) and found.column.extent < 8
     return None if narrow else found
 
