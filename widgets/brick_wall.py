@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,8 @@ class Call:
 class WallRows:
     """A wall as columns, sorted by unit and start: one entry a brick, then one a gap.
 
-    Starts and ends are in microseconds; `call` is a position in `calls`, `first` and `last` the
-    tasks, `cause` a position in `CAUSES`.
+    Starts and ends are in microseconds; `call` is a position in `calls`, `first` to `last` are the
+    tasks, both included, `cause` is a position in `CAUSES`.
     """
 
     kind: str
@@ -85,24 +85,42 @@ class WallRows:
 
 
 def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
-    """The columns of a wall; `calls` describes the calls that its bricks name."""
-    index = {c.name: i for i, c in enumerate(calls)}
-    missing = sorted({b.call for b in wall.bricks} - index.keys())
-    everything = (*calls, *(Call(name, "layout", ()) for name in missing))
-    index = {c.name: i for i, c in enumerate(everything)}
+    """The columns of a wall; `calls` describes the calls that its bricks name.
+
+    A brick inside of control flow is named by the way to it, as in `loop/call`.
+    """
+    known = {c.name: i for i, c in enumerate(calls)}
+    index: dict[str, int] = {}
+    everything = list(calls)
+    for brick in wall.bricks:
+        if brick.call not in index:
+            at = next((known[n] for n in _endings(brick.call) if n in known), None)
+            if at is None:
+                at = len(everything)
+                everything.append(Call(brick.call, "layout", tuple(sorted(brick.origin))))
+            index[brick.call] = at
     bricks = sorted(wall.bricks, key=lambda b: (b.unit, b.start_us))
     gaps = sorted(wall.gaps, key=lambda g: (g.unit, g.start_us))
     return WallRows(
         wall.kind,
         wall.units,
         wall.total_us,
-        everything,
+        tuple(everything),
         **_brick_columns(bricks, index),
         **_gap_columns(gaps),
         cuts_us=wall.cuts_us,
         device=wall.device,
         policy=wall.policy,
     )
+
+
+def _endings(name: str) -> Iterator[str]:
+    """The name, then what follows each of its slashes."""
+    yield name
+    at = name.find("/")
+    while at >= 0:
+        yield name[at + 1 :]
+        at = name.find("/", at + 1)
 
 
 def _brick_columns(bricks: Sequence[Brick], index: Mapping[str, int]) -> dict[str, Any]:
@@ -112,7 +130,7 @@ def _brick_columns(bricks: Sequence[Brick], index: Mapping[str, int]) -> dict[st
         "end": np.array([b.end_us for b in bricks], np.float32),
         "call": np.array([index[b.call] for b in bricks], np.uint32),
         "first": np.array([b.first for b in bricks], np.uint32),
-        "last": np.array([b.last for b in bricks], np.uint32),
+        "last": np.array([b.last - 1 for b in bricks], np.uint32),
     }
 
 
@@ -170,7 +188,7 @@ def table(planned: WallRows, measured: WallRows | None = None) -> Table:
             f"w{planned.unit[i]}",
             planned.calls[planned.call[i]].name,
             planned.calls[planned.call[i]].family,
-            f"{planned.first[i]}..{planned.last[i]}",
+            f"{planned.first[i]} to {planned.last[i]}",
             round(float(planned.start[i]), 1),
             round(float(planned.end[i] - planned.start[i]), 1),
             "" if measured is None or j is None else round(float(measured.start[j]), 1),

@@ -79,13 +79,17 @@ def _stations(
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("rTasks", f"{tasks} in {len(bricks)} bricks", False))
+        found.append(("rTasks", f"{tasks} in {_counted(len(bricks), 'brick')}", False))
     buffer = (
         next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
     )
     if buffer is not None:
         found.append(("buffer", f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}", True))
     return found
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def short_tile(tiling: Tiling) -> str:
@@ -155,7 +159,11 @@ def _tile_sentence(
     decision: TilingDecision, legal: int, refused: int, measured: float | None
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
-    why = "" if decision.pinned else f", the best by its model of {legal} legal tiles it kept"
+    why = (
+        ""
+        if decision.pinned
+        else f", the best by its model of {_counted(legal, 'legal tile')} it kept"
+    )
     text = f"{who} {outline.tiling_text(decision.chosen)}{why}; {refused} more were refused."
     if measured is None:
         return text
@@ -209,10 +217,12 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         mine = [(a, b) for u, a, b in planned if u == unit]
         tasks = sum(b - a + 1 for a, b in mine)
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
-        rows.append((f"w{unit}", f"{tasks} tasks", ranges + (" …" if len(mine) > 6 else "")))
+        rows.append((f"w{unit}", _counted(tasks, "task"), ranges + (" …" if len(mine) > 6 else "")))
     kind = "planned and measured" if measured is not None else "planned"
     return _section(
-        f"Rammer placed it as {len(planned)} bricks, {kind}.", ("unit", "tasks", "which"), rows
+        f"Rammer placed it as {_counted(len(planned), 'brick')}, {kind}.",
+        ("unit", "tasks", "which"),
+        rows,
     )
 
 
@@ -225,9 +235,8 @@ def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
     ]
     typed = {
         v.name: outline.type_text(v.type)
-        for s in house.compiled.snapshots[:2]
-        for _, b in s.after.bindings()
-        if op in b.origin
+        for step in house.compiled.snapshots[:2]
+        for _, b in step.after.bindings()
         for v in b.vars
     }
     rows = [(name, typed.get(name) or text or "unknown before deduction") for name, text in rows]
@@ -273,7 +282,7 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
                     or "gone: " + dict(step.after.dropped).get(op, "nothing computes it"),
                 )
             )
-    return _section(f"{len(rows)} steps rewrote it.", ("step", "afterwards"), rows)
+    return _section(f"{_counted(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
 
 
 def _lines(program: Any, op: str) -> list[str]:

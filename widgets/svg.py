@@ -126,6 +126,18 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     return "…"
 
 
+def wrapped(text: str, room: float, px: float = 11) -> list[str]:
+    """The text in lines that fit into the room, cut between words."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, px) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def label(
     x: float, y: float, text: str, style: str = "", *, anchor: str = "", ops: Iterable[str] = ()
 ) -> str:

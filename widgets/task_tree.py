@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from explorer.ir.decisions import TaskTree
 from explorer.ir.program import Program
-from widgets.svg import Svg, fit, label, path, rect
+from widgets.svg import Svg, fit, label, path, rect, text_width, wrapped
 from widgets.table import Table
 
 LEVELS = ("host", "device", "unit")
@@ -130,11 +130,13 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
         ),
         rect(x + 1, y + 1, 18, 18, f"var(--{_INKS.get(row.level, 'v0')})", 'rx="2"'),
         label(x + 10, y + 14, row.level[:1].upper(), letter, anchor="middle"),
-        label(x + 25, y + 14, fit(row.name, wide - 100), style),
+        label(x + 25, y + 14, fit(row.name, 0.93 * (wide - 42 - text_width(note))), style),
         label(x + wide - 7, y + 14, note, "q", anchor="end"),
     ]
-    said = _said(row)
-    return [*marks, label(x + wide + 12, y + 14, fit(said, 680 - x - wide - 20))] if said else marks
+    lines = wrapped(_said(row), 680 - x - wide - 24)
+    top = y + 14 if len(lines) == 1 else y + 8
+    marks += [label(x + wide + 12, top + 13 * i, line) for i, line in enumerate(lines) if line]
+    return marks
 
 
 def _said(row: TaskRow) -> str:

@@ -336,7 +336,7 @@ def wall(kind: str, threads: int, slack: float = 1.0) -> Wall:
         ends = [now] * threads
         for t in range(tasks):
             unit = t % threads
-            bricks.append(Brick(unit, ends[unit], ends[unit] + us * slack, name, t, t, origin))
+            bricks.append(Brick(unit, ends[unit], ends[unit] + us * slack, name, t, t + 1, origin))
             ends[unit] += us * slack
         now = max(ends)
         gaps += [Gap(u, e, now, "imbalance") for u, e in enumerate(ends) if e < now]

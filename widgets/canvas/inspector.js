@@ -82,7 +82,7 @@ export function inspectorView(ctx) {
     return h("tr", {
       class: `${c.on ? "on" : ""}${pick ? " pick" : ""}`, title: pick ? "Take this tile: compile and measure" : c.on ? "This tile is in use" : null,
       onclick: () => pick && ctx.turn("tile", c.index, c.label).catch(error => ctx.say(error.sentence)),
-    }, h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label), h("td", { class: "r" }, c.us >= 100 ? Math.round(c.us).toLocaleString("en") : c.us.toPrecision(3)), h("td", {}, bar), h("td", { class: "s" }, c.note));
+    }, h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label), h("td", { class: "r" }, c.us >= 100 ? Math.round(c.us).toLocaleString("en") : c.us >= 0.1 ? c.us.toPrecision(3) : "< 0.1"), h("td", {}, bar), h("td", { class: "s" }, c.note));
   }
 
   function refused(c, i) {
