@@ -1,7 +1,8 @@
-"""Measured walls of real models: the planned bricks, one by one, in an order that the data allow."""
+"""Measured walls of real models: the planned bricks, one by one, as the data allow."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_measured_bricks_are_the_planned_ones_and_no_reader_starts_too_early(mod
         assert sorted(map(identity, wall.bricks)) == sorted(map(identity, planned.bricks))
         for unit in range(wall.units):
             own = sorted((b for b in wall.bricks if b.unit == unit), key=lambda b: b.start_us)
-            assert all(a.end_us <= b.start_us for a, b in zip(own, own[1:], strict=False))
+            assert all(a.end_us <= b.start_us for a, b in pairwise(own))
         starts: dict[str, float] = {}
         ends: dict[str, float] = {}
         for b in wall.bricks:
