@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.ir.decisions import Wall
 from explorer.measure.compare import Comparison
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.what_if import compare
@@ -24,6 +26,7 @@ from widgets.verdict import Step
 
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3
+TRACING_SECONDS = 0.15
 MOST_STEPS = 50
 
 
@@ -83,9 +86,12 @@ class Session:
         return brick_wall.data(other.planned_wall(dict(now.sizes)), house.calls)
 
     def run_once(self) -> None:
-        """Measure the wall of the setting on show: of three runs the one of the median time."""
-        runs = [self.now.compiled.measured_wall(self.inputs) for _ in range(3)]
-        wall = sorted(runs, key=lambda w: w.total_us)[1]
+        """Measure the wall of the setting on show: of several runs the one of the median time."""
+        runs: list[Wall] = []
+        end = perf_counter() + TRACING_SECONDS
+        while len(runs) < 3 or (len(runs) < 15 and perf_counter() < end):
+            runs.append(self.now.compiled.measured_wall(self.inputs))
+        wall = sorted(runs, key=lambda w: w.total_us)[len(runs) // 2]
         self.walls = replace(self.walls, measured=brick_wall.data(wall, self.house.calls))
 
     # Parts
@@ -182,13 +188,13 @@ class Session:
 
     def measure(self) -> Any:
         """Run and time the setting on show, in turns with A where both have the same sizes."""
-        self.run_once()
         step, base = self.past[-1], self.pinned
         if step.time is None:
             step = self._compared(step) if self._comparable(step) else self._timed(step)
             self.past[-1] = step
         if step.setting == base.setting:
             self.pinned = replace(step, what=base.what)
+        self.run_once()  # last: by then the page has drawn what was turned
         return {"said": self.verdict()["big"]}
 
     def _comparable(self, step: Step) -> bool:
