@@ -142,7 +142,7 @@ class TilingDecision:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A unit runs the tasks `first .. last` of a kernel call. One brick."""
+    """A unit runs the tasks from `first` up to, not including, `last` of a call. One brick."""
 
     call: int  # position in RProgram.calls
     first: int
@@ -172,7 +172,7 @@ class RProgram:
 
 @dataclass(frozen=True, slots=True)
 class Brick:
-    """One Run with its times."""
+    """One Run with its times; `last` is not included."""
 
     unit: int
     start_us: float

@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import threading
+from contextlib import suppress
 
 import numpy as np
 
@@ -52,6 +53,9 @@ class Team:
         self._call = native().call
         self._rate = clock.cycles_per_us()
         self._prepared = 0
+        self._callers_core = -1
+        linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
+        self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
 
     @property
     def workers(self) -> int:
@@ -68,6 +72,8 @@ class Team:
         with self._lock:
             if units != self._prepared:
                 self._prepare(units)
+            if units > 1:
+                self._leave_the_callers_core()
             self._call(isa.ASK_LAUNCH, self._address, block)
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
@@ -86,6 +92,23 @@ class Team:
         finally:
             self._lock.release()
 
+    def _leave_the_callers_core(self) -> None:
+        """Keep the workers off the core that the caller runs on.
+
+        Left alone, the system at times wakes a worker beside its caller, and the two take turns on
+        one core for many runs: twice as slow.
+        """
+        core = self._getcpu() if self._getcpu is not None else -1
+        if core < 0 or core == self._callers_core:
+            return
+        self._callers_core = core
+        others = os.sched_getaffinity(0) - {core}
+        if len(others) < len(self._threads):
+            return
+        for thread in self.thread_ids:
+            with suppress(OSError):  # it is where it is: slower, not wrong
+                os.sched_setaffinity(thread, others)
+
     def _prepare(self, units: int) -> None:
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
@@ -96,6 +119,7 @@ class Team:
         while len(self._threads) < units - 1:
             self._start(len(self._threads) + 1)
         self._prepared = units
+        self._callers_core = -1
 
     def _start(self, unit: int) -> None:
         mailbox = isa.LINE_BYTES // 8 * (1 + isa.UNIT_LINES * unit)
