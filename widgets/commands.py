@@ -81,11 +81,17 @@ def lab(given: Sequence[str]) -> int:
     parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", help="(default: the tour)")
     own, more = _split(list(given))
     flags = parsed(parser, own)
-    command = [sys.executable, "-m", "jupyterlab", *_notebook(flags.notebook), *more]
+    start = [sys.executable, "-m", "jupyterlab", *_for_root()]
+    command = [*start, *_notebook(flags.notebook), *more]
     try:
         return subprocess.call(command)
     except KeyboardInterrupt:
         return 0
+
+
+def _for_root() -> list[str]:
+    """Jupyter asks a root user, as in most containers, to say so."""
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
 def _split(given: list[str]) -> tuple[list[str], list[str]]:

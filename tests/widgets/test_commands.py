@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,12 +52,16 @@ def test_lab_opens_the_tour_or_what_is_named(
         return 0
 
     monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     own = tmp_path / "own.ipynb"
     own.write_text("{}")
     assert lab([]) == 0 and lab([str(own), "--", "--no-browser"]) == 0
     head = [sys.executable, "-m", "jupyterlab"]
     assert called[0][:3] == head and called[0][3].endswith("notebooks/00_tour.ipynb")
     assert called[1] == [*head, str(own), "--no-browser"]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert lab([str(own)]) == 0
+    assert called[2] == [*head, "--allow-root", str(own)]
 
 
 def test_lab_refuses_a_notebook_that_is_not_there() -> None:
