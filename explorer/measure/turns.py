@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 Clock = Callable[[], int]  # nanoseconds, never backwards
 Work = Callable[[], object]
@@ -42,16 +43,23 @@ def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Ser
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
     orders = balanced_orders(len(series))
-    far = FAR * min((s.length for s in series), default=0)
     least = LEAST_TO_MEASURE if len(works) == 1 else LEAST_TO_COMPARE
     end = clock() + int(seconds * 1e9)
-    rounds = 0
+    rounds, resting = 0, frozenset[int]()
     while rounds < least or (rounds < MOST_ROUNDS and clock() < end):
+        if rounds == LEAST_TO_MEASURE:
+            resting = _far_behind(series)
         for n in orders[rounds % len(orders)]:
-            if rounds < LEAST_TO_MEASURE or series[n].length <= far:
+            if n not in resting:
                 _turn(series[n], clock)
         rounds += 1
     return series
+
+
+def _far_behind(series: Sequence[Series]) -> frozenset[int]:
+    """Which functions are far slower than the fastest one, by the best turn of each."""
+    best = [min(median(turn) for turn in s.turns) for s in series]
+    return frozenset(n for n, time in enumerate(best) if time > FAR * min(best))
 
 
 def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
