@@ -27,6 +27,7 @@ from widgets.verdict import Step
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3
 TRACING_SECONDS = 0.15
+MOST_TRACED = 40
 MOST_STEPS = 50
 
 
@@ -86,12 +87,16 @@ class Session:
         return brick_wall.data(other.planned_wall(dict(now.sizes)), house.calls)
 
     def run_once(self) -> None:
-        """Measure the wall of the setting on show: of several runs the one of the median time."""
+        """Measure the wall of the setting on show: of several runs the one nearest to the median
+        that was timed, or to their own.
+        """
         runs: list[Wall] = []
         end = perf_counter() + TRACING_SECONDS
-        while len(runs) < 3 or (len(runs) < 15 and perf_counter() < end):
+        while len(runs) < 3 or (len(runs) < MOST_TRACED and perf_counter() < end):
             runs.append(self.now.compiled.measured_wall(self.inputs))
-        wall = sorted(runs, key=lambda w: w.total_us)[len(runs) // 2]
+        timed = self.past[-1].time
+        middle = timed.median_us if timed else sorted(w.total_us for w in runs)[len(runs) // 2]
+        wall = min(runs, key=lambda w: abs(w.total_us - middle))
         self.walls = replace(self.walls, measured=brick_wall.data(wall, self.house.calls))
 
     # Parts
