@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.codegen.build import KernelCode
 from explorer.devices.model import Device
-from explorer.errors import BadOption, MissingInput, UnknownInput
+from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
@@ -22,7 +22,7 @@ from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.options import Options
 from explorer.passes.pipeline import Snapshot
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.random_inputs import index_limits, random_inputs
 from explorer.roller.policy import weigh
 from explorer.runtime.executable import Executable
 
@@ -163,12 +163,35 @@ class Compilation:
                     where=unknown[0],
                     expected=", ".join(names),
                 )
-            return {n: np.asarray(a) for n, a in inputs.items()}
+            return self._indices_checked({n: np.asarray(a) for n, a in inputs.items()})
         if len(inputs) > len(names):
             raise UnknownInput(
                 f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
             )
-        return {n: np.asarray(a) for n, a in zip(names, inputs, strict=False)}
+        return self._indices_checked(
+            {n: np.asarray(a) for n, a in zip(names, inputs, strict=False)}
+        )
+
+    @cached_property
+    def _limits(self) -> dict[str, int]:
+        return index_limits(self.model.program)
+
+    def _indices_checked(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Raises BoundError where an input that is an index names an element that is not there."""
+        for name, limit in self._limits.items():
+            values = inputs.get(name)
+            if values is None or values.dtype.kind not in "iu" or not values.size:
+                continue
+            low, high = int(values.min()), int(values.max())
+            if high >= limit or low < -limit:
+                raise BoundError(
+                    f"the input {name!r} holds {high if high >= limit else low}, "
+                    f"and selects from {limit} elements",
+                    where=name,
+                    expected=f"{-limit} to {limit - 1}",
+                    found=f"{low} to {high}",
+                )
+        return inputs
 
     def run(
         self,

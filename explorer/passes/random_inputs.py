@@ -54,6 +54,21 @@ def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
     return np.asarray(rng.integers(0, limits.get(param.name, 2), shape)).astype(dtype)
 
 
+def index_limits(program: Program) -> dict[str, int]:
+    """How many elements each integer input selects from, for those that are indices as they are.
+
+    A value from -limit up to, not including, limit is an element; any other one is a mistake.
+    """
+    limits: dict[str, int] = {}
+    for binding in reversed(program.main.body):
+        if isinstance(binding.expr, OpCall) and binding.expr.op == "Slice":
+            continue  # what is not selected may be anything
+        for value, extent in _indexed(binding, limits):
+            if isinstance(extent, int):
+                limits[value.name] = min(extent, limits.get(value.name, extent))
+    return {p.name: limits[p.name] for p in program.main.params if p.name in limits}
+
+
 def _limits(program: Program, sizes: Sizes) -> dict[str, int]:
     """For integer values: how many values an index into what they select may take; 2 where nothing
     says.

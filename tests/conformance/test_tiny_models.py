@@ -10,6 +10,7 @@ import pytest
 
 import explorer
 from explorer.counters import counters
+from explorer.errors import BoundError
 
 DATA = Path(__file__).parent.parent / "data"
 TEXT = ["tiny_bert", "tiny_gpt2", "tiny_llama"]
@@ -82,3 +83,16 @@ def test_every_step_is_checked_on_random_inputs() -> None:
         compiled = explorer.compile(DATA / f"{name}.onnx", check=True)
         bad = {s.name: s.checked for s in compiled.snapshots[:-1] if s.checked is not True}
         assert not bad, (name, bad)
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_an_id_that_is_not_in_the_table_is_refused_and_a_negative_one_counts_back(
+    name: str,
+) -> None:
+    path = DATA / f"{name}.onnx"
+    compiled = explorer.compile(path)
+    for value in (500, -501, 2**40):
+        with pytest.raises(BoundError, match="'x' holds"):
+            compiled.run({"x": np.array([[1, value, 3]])})
+    session = onnxruntime.InferenceSession(path)
+    compare(compiled, session, {"x": np.array([[499, -1, -500]])})
