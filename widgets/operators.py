@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop
@@ -87,11 +87,6 @@ def short_label(name: str, op: str) -> str:
         return f"{op.replace('Normalization', 'Norm')} {name[1:]}"
     last = name.rstrip("/").split("/")[-1] or op
     return last.removeprefix("node_") or op
-
-
-def ops_of(origin: Iterable[str], order: Mapping[str, int]) -> tuple[int, ...]:
-    """The positions of an origin's operators in the source, in order."""
-    return tuple(sorted(order[name] for name in origin if name in order))
 
 
 def _legalized(c: Compiled) -> Program:

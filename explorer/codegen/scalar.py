@@ -25,7 +25,7 @@ def _unary(name: str) -> Any:
 
 
 floor_, ceil_, round_ = _unary("llvm.floor"), _unary("llvm.ceil"), _unary("llvm.nearbyint")
-sqrt_, _fabs = _unary("llvm.sqrt"), _unary("llvm.fabs")
+sqrt_ = _unary("llvm.sqrt")
 
 
 @intrinsic

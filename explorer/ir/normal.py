@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.ir.contraction import contraction
-from explorer.ir.dims import simplify
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -227,7 +226,7 @@ def align(kernel: Kernel) -> Kernel:
             continue
         names = {a.name: f"{a.name}_e{n}" for a in c.axes}
         renamed = {a: var(b) for a, b in names.items()}
-        moved = {u: simplify_affine(v.substitute(renamed)) for u, v in values.items()}
+        moved = {u: v.substitute(renamed) for u, v in values.items()}
         new = replace(
             user,
             axes=tuple(Axis(names[a.name], a.extent) for a in c.axes),
@@ -236,8 +235,3 @@ def align(kernel: Kernel) -> Kernel:
         )
         kernel = replace(kernel, computes=tuple(new if k is user else k for k in kernel.computes))
     return kernel
-
-
-def simplify_affine(a: Affine) -> Affine:
-    """The affine value with its coefficients in normal form."""
-    return Affine(tuple((n, simplify(c)) for n, c in a.terms), simplify(a.const))

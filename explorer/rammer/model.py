@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate
 
 
@@ -49,11 +48,6 @@ class VDevice:
     def first_starts(self) -> list[float]:
         """When each unit can start after a launch: the others hear of it from the first."""
         return [0.0] + [self.barrier_us] * (self.units - 1)
-
-
-def vdevice(device: Device, units: int = 0) -> VDevice:
-    """A device as Rammer sees it; 0 units means all that it has."""
-    return VDevice(units or device.units, device.barrier_us, device.launch_us)
 
 
 @dataclass(frozen=True, slots=True)

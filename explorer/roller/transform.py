@@ -23,7 +23,6 @@ from explorer.ir.tile_program import (
     Statement,
     TileProgram,
 )
-from explorer.ir.types import ITEM_BYTES
 from explorer.roller.contract import contract
 from explorer.roller.places import Place, Places
 
@@ -203,14 +202,3 @@ def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[
         span = first[run[0].axes[d].name]
         inner = (For(replace(span, axis=f"_row{d}"), inner),)
     return list(inner)
-
-
-def scratch_bytes(program: TileProgram) -> int | None:
-    """Bytes of scratch of one worker where no size depends on symbols."""
-    total = 0
-    for b in program.buffers:
-        if b.kind == "scratch":
-            if not isinstance(b.size, int):
-                return None
-            total += -(-b.size * ITEM_BYTES[b.dtype] // 64) * 64
-    return total
