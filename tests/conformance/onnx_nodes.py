@@ -1,0 +1,125 @@
+"""The onnx package's own node tests, compiled and run: `python -m tests.conformance.onnx_nodes`.
+
+Each case is a model of one operator (or of the function that it expands to) with inputs and the
+right outputs. It passes where the compiled model gives them within the case's own tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import onnx
+
+import explorer
+from explorer.errors import IronworksError
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one case went: `kind` is "pass", "wrong", "refused" or "broken"; `library` counts the
+    library calls that its program makes, `reason` says why it did not pass.
+    """
+
+    name: str
+    kind: str
+    library: int = 0
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def cases() -> Sequence[Any]:
+    """All node tests of the onnx package."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        return sorted(load_model_tests(kind="node"), key=lambda case: str(case.name))
+
+
+def outcome(case: Any, folder: Path) -> Outcome:
+    """Compile and run one case."""
+    begin = perf_counter()
+    library = 0
+    try:
+        path = folder / f"{case.name}.onnx"
+        onnx.save(case.model, path)
+        compiled = explorer.compile(explorer.load(path))
+        library = len(compiled.program.library_calls)
+        for inputs, wanted in case.data_sets:
+            names = [i.name for i in case.model.graph.input]
+            found = compiled.run(dict(zip(names, inputs)))
+            _agree(list(found.values()), wanted, case)
+        kind, reason = "pass", ""
+    except IronworksError as error:
+        kind, reason = "refused", f"{type(error).__name__}: {error}"
+    except AssertionError as error:
+        kind, reason = "wrong", " ".join(str(error).split())[:200] or "an assertion of our own"
+    except Exception as error:
+        kind, reason = "broken", f"{type(error).__name__}: {error}"[:300]
+    return Outcome(case.name, kind, library, reason, perf_counter() - begin)
+
+
+def _agree(found: Sequence[Any], wanted: Sequence[Any], case: Any) -> None:
+    assert len(found) == len(wanted), "another number of outputs"
+    for ours, right in zip(found, wanted, strict=True):
+        _same(ours, right, case.rtol, case.atol)
+
+
+def _same(ours: Any, right: Any, rtol: float, atol: float) -> None:
+    if isinstance(right, list):
+        assert isinstance(ours, list | tuple) and len(ours) == len(right), "another sequence"
+        for a, b in zip(ours, right, strict=True):
+            _same(a, b, rtol, atol)
+        return
+    right = np.asarray(right)
+    assert ours.dtype == right.dtype, f"dtype {ours.dtype}, not {right.dtype}"
+    assert ours.shape == right.shape, f"shape {ours.shape}, not {right.shape}"
+    if right.dtype.kind in "OUSb":
+        assert (ours == right).all(), "other elements"
+        return
+    np.testing.assert_allclose(ours, right, rtol=rtol, atol=atol)
+
+
+def run(names: Sequence[str] = ()) -> Iterator[Outcome]:
+    """Every case whose name holds one of `names`, or all."""
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases():
+            if not names or any(n in case.name for n in names):
+                yield outcome(case, Path(folder))
+
+
+def main() -> int:
+    """Run the cases and say how many pass."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="only cases whose names hold one of these")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found = list(run(given.names))
+    counts = Counter(o.kind for o in found)
+    alone = sum(o.kind == "pass" and not o.library for o in found)
+    summary = {"cases": len(found), **counts, "without_library_call": alone}
+    if given.json:
+        failed = [asdict(o) for o in found if o.kind != "pass"]
+        print(json.dumps({**summary, "rest": failed}, indent=1))
+    else:
+        for o in found:
+            if o.kind != "pass":
+                print(f"{o.kind:8} {o.name}: {o.reason}")
+        print(summary)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
