@@ -135,7 +135,7 @@ def _bodies(binding: Binding) -> tuple[str, ...]:
     match binding.expr:
         case Branch(_, then, orelse, _):
             return (then, orelse)
-        case Loop(body, _, _, _, _):
+        case Loop(body):
             return (body,)
     return ()
 

@@ -118,7 +118,7 @@ def _call(binding: Binding) -> str:
             return f"shape({', '.join(map(str, dims))})"
         case Branch(cond, then, orelse, args):
             return f"{then}({', '.join(_names(args))}) if {cond.name} else {orelse}(…)"
-        case Loop(body, trip, cond, state, _):
+        case Loop(body, trip, cond, state, _, _):
             while_ = f" while {cond.name}" if cond else ""
             limit = f", at most {trip.name} times" if trip else ""
             return f"loop {body}({', '.join(_names(state))}){while_}{limit}"

@@ -114,11 +114,12 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state)` while `cond` and below
-    `trip`.
+    """ONNX's Loop: `body(iteration, cond, *state, *args) -> (cond, *state, *scanned)` while `cond`
+    and below `trip`.
 
     `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
-    iteration.
+    iteration, then for each of the `scans` last outputs of the body those of all iterations,
+    stacked along a new first dim.
     """
 
     body: str
@@ -126,6 +127,7 @@ class Loop:
     cond: Var | None
     state: tuple[Var, ...]
     args: tuple[Var, ...]
+    scans: int = 0
 
 
 Expr: TypeAlias = (
@@ -146,5 +148,5 @@ def reads_of(expr: Expr) -> tuple[Var, ...]:
             return ()
         case Branch(cond, _, _, args):
             return (cond, *args)
-        case Loop(_, trip, cond, state, args):
+        case Loop(_, trip, cond, state, args, _):
             return (*(v for v in (trip, cond) if v is not None), *state, *args)

@@ -394,7 +394,8 @@ def _loop(p: _Parser, line: Line) -> Expr:
     args = p.values(line, ")")
     trip = p.value(line) if line.accept("times") else None
     cond = p.value(line) if line.accept("while") else None
-    return Loop(body, trip, cond, state, args)
+    scans = line.integer() if line.accept("stacking") else 0
+    return Loop(body, trip, cond, state, args, scans)
 
 
 _CALLS = ("shape_of", "dim_of")

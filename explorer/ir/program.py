@@ -142,5 +142,11 @@ class Program:
 
     @property
     def library_calls(self) -> tuple[Binding, ...]:
-        """Every binding that calls a library."""
-        return tuple(b for _, b in self.bindings() if isinstance(b.expr, LibraryCall))
+        """Every binding in which a library does an operator's work; arithmetic on shapes is not
+        counted.
+        """
+        return tuple(
+            b
+            for _, b in self.bindings()
+            if isinstance(b.expr, LibraryCall) and b.expr.library != "shape"
+        )

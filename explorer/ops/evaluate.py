@@ -22,9 +22,9 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.dims import evaluate_dim, evaluate_shape
+from explorer.ir.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.types import Tensor
+from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.bind import bind_sizes
 from explorer.ops.libraries import call_library
@@ -150,11 +150,30 @@ class _Interpreter:
         going: Any = np.bool_(True) if loop.cond is None else self.value(loop.cond, values)
         state = [self.value(v, values) for v in loop.state]
         args, step = [self.value(v, values) for v in loop.args], 0
+        rows: list[Sequence[Array]] = []
         while bool(going) and (trip is None or step < trip):
             count = np.array(step, np.int64)
-            going, *state = self.call(loop.body, [count, np.asarray(going), *state, *args])
+            going, *found = self.call(loop.body, [count, np.asarray(going), *state, *args])
+            state = found[: len(state)]
+            rows.append(found[len(state) :])
             step += 1
-        return state
+        if not rows:
+            return [*state, *self.no_rows(loop)]
+        return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
+
+    def no_rows(self, loop: Loop) -> list[Array]:
+        """What a loop without an iteration stacks: no rows, of the type that the body declares."""
+        outputs = self.functions[loop.body].outputs[1 + len(loop.state) :]
+        found = []
+        for var in outputs:
+            kind = var.type if isinstance(var.type, Tensor) else Tensor()
+            known = kind.shape or (0,) * (kind.rank or 0)
+            shape = tuple(
+                evaluate_dim(d, self.sizes) if symbols_of(d) <= self.sizes.keys() else 0
+                for d in known
+            )
+            found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or "float32")))
+        return found
 
 
 def _plain(value: Any, sizes: Mapping[str, int]) -> Any:

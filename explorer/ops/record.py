@@ -124,6 +124,25 @@ class Site:
         self.fail(problem, UnsupportedOperator)
 
 
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """How an operator is compiled whose shapes or indices are values that only a run knows.
+
+    y = Slice(x, starts, ends)  ->  v: int64[2] = library shape.Slice(shape_of(x), starts, ends)
+    d: shape[begin, extent] = match v; y: float32[extent] = Slice(x, begin=(begin,), ...)
+
+    reads    the arguments whose values the host reads; of the others it is given the shape
+    names    of a site: a name and the least value of each number that the host computes
+    values   the numbers, from attributes and one array for each argument: its values or its shape
+    rewrite  the site in symbolic form: the same or another operator, without the arguments read
+    """
+
+    reads: frozenset[int]
+    names: Callable[[Site], tuple[tuple[str, int], ...]]
+    values: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, ...]]
+    rewrite: Callable[[Site, tuple[Dim, ...]], Site]
+
+
 Deduce = Callable[[Site], tuple[Tensor, ...]]
 Reference = Callable[[Mapping[str, Any], Sequence[Any]], Any]
 Lower = Callable[["Lowering"], None]
@@ -141,6 +160,7 @@ class OperatorRecord:
     by_value   arguments that are read when the model is compiled: position -> attribute they become
     dtype_from the argument whose dtype becomes the attribute `dtype`, so that it is kept
     first      the first version of the ONNX operator set that is accepted
+    run_time   how it is compiled where the values of `by_value` are known only when it runs
     """
 
     name: str
@@ -152,6 +172,7 @@ class OperatorRecord:
     by_value: Mapping[int, str] = field(default_factory=dict)
     dtype_from: int | None = None
     first: int = 7
+    run_time: RunTime | None = None
 
 
 def arguments_by_value(record: OperatorRecord, site: Site) -> Site:

@@ -109,7 +109,7 @@ def _call(
         case Branch(cond, then, orelse, args):
             sides = [_plan(program, program.function(f), weights) for f in (orelse, then)]
             return (lambda c, *rest: sides[bool(c)](*rest)), (cond, *args)
-        case Loop(body, trip, cond, state, args):
+        case Loop(body, trip, cond, state, args, 0):
             plan = _plan(program, program.function(body), weights)
             return _loop(plan, len(state)), (trip, cond, *state, *args)
     _refuse(binding, type(binding.expr).__name__)
