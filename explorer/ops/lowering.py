@@ -8,7 +8,18 @@ import numpy as np
 
 from explorer.ir.calls import KernelCall, ShapeOf, Var, View
 from explorer.ir.dims import Dim, Shape
-from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import (
+    Affine,
+    Axis,
+    Compute,
+    Const,
+    Expr,
+    Kernel,
+    Read,
+    TensorSpec,
+    reads,
+    var,
+)
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import DType, Tensor, dtype_of
@@ -146,7 +157,10 @@ class Nest:
         return self.into(result)
 
     def into(self, result: Var) -> Var:
-        """Bind a value to the kernel written so far."""
+        """Bind a value to the kernel written so far, without computes that nothing of it reads."""
+        self.computes = _needed(self.computes)
+        read = {r.tensor for c in self.computes for r in reads(c.expr)}
+        self.args = {n: v for n, v in self.args.items() if n in read}
         constants = frozenset(n for n, v in self.args.items() if self.lowering.array(v) is not None)
         order = (*self.args, *dict.fromkeys(c.out for c in self.computes))
         kernel = Kernel(
@@ -158,6 +172,17 @@ class Nest:
             constants,
         )
         return self.lowering.bind(result, KernelCall(kernel, tuple(self.args.values())))
+
+
+def _needed(computes: Sequence[Compute]) -> list[Compute]:
+    """The computes that the last one's tensor depends on."""
+    wanted = {computes[-1].out}
+    kept: list[Compute] = []
+    for compute in reversed(computes):
+        if compute.out in wanted:
+            kept.append(compute)
+            wanted.update(r.tensor for r in reads(compute.expr))
+    return kept[::-1]
 
 
 def shape_of(value: Var) -> Shape:

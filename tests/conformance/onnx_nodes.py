@@ -23,17 +23,19 @@ import onnx
 
 import explorer
 from explorer.errors import IronworksError
+from explorer.ir.calls import LibraryCall
+from explorer.ir.program import Program
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one case went: `kind` is "pass", "wrong", "refused" or "broken"; `library` counts the
+    """How one case went: `kind` is "pass", "wrong", "refused" or "broken"; `library` names the
     library calls that its program makes, `reason` says why it did not pass.
     """
 
     name: str
     kind: str
-    library: int = 0
+    library: tuple[str, ...] = ()
     reason: str = ""
     seconds: float = 0.0
 
@@ -50,12 +52,12 @@ def cases() -> Sequence[Any]:
 def outcome(case: Any, folder: Path) -> Outcome:
     """Compile and run one case."""
     begin = perf_counter()
-    library = 0
+    library: tuple[str, ...] = ()
     try:
         path = folder / f"{case.name}.onnx"
         onnx.save(case.model, path)
         compiled = explorer.compile(explorer.load(path))
-        library = len(compiled.program.library_calls)
+        library = _library(compiled.program)
         for inputs, wanted in case.data_sets:
             names = [i.name for i in case.model.graph.input]
             found = compiled.run(dict(zip(names, inputs)))
@@ -68,6 +70,11 @@ def outcome(case: Any, folder: Path) -> Outcome:
     except Exception as error:
         kind, reason = "broken", f"{type(error).__name__}: {error}"[:300]
     return Outcome(case.name, kind, library, reason, perf_counter() - begin)
+
+
+def _library(program: Program) -> tuple[str, ...]:
+    calls = (binding.expr for binding in program.library_calls)
+    return tuple(call.function for call in calls if isinstance(call, LibraryCall))
 
 
 def _agree(found: Sequence[Any], wanted: Sequence[Any], case: Any) -> None:
@@ -110,14 +117,20 @@ def main() -> int:
     counts = Counter(o.kind for o in found)
     alone = sum(o.kind == "pass" and not o.library for o in found)
     summary = {"cases": len(found), **counts, "without_library_call": alone}
+    calls = Counter(name for o in found for name in sorted(set(o.library)))
     if given.json:
         failed = [asdict(o) for o in found if o.kind != "pass"]
-        print(json.dumps({**summary, "rest": failed}, indent=1))
+        print(
+            json.dumps(
+                {**summary, "library_calls": dict(calls.most_common()), "rest": failed}, indent=1
+            )
+        )
     else:
         for o in found:
             if o.kind != "pass":
                 print(f"{o.kind:8} {o.name}: {o.reason}")
         print(summary)
+        print("cases that call a library:", dict(calls.most_common()))
     return 0
 
 
