@@ -7,26 +7,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from explorer.ir.dims import Dim, Shape, product
+from explorer.ir.dtypes import ITEM_BYTES, DType, dtype_of, numpy_dtype
 
-DType: TypeAlias = str  # "float32", "int64", "bool", ...: NumPy's names
-
-ITEM_BYTES: dict[DType, int] = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-}
+__all__ = [
+    "ITEM_BYTES",
+    "Annotation",
+    "Callable",
+    "DType",
+    "Object",
+    "ShapeType",
+    "Tensor",
+    "TupleType",
+    "dtype_of",
+    "numpy_dtype",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +99,3 @@ class Callable:
 
 
 Annotation: TypeAlias = Object | ShapeType | Tensor | TupleType | Callable
-
-
-def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
-    """NumPy's dtype of that name."""
-    return np.dtype(dtype)
-
-
-def dtype_of(array: np.ndarray) -> DType:
-    """The name of an array's dtype."""
-    return str(array.dtype.name)
