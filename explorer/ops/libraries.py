@@ -1,4 +1,6 @@
-"""What a library call may name: the onnx package's reference implementation of an operator."""
+"""What a library call may name: the onnx package's reference implementation of an operator, a
+function of the library "blas", or a registered one of the user's.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,60 @@ from onnx import helper
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Attrs
 from explorer.ir.types import numpy_dtype
+from explorer.ops import RECORDS, blas
+from explorer.ops.library_functions import find_function, library_functions
 
-LIBRARIES = ("onnx",)
+assert blas.FUNCTIONS, "importing it registers them"
+
+
+def libraries() -> tuple[str, ...]:
+    """The libraries that there are; "shape" is the host's own arithmetic on shapes."""
+    return ("onnx", "shape", *dict.fromkeys(library for library, _ in library_functions()))
 
 
 def call_library(
-    library: str, function: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
-) -> tuple[np.ndarray, ...]:
-    """The results of a library's function; UnsupportedOperator where it has none of that name."""
-    if library not in LIBRARIES:
-        raise UnsupportedOperator(f"there is no library {library!r}; there are {LIBRARIES}")
+    library: str,
+    function: str,
+    attrs: Attrs,
+    args: Sequence[np.ndarray | None],
+    results: int,
+    out: Sequence[np.ndarray] | None = None,
+) -> tuple[Any, ...]:
+    """The results of a library's function, arrays or lists of them; arrays of `out` are written by one that takes them.
+
+    Raises UnsupportedOperator where there is no function of that name, and ShapeError or DtypeError
+    where a result is not as its annotation says.
+    """
+    if library not in libraries():
+        raise UnsupportedOperator(f"there is no library {library!r}; there are {libraries()}")
+    match library:
+        case "onnx":
+            return _call_onnx(function, attrs, args, results)
+        case "shape":
+            return (_shape_function(function, attrs, args),)
+        case _:
+            return find_function(library, function)(attrs, args, results, out)
+
+
+def _call_onnx(
+    function: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
+) -> tuple[Any, ...]:
     given = tuple(a is not None for a in args)
-    dtypes = tuple(None if a is None else str(a.dtype.name) for a in args)
-    ranks = tuple(None if a is None else a.ndim for a in args)
+    arrays = [a if isinstance(a, np.ndarray) else None for a in args]
+    dtypes = tuple(None if a is None else str(a.dtype.name) for a in arrays)
+    ranks = tuple(None if a is None else a.ndim for a in arrays)
     session = _reference(function, attrs, given, dtypes, ranks, results)
     feeds = {f"x{i}": a for i, a in enumerate(args) if a is not None}
-    return tuple(np.asarray(v) for v in session.run(None, feeds))
+    found = session.run(None, feeds)
+    return tuple(v if v is None or isinstance(v, list) else np.asarray(v) for v in found)
+
+
+def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | None]) -> np.ndarray:
+    """The numbers that the host computes for an operator whose shapes are values of the run."""
+    record = RECORDS.get(function)
+    if record is None or record.run_time is None:
+        raise UnsupportedOperator(f"{function} has no shape function", where=function)
+    return np.array(record.run_time.values(dict(attrs), args), np.int64)
 
 
 @lru_cache(maxsize=256)
