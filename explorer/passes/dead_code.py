@@ -1,11 +1,13 @@
-"""What nothing reads is not computed."""
+"""What nothing reads is not computed; a match_cast is read by all that uses its symbols."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.calls import Branch, FunctionCall, Loop
+from explorer.ir.annotations import symbols_in
+from explorer.ir.calls import Branch, FunctionCall, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.symbols import defined_by, needed_by
 from explorer.passes.accounts import account
 from explorer.passes.registry import compiler_pass
 
@@ -24,11 +26,19 @@ def remove_dead_code(program: Program) -> Program:
 
 def _live_part(function: Function) -> Function:
     live = {v.name for v in function.outputs}
+    casts = any(isinstance(b.expr, MatchCast) for b in function.body)
+    needed: set[str] = set().union(*(symbols_in(v.type) for v in function.outputs if casts))
+    inner = False  # whether a body below sees the symbols of this function
     kept: list[Binding] = []
     for binding in reversed(function.body):
-        if any(v.name in live for v in binding.vars):
+        defines = defined_by(binding) if casts else None
+        named = defines and (inner or defines & needed)
+        if named or any(v.name in live for v in binding.vars):
             live.update(v.name for v in binding.reads)
             kept.append(binding)
+            if casts:
+                needed |= needed_by(binding)
+                inner = inner or isinstance(binding.expr, Branch | Loop)
     if len(kept) == len(function.body):
         return function
     return replace(function, body=tuple(reversed(kept)))

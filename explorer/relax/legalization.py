@@ -13,7 +13,7 @@ from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.stage import Stage
-from explorer.ir.types import Tensor
+from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Site
@@ -51,19 +51,12 @@ def _operator(
     program: Program, binding: Binding, call: OpCall, constants: dict[str, Constant], read: set[str]
 ) -> list[Binding]:
     where = min(binding.origin, default=binding.vars[0].name)
-    for var in (*binding.reads, *(v for v in binding.vars if v.name in read)):
-        if not is_known(var):
-            raise UnsupportedOperator(
-                f"{call.op} at {where!r}: the shape of {var.name!r} depends on the values of a run",
-                where=where,
-                expected="a shape that follows from the shapes of the inputs",
-                found=f"{_dtype(var)} of unknown shape",
-            )
+    known = all(map(is_known, (*binding.reads, *(v for v in binding.vars if v.name in read))))
     site = Site(call.op, where, call.args, dict(call.attrs), program.env, (), len(binding.vars))
     low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
     record = RECORDS.get(call.op)
     try:
-        if record is None:
+        if record is None or not known or not all(map(_has_kernels, binding.reads)):
             return _library(low, binding, call)
         record.lower(low)
     except UnsupportedOperator:
@@ -85,5 +78,5 @@ def _library(low: Lowering, binding: Binding, call: OpCall) -> list[Binding]:
     return [Binding(binding.vars, expr, binding.origin)]
 
 
-def _dtype(var: Var) -> str:
-    return str(var.type.dtype) if isinstance(var.type, Tensor) else "something"
+def _has_kernels(var: Var) -> bool:
+    return isinstance(var.type, Tensor) and var.type.dtype in ITEM_BYTES

@@ -1,8 +1,11 @@
-"""Library calls of last resort, annotated by ONNX's own shape inference."""
+"""Library calls of last resort, annotated by ONNX's own shape inference; coarser where it says
+less.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,18 +15,85 @@ from onnx import helper, numpy_helper
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.dims import Dim
-from explorer.ir.program import Constant
-from explorer.ir.types import ITEM_BYTES, Tensor
-from explorer.ops.libraries import one_node_model
+from explorer.ir.program import Binding, Constant
+from explorer.ir.types import Annotation, DType, Object, Tensor
+from explorer.ops.libraries import call_library, one_node_model
 from explorer.ops.record import OperatorRecord
+from explorer.relax.fresh import Found
+from explorer.relax.known import is_known
 
 SMALL_ELEMENTS = 1024
+RANDOM = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
+
+
+def coarse_types(
+    call: OpCall, results: int, constants: Mapping[str, Constant], where: str
+) -> tuple[Found, ...]:
+    """What ONNX says of an operator whose own rule cannot know: dtypes, ranks, some dims."""
+    if all(is_known(a) for a in call.args):
+        version = ("opset", onnx.defs.onnx_opset_version())
+        with suppress(UnsupportedOperator):
+            plain = OpCall(call.op, call.args, (*call.attrs, version))
+            return tuple(map(_coarser, library_types(plain, results, constants, where)))
+    return tuple(Found(_of_schema(call, n)) for n in range(results))
+
+
+def _coarser(found: Found) -> Found:
+    """Dims are what a run must find, and no annotation that a kernel could be made for."""
+    match found.type:
+        case Tensor(tuple(dims), dtype, _):
+            return Found(Tensor(None, dtype, len(dims)), None, dims)
+    return found
+
+
+def _of_schema(call: OpCall, n: int) -> Annotation:
+    """What the schema allows at an output, in terms of the arguments."""
+    try:
+        schema = onnx.defs.get_schema(call.op)
+    except onnx.defs.SchemaError:
+        return Tensor()
+    output = schema.outputs[min(n, len(schema.outputs) - 1)]
+    for formal, arg in zip(schema.inputs, call.args):
+        if formal.type_str == output.type_str and arg is not None:
+            return Tensor(None, arg.type.dtype) if isinstance(arg.type, Tensor) else Object()
+    if all(t.startswith(("seq(", "optional(")) for t in output.types):
+        return Object()
+    return Tensor()
+
+
+def constant_results(call: OpCall, binding: Binding, constants: dict[str, Constant]) -> bool:
+    """Compute an operator of constants alone; whether its results are constants now."""
+    arrays = [None if a is None else constants.get(a.name) for a in call.args]
+    known = all(c is not None for a, c in zip(call.args, arrays) if a is not None)
+    if not known or call.op in RANDOM:
+        return False
+    given = [None if c is None else c.array for c in arrays]
+    try:
+        found = call_library("onnx", call.op, call.attrs, given, len(binding.vars))
+    except Exception:  # the library refuses: it is asked again when the program runs
+        return False
+    if not all(isinstance(v, np.ndarray) and v.dtype != object for v in found):
+        return False
+    constants.update((v.name, Constant(a)) for v, a in zip(binding.vars, found, strict=False))
+    return True
 
 
 def library_types(
     call: OpCall, results: int, constants: Mapping[str, Constant], where: str
-) -> tuple[Tensor, ...]:
-    """The annotations of an operator without a record; UnsupportedOperator if ONNX infers none."""
+) -> tuple[Found, ...]:
+    """The annotations of an operator without a record, as far as ONNX infers them.
+
+    Raises UnsupportedOperator where ONNX says that the operator does not fit its arguments.
+    """
     names: dict[Dim, str] = {}
     shapes = [
         [_placeholder(d, names) for d in a.type.dims] if a and isinstance(a.type, Tensor) else []
@@ -43,7 +113,8 @@ def library_types(
             where=where,
         ) from error
     back = {name: dim for dim, name in names.items()}
-    return tuple(_result(o, back, call.op, where) for o in inferred.graph.output)
+    outputs = enumerate(inferred.graph.output)
+    return tuple(_result(o, back, Found(_of_schema(call, n))) for n, o in outputs)
 
 
 def _placeholder(dim: Dim, names: dict[Dim, str]) -> Any:
@@ -55,25 +126,30 @@ def _add_small(model: onnx.ModelProto, name: str, array: np.ndarray) -> None:
         model.graph.initializer.append(numpy_helper.from_array(array, name))
 
 
-def _result(value: onnx.ValueInfoProto, back: Mapping[str, Dim], op: str, where: str) -> Tensor:
+def _result(value: onnx.ValueInfoProto, back: Mapping[str, Dim], coarse: Found) -> Found:
+    if value.type.WhichOneof("value") not in (None, "tensor_type"):
+        return Found(Object())
     kind = value.type.tensor_type
-    shape: list[Dim] = []
-    for dim in kind.shape.dim:
-        if dim.HasField("dim_value"):
-            shape.append(dim.dim_value)
-        elif dim.dim_param in back:
-            shape.append(back[dim.dim_param])
-        else:
-            raise UnsupportedOperator(
-                f"{op} at {where!r}: the shape of its result depends on the values of a run",
-                where=where,
-            )
+    if not kind.elem_type:
+        return coarse
+    dtype = _dtype(kind.elem_type)
     if not kind.HasField("shape"):
-        raise UnsupportedOperator(f"{op} at {where!r}: ONNX infers no shape for it", where=where)
-    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
-    if dtype not in ITEM_BYTES:
-        raise UnsupportedOperator(f"{op} at {where!r} gives elements of {dtype}", where=where)
-    return Tensor(tuple(shape), dtype)
+        return Found(Tensor(None, dtype))
+    dims = tuple(_dim(d, back) for d in kind.shape.dim)
+    if any(d is None for d in dims):
+        return Found(Tensor(None, dtype, len(dims)), None, dims)
+    return Found(Tensor(tuple(d for d in dims if d is not None), dtype))
+
+
+def _dtype(code: int) -> DType:
+    if code == onnx.TensorProto.STRING:
+        return "string"
+    return str(np.dtype(helper.tensor_dtype_to_np_dtype(code)).name)
+
+
+def _dim(dim: Any, back: Mapping[str, Dim]) -> Dim | None:
+    """An extent, or None where only a run knows it."""
+    return int(dim.dim_value) if dim.HasField("dim_value") else back.get(dim.dim_param)
 
 
 def library_call(

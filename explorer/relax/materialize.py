@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from explorer.ir.calls import OpCall, ShapeOf
+from explorer.ir.annotations import symbols_in
+from explorer.ir.calls import Branch, Loop, MatchCast, OpCall, ShapeOf
 from explorer.ir.program import Binding, Constant, Function
+from explorer.ir.symbols import defined_by, needed_by
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.relax.known import Knowledge, all_integers
 
@@ -24,10 +26,15 @@ def materialize(
 ) -> Function:
     """The function without what deduction has done for it; `dropped` gets the reasons."""
     live = {v.name for v in function.outputs}
+    casts = any(isinstance(b.expr, MatchCast) for b in function.body)
+    needed: set[str] = set().union(*(symbols_in(v.type) for v in function.outputs))
+    inner = False  # whether a body below sees our symbols
     kept: list[Binding] = []
     gone: list[tuple[str, str]] = []
     for binding in reversed(function.body):
-        if not any(v.name in live for v in binding.vars):
+        wanted = any(v.name in live for v in binding.vars)
+        defines = defined_by(binding) if casts else frozenset()
+        if not wanted and not (defines & needed or (inner and defines)):
             reason = SHAPES if any(known.was_folded(v) for v in binding.vars) else DEAD
             gone += [(o, reason) for o in sorted(binding.origin)]
             continue
@@ -38,6 +45,9 @@ def materialize(
             continue
         kept.append(found)
         live.update(v.name for v in found.reads)
+        if casts:
+            needed |= needed_by(found)
+            inner = inner or isinstance(found.expr, Branch | Loop)
     standing = {o for b in kept for o in b.origin}
     dropped += [(o, reason) for o, reason in reversed(gone) if o not in standing]
     return replace(function, body=tuple(reversed(kept)))

@@ -8,7 +8,8 @@ import pytest
 
 from explorer.errors import UnsupportedOperator
 from explorer.frontends.onnx_import import load
-from explorer.ir.calls import LibraryCall
+from explorer.ir.calls import LibraryCall, MatchCast
+from explorer.ir.types import Tensor
 from explorer.ops import family
 from explorer.ops.libraries import call_library
 from explorer.relax import deduce, legalize
@@ -40,12 +41,13 @@ def test_a_library_call_is_marked_as_such(tmp_path: Path) -> None:
     assert family(call) == "library call"
 
 
-def test_an_operator_whose_result_has_a_shape_only_at_run_time_is_refused_by_name(
-    tmp_path: Path,
-) -> None:
+def test_the_shape_of_a_result_that_only_a_run_knows_gets_a_symbol(tmp_path: Path) -> None:
     onnx.save(proto(Case("NonZero", [X])), tmp_path / "case.onnx")
-    with pytest.raises(UnsupportedOperator, match="NonZero at 'node'"):
-        deduce(load(tmp_path / "case.onnx").program)
+    program = deduce(load(tmp_path / "case.onnx").program)
+    call, cast = program.main.body
+    assert call.var.type == Tensor(None, "int64", 2)
+    assert cast.expr == MatchCast(call.var)
+    assert isinstance(cast.var.type, Tensor) and cast.var.type.rank == 2
 
 
 def test_a_library_that_is_not_known_is_refused() -> None:

@@ -1,0 +1,59 @@
+"""Operators that need values of integer tensors: the host computes them, a match_cast names them.
+
+y = Slice(x, starts, ends)  ->
+y.values: int64[2] = library shape.Slice(y.shape0, starts, ends)
+y.dims: shape[y_begin, y_extent] = match y.values
+y: float32[y_extent] = Slice(x, begin=(y_begin,), extent=(y_extent,))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from explorer.ir.calls import LibraryCall, MatchCast, ShapeOf, Var
+from explorer.ir.dims import symbols_of
+from explorer.ir.program import Binding
+from explorer.ir.types import ShapeType, Tensor
+from explorer.ops.record import RunTime, Site
+
+if TYPE_CHECKING:
+    from explorer.relax.deduction import Deduction
+
+
+def at_run_time(
+    deduction: Deduction, site: Site, rule: RunTime, binding: Binding
+) -> tuple[list[Binding], Site]:
+    """The bindings that give the values names, and the site in those names."""
+    name = binding.vars[0].name
+    before: list[Binding] = []
+    args: list[Var | None] = []
+    for position, arg in enumerate(site.args):
+        if arg is not None and position not in rule.reads:
+            arg = _shape_of(arg, f"{name}.shape{position}", binding, before)
+        args.append(arg)
+    symbols = tuple(deduction.symbols.fresh(f"{name}_{n}", low) for n, low in rule.names(site))
+    values = Var(f"{name}.values", Tensor((len(symbols),), "int64"))
+    attrs = tuple(site.attrs.items())
+    call = LibraryCall("shape", site.op, tuple(args), attrs)
+    before.append(Binding((values,), call, binding.origin))
+    dims = Var(f"{name}.dims", ShapeType(symbols))
+    before.append(Binding((dims,), MatchCast(values), binding.origin))
+    deduction.scope.update(*(symbols_of(s) for s in symbols))
+    known = Site(
+        site.op,
+        site.where,
+        site.args,
+        site.attrs,
+        deduction.symbols.env,
+        site.values,
+        site.results,
+    )
+    return before, rule.rewrite(known, symbols)
+
+
+def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
+    """The shape of an argument, as the host reads it."""
+    assert isinstance(arg.type, Tensor)
+    shape = Var(name, Tensor((len(arg.type.dims),), "int64"))
+    before.append(Binding((shape,), ShapeOf(arg.type.dims), binding.origin))
+    return shape
