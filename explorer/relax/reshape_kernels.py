@@ -1,0 +1,63 @@
+"""Which kernels are reshapes, by their index maps: a view without a copy does what they do."""
+
+from __future__ import annotations
+
+import sympy
+
+from explorer.ir.dims import Shape, product, symbol
+from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read
+
+
+def is_reshape(kernel: Kernel) -> bool:
+    """Whether a kernel only names the same bytes anew, so that a view does its work.
+
+    The flattened index that it loads from is the flattened index that it stores to.
+    """
+    if len(kernel.computes) != 1 or len(kernel.inputs) != 1 or kernel.updates:
+        return False
+    c = kernel.computes[0]
+    if not isinstance(c.expr, Read) or c.reduce or c.expr.fill is not None:
+        return False
+    source, result = kernel.shape(c.expr.tensor), kernel.shape(c.out)
+    if kernel.dtype(c.expr.tensor) != kernel.dtype(c.out) or product(source) != product(result):
+        return False
+    axes = {a.name: sympy.Integer(0) if a.extent == 1 else symbol(f"axis {a.name}") for a in c.axes}
+    store = _flat(c.target, result, axes)
+    load = _flat(c.expr.index, source, axes)
+    return load is not None and store is not None and sympy.expand(load - store) == 0
+
+
+def _flat(
+    index: tuple[Affine | Expr, ...], shape: Shape, axes: dict[str, sympy.Expr]
+) -> sympy.Expr | None:
+    """The place in row-major memory; None where it is none of whole numbers and axes."""
+    total = sympy.Integer(0)
+    for entry, extent in zip(index, shape, strict=True):
+        value = _whole(entry, axes)
+        if value is None:
+            return None
+        total = total * extent + value
+    return total
+
+
+def _whole(index: Affine | Expr, axes: dict[str, sympy.Expr]) -> sympy.Expr | None:
+    match index:
+        case Affine():
+            return sum((axes[n] * f for n, f in index.terms), sympy.sympify(index.const))
+        case IndexValue(inner):
+            return _whole(inner, axes)
+        case Const(value, _) if isinstance(value, (int, sympy.Expr)):
+            return sympy.sympify(value)
+        case Apply(("floordiv" | "mod") as op, (left, right)):
+            a, b = _whole(left, axes), _whole(right, axes)
+            if a is None or b is None or b == 0:
+                return None
+            whole = sympy.floor(a / b)
+            return whole if op == "floordiv" else a - b * whole
+        case Apply(("add" | "sub" | "mul") as op, (left, right)):
+            a, b = _whole(left, axes), _whole(right, axes)
+            if a is None or b is None:
+                return None
+            return a + b if op == "add" else a - b if op == "sub" else a * b
+        case _:
+            return None
