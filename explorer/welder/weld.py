@@ -11,6 +11,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Candidate, FusionGroup, TileEdge, TileGraph
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
+from explorer.ir.merge import concatenate, share_inputs
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
@@ -18,7 +19,6 @@ from explorer.ir.types import Tensor
 from explorer.passes.split_axes import open_inner_dims
 from explorer.welder.model import form_of
 from explorer.welder.policy import Merge, Price, greedy
-from explorer.welder.transform import concatenate, share_inputs
 
 Policy = Callable[[Merge, Device, ShapeEnv, Price], Candidate]
 
