@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -30,7 +30,7 @@ from explorer.ops.bind import bind_sizes
 from explorer.ops.libraries import call_library
 from explorer.ops.loop_nest import evaluate_kernel
 
-__all__ = ["bind_sizes", "evaluate", "evaluate_kernel"]
+__all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
 Array = np.ndarray
 
@@ -42,16 +42,29 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """
     main = program.main
     sizes = bind_sizes(program, inputs)
-    found = _Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
+    found = Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
     return dict(zip(names, found, strict=True))
 
 
-class _Interpreter:
-    """The values of one run."""
+Compiled = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
 
-    def __init__(self, program: Program, sizes: dict[str, int]) -> None:
+
+class Interpreter:
+    """The values of one run.
+
+    `compiled` are functions that run by other means: they are given the arguments and the values of
+    the symbols that the caller sees.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        sizes: dict[str, int],
+        compiled: Mapping[str, Compiled] | None = None,
+    ) -> None:
         self.program, self.sizes = program, sizes
+        self.compiled = compiled or {}
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
 
@@ -88,6 +101,8 @@ class _Interpreter:
             case LibraryCall(library, function, args, attrs):
                 given = [None if a is None else read(a) for a in args]
                 return call_library(library, function, attrs, given, len(binding.vars))
+            case FunctionCall(name, args) if name in self.compiled:
+                return self.compiled[name]([read(a) for a in args], self.sizes)
             case FunctionCall(name, args):
                 return self.call(name, [read(a) for a in args])
             case MatchCast(arg):
