@@ -31,6 +31,9 @@ class Counts:
     walls_remembered: int = 0  # bindings whose brick wall was remembered
     arenas_made: int = 0  # arenas allocated for a binding
     runs: int = 0  # runs of a compiled program
+    captures: int = 0  # recordings made of what a run does: one for each arena of a binding
+    replays: int = 0  # runs that found their recording
+    arrays_made: int = 0  # arrays made for runs: fresh outputs, and copies of unusable inputs
 
     def __sub__(self, earlier: "Counts") -> "Counts":
         """What was counted between the two moments."""
@@ -49,6 +52,12 @@ class Counters:
         """Raise one count of :class:`Counts`; an unknown name is a ``KeyError``."""
         with self._lock:
             self._counts[name] += amount
+
+    def add_all(self, **amounts: int) -> None:
+        """Raise several counts at once."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._counts[name] += amount
 
     def snapshot(self) -> Counts:
         """All counts at this moment."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from collections.abc import Callable
+
 import numpy as np
 
 ALIGNMENT = 64
+_word_at = ctypes.c_ssize_t.from_address
 
 
 def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
@@ -14,9 +19,32 @@ def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
     return block[start : start + count]
 
 
-def address_of(array: np.ndarray) -> int:
-    """The address of an array's first element."""
+def _told_address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+def _read_address(array: np.ndarray) -> int:
+    """From NumPy's array object, in which the address follows Python's header: ten times faster."""
+    return _word_at(id(array) + object.__basicsize__).value
+
+
+def _fastest_that_is_right() -> Callable[[np.ndarray], int]:
+    block = np.arange(12)
+    probes = (
+        block,
+        block[3:],
+        block[::-2],
+        np.array(1.5),
+        np.zeros((0, 4)),
+        block.view(np.recarray),
+    )
+    if sys.implementation.name != "cpython":
+        return _told_address
+    right = all(_read_address(p) == _told_address(p) for p in probes)
+    return _read_address if right else _told_address
+
+
+address_of = _fastest_that_is_right()  # of an array's first element
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.ndarray:
@@ -24,7 +52,8 @@ def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.nda
     count = dtype.itemsize
     for extent in shape:
         count *= extent
-    return aligned_bytes(count).view(dtype).reshape(shape)
+    block = np.empty(count + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 
 def is_in_place(array: np.ndarray) -> bool:

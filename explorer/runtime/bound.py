@@ -16,7 +16,10 @@ from explorer.runtime.assemble import HostBranch, HostLoop, LaunchCode, Step, as
 from explorer.runtime.constants import Constants
 from explorer.runtime.launch import Launch
 from explorer.runtime.plan import Plan
+from explorer.runtime.recording import Recording, Traced, capture, replay
+from explorer.runtime.results import Outputs
 from explorer.runtime.tables import ARENA, FIRST_INPUT, Blocks, Places, Template
+from explorer.runtime.workers import Team
 
 Array = np.ndarray
 
@@ -39,12 +42,13 @@ class Bound:
             Template.of([self.places.of(name) for name in launch.slots]) for launch in self.launches
         )
         program = plan.program
-        self.outputs = tuple(
+        kinds = [
             (plan.shape(name), numpy_dtype(program.values[name].type.element))
             for name in program.outputs
-        )
+        ]
+        self.outputs = Outputs.of(program.output_names, kinds)
         direct = set(plan.direct.values())
-        self.copied = tuple(n for n in range(len(program.outputs)) if n not in direct)
+        self.copied = tuple((n, o) for n, o in enumerate(program.outputs) if n not in direct)
         self.pool: list[Arena] = []
 
     @property
@@ -67,6 +71,7 @@ class Bound:
 
     def give(self, arena: Arena) -> None:
         """Let others use it."""
+        arena.arrays.clear()
         self.pool.append(arena)
 
 
@@ -87,7 +92,8 @@ def launches(steps: Sequence[Step]) -> list[LaunchCode]:
 
 
 class Arena:
-    """Memory for one run at a time: intermediates, scratch, and the tables that point into them."""
+    """Memory for one run at a time: intermediates, scratch, tables that point into them, and the
+    recording of a run."""
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
@@ -100,66 +106,38 @@ class Arena:
         self.bases[:, ARENA] = address_of(self.memory)
         self.bases[:, ARENA + 1] = address_of(self.scratch) + scratch * np.arange(units)
         self.args = np.stack([bound.args.addresses(bases) for bases in self.bases])
-        self.moving = bound.args.moving
-        self.moving_base = bound.args.base[self.moving]
-        self.moving_offset = bound.args.offset[self.moving]
         self.launches = {
             id(code): self._launch(code, slots) for code, slots in zip(bound.launches, bound.slots)
         }
-        self.moving_slots = tuple(
-            (self.launches[id(code)].slots, t)
-            for code, t in zip(bound.launches, bound.slots)
-            if len(t.moving)
-        )
-        self.arrays: list[Array] = []
-        self._views: dict[str, Array] = {}
+        self.arrays: list[Array] = []  # of a run: inputs, then outputs
+        self._moving = memoryview(self.bases[0])[FIRST_INPUT:]
+        self.recording: Recording | None = None
 
     def _launch(self, code: LaunchCode, slots: Template) -> Launch:
         launch = Launch(code.rows, len(code.operators), len(code.slots))
+        moves = [slots.moves(launch.slots)]
         for n, operator in enumerate(code.operators):
-            begin = self.bound.blocks.begins[operator.name]
+            block = self.bound.blocks.block_of[operator.name]
             launch.code[:, n, 0] = self.bound.codes[operator.binding].address
-            launch.code[:, n, 1] = [address_of(self.args[unit][begin:]) for unit in code.units]
+            for place, unit in enumerate(code.units):
+                args = self.args[unit]
+                launch.code[place, n, 1] = address_of(args) + args.itemsize * block.start
+                moves.append(self.bound.args.moves(args, block))
         launch.slots[: len(slots.base)] = slots.addresses(self.bases[0])
+        launch.move(np.concatenate(moves), self.bases[0])
         return launch
 
-    def point(self, arrays: list[Array]) -> None:
-        """Let the tables point to these inputs and outputs."""
-        self.arrays = arrays
-        addresses = [a.__array_interface__["data"][0] for a in arrays]
-        bases = self.bases[0]
-        bases[FIRST_INPUT:] = addresses
-        self.args[:, self.moving] = bases[self.moving_base] + self.moving_offset
-        for slots, template in self.moving_slots:
-            at = template.moving
-            slots[at] = bases[template.base[at]] + template.offset[at]
+    def point(self, arrays: Sequence[Array]) -> None:
+        """Let the next run read these inputs and write these outputs."""
+        self.arrays[:] = arrays
+        for n, array in enumerate(arrays):
+            self._moving[n] = address_of(array)
 
-    def array(self, name: str) -> Array:
-        """A value as NumPy sees it."""
-        value = self.bound.plan.program.values[name]
-        if value.home == "constant":
-            return self._part(self.bound.places.constants.plain(value.root), name)
-        if value.home == "shape":
-            return self._part(self.bound.places.shape_value(value.root), name)
-        place = self.bound.places.of(name)
-        if place.base >= FIRST_INPUT:
-            return self._part(self.arrays[place.base - FIRST_INPUT], name)
-        if name not in self._views:
-            self._views[name] = self._view(name, place.offset)
-        return self._views[name]
-
-    def _part(self, whole: Array, name: str) -> Array:
-        begin, shape = self.bound.plan.offset_bytes(name) // whole.itemsize, self._shape(name)
-        count = int(np.prod(shape, dtype=np.int64))
-        return whole.reshape(-1)[begin : begin + count].reshape(shape)
-
-    def _view(self, name: str, offset: int) -> Array:
-        dtype, shape = self._dtype(name), self._shape(name)
-        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return self.memory[offset : offset + count].view(dtype).reshape(shape)
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        return self.bound.plan.shape(name)
-
-    def _dtype(self, name: str) -> np.dtype[np.generic]:
-        return numpy_dtype(self.bound.plan.program.values[name].type.element)
+    def replay(self, team: Team, traced: Traced | None = None) -> None:
+        """Do what the recording says, which is made before the first run."""
+        if self.recording is None:
+            counters.add("captures")
+            self.recording = capture(self.bound.steps, self.bound.copied, self)
+        else:
+            counters.add("replays")
+        replay(self.recording, team, traced)

@@ -216,11 +216,22 @@ def call_up(team, units):  # type: ignore[no-untyped-def]
             wake(team, box + 8 * isa.M_TURN)
 
 
+@native("void", 1)
+def move(block):  # type: ignore[no-untyped-def]
+    """Let a launch's tables point to where this run's inputs and outputs lie."""
+    at = load(block + 8 * isa.L_MOVES)
+    bases = load(block + 8 * isa.L_BASES)
+    for _ in range(load(block + 8 * isa.L_MOVED)):
+        store(load(at), load(bases + 8 * load(at + 8)) + load(at + 16))
+        at += 8 * isa.MOVE_WORDS
+
+
 @native("void", 2)
 def launch(team, block):  # type: ignore[no-untyped-def]
     """Run a launch with the calling thread as unit 0; returns when every unit has ended."""
     units = load(block + 8 * isa.L_UNITS)
     store(block + 8 * isa.L_BEGIN, cycles())
+    move(block)
     store(team + 8 * isa.T_LAUNCH, block)
     for unit in range(units):
         store(steps(team, unit) + 8 * isa.S_STEP, 0)

@@ -10,7 +10,6 @@ import numpy as np
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
-from explorer.errors import DtypeError, ShapeError
 from explorer.grinder import lowest, uprogram
 from explorer.grinder.policy import LevelPolicy
 from explorer.ir.decisions import MemoryPlan, Wall
@@ -20,12 +19,12 @@ from explorer.ops.bind import bind_sizes
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.runtime import clock
-from explorer.runtime.arena import aligned_array
 from explorer.runtime.bound import Bound
 from explorer.runtime.constants import Constants
-from explorer.runtime.follow import Traced, follow
 from explorer.runtime.measured_wall import measured_wall
 from explorer.runtime.plan import Plan, make_plan, straights
+from explorer.runtime.recording import Traced
+from explorer.runtime.results import usable
 from explorer.runtime.task_times import TaskTimes
 from explorer.runtime.workers import team
 
@@ -60,20 +59,28 @@ class Executable:
         self._by_shape: dict[tuple[object, ...], Bound] = {}
 
     def run(
-        self, inputs: Mapping[str, Array], *, out: Mapping[str, Array] | None = None
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        out: Mapping[str, Array] | None = None,
+        sizes: Sizes | None = None,
     ) -> dict[str, Array]:
         """The outputs by name: fresh arrays, or those of `out` where it names them.
 
+        `sizes` are of symbols that the inputs' shapes do not tell. A second run with the same
+        shapes replays the first one's recording: it interprets nothing, and makes no array but the
+        outputs that `out` does not give.
+
         Raises MissingInput, UnknownInput, DtypeError, ShapeError, BoundError before anything runs.
         """
-        return self._run(inputs, out, None)
+        return self._run(inputs, out, sizes or {}, None)
 
     def measured_wall(self, inputs: Mapping[str, Array]) -> Wall:
         """The wall of one run, from its time stamps."""
         capacity = FIRST_CAPACITY
         while True:
             traced = Traced(capacity)
-            self._run(inputs, None, traced)
+            self._run(inputs, None, {}, traced)
             if traced.needed <= capacity or capacity >= LARGEST_CAPACITY:
                 break
             capacity = min(LARGEST_CAPACITY, 2 * traced.needed)
@@ -112,35 +119,42 @@ class Executable:
         return found
 
     def _run(
-        self, inputs: Mapping[str, Array], out: Mapping[str, Array] | None, traced: Traced | None
+        self,
+        inputs: Mapping[str, Array],
+        out: Mapping[str, Array] | None,
+        sizes: Sizes,
+        traced: Traced | None,
     ) -> dict[str, Array]:
-        counters.add("runs")
-        bound = self._bound(inputs)
-        given = [_usable(inputs[name]) for name in self.tasks.inputs]
-        made = [aligned_array(shape, dtype) for shape, dtype in bound.outputs]
-        later = self._given(out, bound, made, given) if out else {}
+        bound = self._bound(inputs, sizes)
+        outputs = bound.outputs
+        given = [usable(inputs[name]) for name in self.tasks.inputs]
+        later: dict[int, Array] = {}
+        if out:
+            arrays, later = outputs.given(out, given)
+        else:
+            arrays = outputs.fresh()
+        counters.add_all(runs=1, arrays_made=len(arrays) - len(out or ()) + len(later))
         arena = bound.take()
         try:
-            arena.point(given + made)
-            follow(bound.steps, arena, team(), traced)
-            for n in bound.copied:
-                np.copyto(made[n], arena.array(self.tasks.outputs[n]))
+            arena.point([*given, *arrays])
+            arena.replay(team(), traced)
         finally:
-            arena.arrays = []
             bound.give(arena)
         for n, target in later.items():
-            np.copyto(target, made[n])
-            made[n] = target
-        return dict(zip(self.tasks.output_names, made))
+            np.copyto(target, arrays[n])
+            arrays[n] = target
+        return dict(zip(outputs.names, arrays))
 
-    def _bound(self, inputs: Mapping[str, Array]) -> Bound:
+    def _bound(self, inputs: Mapping[str, Array], sizes: Sizes) -> Bound:
         """The binding of these shapes; the checks are made for the first inputs of each kind."""
-        key = tuple((n, a.shape, a.dtype) for n, a in inputs.items())
+        key = (*((n, a.shape, a.dtype) for n, a in inputs.items()), *sizes.items())
         found = self._by_shape.get(key)
-        return self._new_bound(inputs, key) if found is None else found
+        return self._new_bound(inputs, sizes, key) if found is None else found
 
-    def _new_bound(self, inputs: Mapping[str, Array], key: tuple[object, ...]) -> Bound:
-        sizes = bind_sizes(self.program, inputs)
+    def _new_bound(
+        self, inputs: Mapping[str, Array], given: Sizes, key: tuple[object, ...]
+    ) -> Bound:
+        sizes = {**given, **bind_sizes(self.program, inputs)}
         names = tuple(sorted(sizes.items()))
         found = self._bounds.get(names)
         if found is None:
@@ -159,26 +173,6 @@ class Executable:
             for bound in list(self._bounds.values()):
                 bound.pool.clear()
 
-    def _given(
-        self, out: Mapping[str, Array], bound: Bound, made: list[Array], inputs: list[Array]
-    ) -> dict[int, Array]:
-        """Put the caller's arrays in place where kernels can write them; else copy at the end."""
-        later: dict[int, Array] = {}
-        for name, target in out.items():
-            if name not in self.tasks.output_names:
-                known = ", ".join(self.tasks.output_names)
-                raise ShapeError(
-                    f"there is no output {name!r}; the outputs are {known}", where=name
-                )
-            n = self.tasks.output_names.index(name)
-            _check_out(name, target, *bound.outputs[n])
-            shared = any(np.may_share_memory(target, a) for a in (*inputs, *made, *later.values()))
-            if _is_usable(target) and target.flags.writeable and not shared:
-                made[n] = target
-            else:
-                later[n] = target
-        return later
-
     def _reads(self) -> dict[str, frozenset[str]]:
         """For each operator the operators whose results it reads."""
         writers: dict[str, str] = {}
@@ -195,36 +189,3 @@ def _make_room(remembered: dict[Remembered, Any]) -> None:
     """Forget all where there is too much; no lock, so that a fork never finds one held."""
     if len(remembered) >= BINDINGS:
         remembered.clear()
-
-
-def _is_usable(array: Array) -> bool:
-    flags = array.flags
-    return bool(flags.c_contiguous and flags.aligned and array.dtype.isnative)
-
-
-def _usable(array: Array) -> Array:
-    """The array itself, or a copy that kernels can read."""
-    if _is_usable(array):
-        return array
-    copy = aligned_array(array.shape, array.dtype.newbyteorder("="))
-    np.copyto(copy, array)
-    return copy
-
-
-def _check_out(
-    name: str, target: Array, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> None:
-    if target.shape != shape:
-        raise ShapeError(
-            f"the array for the output {name!r} must have shape {shape} and has {target.shape}",
-            where=name,
-            expected=shape,
-            found=target.shape,
-        )
-    if target.dtype != dtype:
-        raise DtypeError(
-            f"the array for the output {name!r} must be {dtype} and is {target.dtype}",
-            where=name,
-            expected=dtype,
-            found=target.dtype,
-        )

@@ -27,7 +27,9 @@ REGISTERS = 32  # of a unit: one for each loop that is open
 # The launch block: one for each arena, so that two runs never share one.
 L_UNITS, L_STRIDE, L_PROGRAMS, L_CODE, L_SLOTS, L_REGISTERS = range(6)
 L_STAMPS, L_CAPACITY, L_COUNTS, L_BEGIN, L_END = range(6, 11)
+L_MOVES, L_MOVED, L_BASES = range(11, 14)  # rows of what moves, how many, and what they count from
 LAUNCH_WORDS = 16
+MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments
 STAMP_WORDS = 3  # row, cycles at its start, cycles at its end
 

@@ -61,6 +61,13 @@ class Launch:
         words[isa.L_STAMPS] = address_of(self._untraced)
         words[isa.L_COUNTS] = address_of(self._counts)
 
+    def move(self, moves: np.ndarray, bases: np.ndarray) -> None:
+        """Each run writes these addresses first: rows of (where, number of a base, offset)."""
+        self._moves, self._bases = np.ascontiguousarray(moves, np.int64), bases
+        self._words[isa.L_MOVES] = address_of(self._moves)
+        self._words[isa.L_MOVED] = len(self._moves)
+        self._words[isa.L_BASES] = address_of(bases)
+
     def run(self, team: Team) -> None:
         """Follow the rows to their end."""
         team.launch(self._address, self._units)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer.simulate import wait_gaps
 from explorer.runtime.assemble import LaunchCode, RunRow
-from explorer.runtime.follow import Traced
 from explorer.runtime.launch import Stamps
+from explorer.runtime.recording import Traced
 
 LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
 

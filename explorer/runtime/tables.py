@@ -19,6 +19,7 @@ from explorer.runtime.constants import Constants
 from explorer.runtime.plan import Plan
 
 ABSOLUTE, ARENA, SCRATCH, FIRST_INPUT = range(4)  # bases; then the inputs, then the outputs
+EVERYTHING = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,29 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Addresses as (base, offset) columns, and where those are that each run must set anew."""
+    """Addresses as (base, offset) columns."""
 
     base: np.ndarray
     offset: np.ndarray
-    moving: np.ndarray
 
     @staticmethod
     def of(places: Sequence[Place]) -> Template:
         """The columns of these places."""
         base = np.array([p.base for p in places], np.int64)
         offset = np.array([p.offset for p in places], np.int64)
-        return Template(base, offset, np.flatnonzero(base >= FIRST_INPUT))
+        return Template(base, offset)
 
     def addresses(self, bases: np.ndarray) -> np.ndarray:
         """All addresses, for these bases."""
         found: np.ndarray = bases[self.base] + self.offset
         return found
+
+    def moves(self, table: np.ndarray, part: slice = EVERYTHING) -> np.ndarray:
+        """What each run must set anew in a part of a table: rows of (where, base, offset)."""
+        at = np.arange(len(self.base), dtype=np.int64)[part]
+        at = at[self.base[at] >= FIRST_INPUT]
+        where = address_of(table) + table.itemsize * at
+        return np.stack([where, self.base[at], self.offset[at]], axis=1)
 
 
 class Places:
@@ -99,15 +106,16 @@ class Blocks:
     def __init__(self, places: Places, codes: Mapping[str, KernelCode]) -> None:
         self.places, self.codes = places, codes
         self.rows: list[Place] = []
-        self.begins: dict[str, int] = {}
+        self.block_of: dict[str, slice] = {}
         self.scratch_bytes = 0
 
     def add(self, launch: LaunchCode) -> None:
         """Lay out the blocks of a launch's calls."""
         for operator in launch.operators:
-            if operator.name not in self.begins:
-                self.begins[operator.name] = len(self.rows)
+            if operator.name not in self.block_of:
+                begin = len(self.rows)
                 self.block(operator)
+                self.block_of[operator.name] = slice(begin, len(self.rows))
 
     def block(self, operator: OperatorTask) -> None:
         """One kernel call's arguments, in the order in which its code takes them."""

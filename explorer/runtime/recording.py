@@ -1,0 +1,190 @@
+"""What a run does, recorded once for an arena: a replay interprets nothing and makes no array.
+
+The CPU's twin of a CUDA graph. A recording is a flat tuple of deeds whose addresses are fixed, but
+for those of inputs and outputs, which a run writes into one table. Both arms of a branch and the
+body of a loop that the host decides are recorded with it: a replay makes the decision only, which
+counts as `host_reads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from explorer.counters import counters
+from explorer.errors import ShapeError
+from explorer.grinder import Carried, LibraryTask
+from explorer.ops.libraries import call_library
+from explorer.runtime.assemble import HostBranch, HostLoop, LaunchCode, Step
+from explorer.runtime.launch import Launch, Stamps
+from explorer.runtime.views import Views
+from explorer.runtime.workers import Team
+
+if TYPE_CHECKING:
+    from explorer.runtime.bound import Arena
+
+Array = np.ndarray
+Start: TypeAlias = Callable[[LaunchCode, Launch], None]
+Deed: TypeAlias = Callable[[Start], None]
+Look: TypeAlias = Callable[[], Array]
+Recording: TypeAlias = tuple[Deed, ...]
+
+
+@dataclass(slots=True)
+class Traced:
+    """What a traced run did: each launch with its stamps, in order; `capacity` is a unit's room."""
+
+    capacity: int
+    launches: list[tuple[LaunchCode, Stamps]] = field(default_factory=list)
+
+    @property
+    def needed(self) -> int:
+        """The most stamps that a unit made in a launch."""
+        return max((stamps.needed for _, stamps in self.launches), default=0)
+
+
+def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:
+    """The deeds of these steps in an arena, then the copies of values to outputs."""
+    recorder = _Recorder(Views(arena), arena)
+    ends = [recorder.output(position, name) for position, name in copied]
+    return (*recorder.steps(steps), *ends)
+
+
+def replay(recording: Recording, team: Team, traced: Traced | None = None) -> None:
+    """Do the deeds; an exception of a library call reaches the caller."""
+
+    def start(code: LaunchCode, launch: Launch) -> None:
+        if traced is None:
+            launch.run(team)
+        else:
+            traced.launches.append((code, launch.trace(team, traced.capacity)))
+
+    for deed in recording:
+        deed(start)
+
+
+def _do(recording: Recording, start: Start) -> None:
+    for deed in recording:
+        deed(start)
+
+
+class _Recorder:
+    def __init__(self, views: Views, arena: Arena) -> None:
+        self.views, self.arena = views, arena
+
+    def steps(self, steps: Sequence[Step]) -> Recording:
+        return tuple(deed for step in steps for deed in self.step(step))
+
+    def step(self, step: Step) -> Sequence[Deed]:
+        match step:
+            case LaunchCode():
+                launch = self.arena.launches[id(step)]
+                return (lambda start: start(step, launch),)
+            case LibraryTask():
+                return (self.library(step),)
+            case HostBranch():
+                return (self.branch(step),)
+            case HostLoop():
+                return (*self.enter(step), self.loop(step))
+
+    def library(self, task: LibraryTask) -> Deed:
+        call = task.call
+        function = partial(call_library, call.library, call.function, call.attrs)
+        args = [None if name is None else self.views.of(name) for name in task.args]
+        places = [(name, self.views.of(name)) for name in task.results]
+
+        def deed(start: Start) -> None:
+            counters.add("library_calls")
+            found = function([look and look() for look in args], len(places))
+            for (name, place), value in zip(places, found, strict=True):
+                _put(task, name, place(), value)
+
+        return deed
+
+    def branch(self, step: HostBranch) -> Deed:
+        task, cond = step.task, self.views.of(step.task.cond)
+        then = (*self.steps(step.then), *self.copies((r, a) for r, a, _ in task.results))
+        orelse = (*self.steps(step.orelse), *self.copies((r, b) for r, _, b in task.results))
+
+        def deed(start: Start) -> None:
+            counters.add("host_reads")
+            _do(then if bool(cond()) else orelse, start)
+
+        return deed
+
+    def enter(self, step: HostLoop) -> Sequence[Deed]:
+        """The values that are carried, as they are before the first trip."""
+        task = step.task
+        carried = task.carried
+        copies = self.copies((c.param, c.initial) for c in carried if c.initial)
+        truths = [self.truth(c.param) for c in carried if not c.initial]
+        return (*copies, *truths, *([] if task.checked else [self.truth(task.going)]))
+
+    def loop(self, step: HostLoop) -> Deed:
+        task, of = step.task, self.views.of
+        trip = of(task.trip) if task.trip else None
+        once = of(task.cond) if task.cond and not task.checked else None
+        going = of(task.going) if task.checked else None
+        iteration = of(task.iteration)
+        body = (*self.steps(step.body), *self.carry(task.carried))
+
+        def deed(start: Start) -> None:
+            if once is not None and not _number(once):
+                return
+            limit = None if trip is None else _number(trip)
+            count = 0
+            while (limit is None or count < limit) and (going is None or _number(going)):
+                iteration()[...] = count
+                _do(body, start)
+                count += 1
+
+        return deed
+
+    def carry(self, carried: Sequence[Carried]) -> Recording:
+        """The carried values, from one trip to the next; all are read before one is written."""
+        staged = self.copies((c.staging, c.result) for c in carried if c.staging)
+        return (*staged, *self.copies((c.param, c.staging or c.result) for c in carried))
+
+    def truth(self, name: str) -> Deed:
+        target = self.views.of(name)
+
+        def deed(start: Start) -> None:
+            target()[...] = True
+
+        return deed
+
+    def copies(self, pairs: Iterable[tuple[str, str]]) -> Recording:
+        """Values into others, but where both are the same bytes."""
+        of, apart = self.views.of, self.views.apart
+        return tuple(_copy(of(a), of(b, like=a)) for a, b in pairs if apart(a, b))
+
+    def output(self, position: int, name: str) -> Deed:
+        return _copy(self.views.output(position), self.views.of(name))
+
+
+def _copy(target: Look, source: Look) -> Deed:
+    def deed(start: Start) -> None:
+        np.copyto(target(), source())
+
+    return deed
+
+
+def _put(task: LibraryTask, name: str, place: Array, value: Array) -> None:
+    if value.shape != place.shape:
+        raise ShapeError(
+            f"{task.call.library}.{task.call.function} gave {name} the shape {value.shape}, "
+            f"which was deduced as {place.shape}",
+            where=name,
+            expected=place.shape,
+            found=value.shape,
+        )
+    np.copyto(place, value, casting="same_kind")
+
+
+def _number(look: Look) -> int:
+    counters.add("host_reads")
+    return int(look().item())
