@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import sympy
 
 from explorer.ir.dims import Dim
-from explorer.ir.kernel import COMPARISONS, Affine, Const, IndexValue
+from explorer.ir.dtypes import (
+    NARROW_FLOATS,
+    DType,
+    computed,
+    integer_limits,
+    is_integer,
+    is_stored_otherwise,
+    numpy_dtype,
+)
+from explorer.ir.kernel import COMPARISONS, CONVERSIONS, Affine, Const, IndexValue
 from explorer.ir.tile_program import Do, Fetch, TileExpr
-from explorer.ir.types import DType
 
 INFIX = {
     "add": "+",
@@ -23,7 +32,19 @@ INFIX = {
     "ge": ">=",
 }
 FLOAT = ("float32", "float64")
-NUMBER = {"float32": "F", "float64": "D", "int64": "I", "int32": "I32", "bool": "B"}
+NUMBER = {
+    "float32": "F",
+    "float64": "D",
+    "int64": "I",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "B",
+}
 VECTOR_MATH = ("exp", "tanh", "sigmoid", "erf")
 
 
@@ -76,8 +97,8 @@ def dtype_of_tile(expr: TileExpr) -> DType:
         case Fetch(buffer, _, _):
             return buffer.dtype
         case Do(op, args):
-            if op.startswith("cast_"):
-                return op.removeprefix("cast_")
+            if op.startswith(CONVERSIONS):
+                return op[5:]
             if op in COMPARISONS or op in ("and", "or", "xor", "not"):
                 return "bool"
             return dtype_of_tile(args[1] if op == "where" else args[0])
@@ -103,18 +124,20 @@ class Printer:
 
     def constant(self, c: Const) -> str:
         """A typed number."""
+        number = number_of(c.dtype)
         if isinstance(c.value, sympy.Expr):
-            return f"{NUMBER[c.dtype]}({dim_text(c.value)})"
-        if c.dtype in FLOAT:
-            value = float(c.value)
+            text = f"{number}({dim_text(c.value)})"
+            return f"to_{c.dtype}({text})" if is_stored_otherwise(c.dtype) else text
+        if number in ("F", "D"):
+            value = float(_held(c.value, c.dtype))
             if value != value:
-                return f"{NUMBER[c.dtype]}(math.nan)"
+                return f"{number}(math.nan)"
             if value in (float("inf"), float("-inf")):
-                return f"{NUMBER[c.dtype]}({'-' if value < 0 else ''}math.inf)"
-            return f"{NUMBER[c.dtype]}({value!r})"
+                return f"{number}({'-' if value < 0 else ''}math.inf)"
+            return f"{number}({value!r})"
         if c.dtype == "bool":
             return str(bool(c.value))
-        return f"{NUMBER.get(c.dtype, c.dtype)}({int(c.value)})"
+        return f"{number}({int(_held(int(c.value), c.dtype))})"
 
     def fetch(self, f: Fetch) -> str:
         """A load."""
@@ -138,12 +161,15 @@ class Printer:
 
     def function(self, op: str, args: tuple[TileExpr, ...]) -> str:
         """A scalar function, by the dtype of its first argument."""
-        dtype = dtype_of_tile(args[0])
+        source = dtype_of_tile(args[0])
+        dtype = computed(source)
         real = dtype in FLOAT
         if op in ("max", "min") and real and len(args) == 2:
             return self.bounded(op, args)
-        if op == "pow" and isinstance(args[1], Const) and args[1].value in (2, 3, 0.5, -1, 1):
-            return self.power(self.name(args[0]), float(args[1].value), dtype)
+        powers = (2, 3, 0.5, -1, 1) if real else (2, 3, 1)
+        if op == "pow" and isinstance(args[1], Const) and args[1].value in powers:
+            text = self.power(self.name(args[0]), float(args[1].value), dtype)
+            return self.whole(text, dtype, op)
         a = [self.name(x) for x in args]
         match op:
             case "add" | "sub" | "mul" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
@@ -153,11 +179,11 @@ class Printer:
             case "div":
                 return f"{a[0]} / {a[1]}" if real else f"truncated_div({a[0]}, {a[1]})"
             case "floordiv":
-                return f"floor_div({a[0]}, {a[1]})"
+                return self.whole(f"floor_div({a[0]}, {a[1]})", dtype, op)
             case "mod":
-                return f"floor_mod({a[0]}, {a[1]})"
+                return f"{'floor_mod' if real else 'integer_mod'}({a[0]}, {a[1]})"
             case "pow":
-                return f"power({a[0]}, {a[1]})"
+                return self.whole(f"power({a[0]}, {a[1]})", dtype, op)
             case "max" | "min":
                 return f"{op}imum({a[0]}, {a[1]})"
             case "neg":
@@ -168,20 +194,23 @@ class Printer:
                 return f"not {a[0]}" if dtype != "bool" else f"{a[0]} ^ True"
             case "where":
                 return f"select({a[0]}, {a[1]}, {a[2]})"
+            case "bitnot":
+                return f"bit_not({a[0]})"
+            case "bitand" | "bitor" | "bitxor" | "shl" | "shr":
+                return f"{op}_({a[0]}, {a[1]})"
             case _ if op in VECTOR_MATH and dtype == "float32":
                 return f"{op}32({a[0]})"
             case _ if op.startswith("cast_"):
-                return self.cast(a[0], dtype, op.removeprefix("cast_"))
+                return self.cast(a[0], source, op.removeprefix("cast_"))
+            case _ if op.startswith("bits_"):
+                return f"as_{op.removeprefix('bits_')}({a[0]})"
             case _:
                 return f"{op}_({a[0]})"
 
     def whole(self, text: str, dtype: DType, op: str) -> str:
         """Numba widens small integers; they are narrowed again."""
-        if (
-            dtype in ("int32", "int8", "uint8", "int16", "uint16", "uint32")
-            and op not in COMPARISONS
-        ):
-            return f"{dtype}({text})"
+        if is_integer(dtype) and dtype != "int64" and op not in COMPARISONS:
+            return f"{NUMBER[dtype]}({text})"
         return text
 
     def bounded(self, op: str, args: tuple[TileExpr, ...]) -> str:
@@ -193,7 +222,7 @@ class Printer:
 
     def power(self, x: str, exponent: float, dtype: DType) -> str:
         """Small powers as products."""
-        one = f"{NUMBER.get(dtype, dtype)}(1)"
+        one = f"{NUMBER[dtype]}(1)"
         return {
             2.0: f"{x} * {x}",
             3.0: f"{x} * {x} * {x}",
@@ -206,6 +235,27 @@ class Printer:
         """A conversion between dtypes."""
         if target == source:
             return x
-        if target == "bool":
-            return f"{x} != {NUMBER.get(source, source)}(0)"
-        return f"{NUMBER.get(target, target)}({x})"
+        before, after = computed(source), computed(target)
+        if after == "bool":
+            return f"{x} != {NUMBER[before]}(0)"
+        if before in FLOAT and is_integer(after) and after not in ("int64", "uint64"):
+            x = f"{'I' if after == 'uint32' else 'I32'}({x})"  # what is too large wraps
+        if before == "float64" and target == "float16":
+            x = f"to_odd({x})"  # rounded once, not twice
+        text = x if before == after else f"{NUMBER[after]}({x})"
+        return f"to_{target}({text})" if is_stored_otherwise(target) else text
+
+
+def number_of(dtype: DType) -> str:
+    """The name of the type that an element is computed in."""
+    return NUMBER[computed(dtype)]
+
+
+def _held(value: float, dtype: DType) -> float:
+    """The number as an element of the dtype; whole numbers wrap."""
+    if dtype in NARROW_FLOATS:
+        return float(np.float64(value).astype(numpy_dtype(dtype)))
+    if is_integer(dtype):
+        low, high = integer_limits(dtype)
+        return (int(value) - low) % (high - low + 1) + low
+    return value

@@ -4,12 +4,20 @@ C function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from explorer.codegen.expressions import Printer, affine_text, dim_text
 from explorer.codegen.loops import collapse
 from explorer.ir.dims import Dim, product
+from explorer.ir.dtypes import (
+    ITEM_BYTES,
+    DType,
+    computed,
+    integer_limits,
+    is_float,
+    is_stored_otherwise,
+)
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import (
     Do,
@@ -27,11 +35,8 @@ from explorer.ir.tile_program import (
     TileProgram,
     fetches,
 )
-from explorer.ir.types import DType
 
 COMBINE = {"sum": "add_any_order", "prod": "mul_any_order", "max": "maximum", "min": "minimum"}
-INTEGER_LEAST = {"int64": -(2**63), "int32": -(2**31), "bool": 0, "uint8": 0, "int8": -128}
-INTEGER_MOST = {"int64": 2**63 - 1, "int32": 2**31 - 1, "bool": 1, "uint8": 255, "int8": 127}
 HEADER = (
     "import math",
     "from numba import cfunc, types",
@@ -52,9 +57,9 @@ def start_value(combiner: str, dtype: DType) -> Const:
     """What a combiner begins with."""
     if combiner in ("sum", "prod"):
         return Const(float(combiner == "prod"), dtype)
-    if dtype.startswith("float"):
-        return Const(float("-inf") if combiner == "max" else float("inf"), dtype)
-    return Const((INTEGER_LEAST if combiner == "max" else INTEGER_MOST)[dtype], dtype)
+    if is_float(dtype):
+        return Const(float("-inf") if combiner == "max" else float("inf"), computed(dtype))
+    return Const(integer_limits(dtype)[combiner == "min"], dtype)
 
 
 @dataclass(slots=True)
@@ -123,6 +128,7 @@ class _Emitter:
             self.turn(spans[-1], turned, expr, target, step)
             return
         spans, expr, (target,) = collapse(spans, expr, target)
+        target, expr = _moved(target, expr)
         for span in spans:
             self.loop(span)
         self.store(target, self.expression(expr))
@@ -293,6 +299,21 @@ class _Emitter:
         self.store(s.epilogue.target, self.expression(s.epilogue.expr))
 
 
+def _moved(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
+    """What is only moved is moved as bits."""
+    dtype = target.buffer.dtype
+    if not is_stored_otherwise(dtype) or not isinstance(source, Fetch):
+        return target, source
+    if source.buffer.dtype != dtype:
+        return target, source
+    bits = "uint8" if ITEM_BYTES[dtype] == 1 else "uint16"
+    return _as(target, bits), _as(source, bits)
+
+
+def _as(f: Fetch, dtype: DType) -> Fetch:
+    return replace(f, buffer=replace(f.buffer, dtype=dtype))
+
+
 def _along_last(s: Reduce) -> bool:
     """The loads are dense along the last spatial axis, and not along the last reduced one: that one
     goes innermost.
@@ -303,6 +324,8 @@ def _along_last(s: Reduce) -> bool:
     loads = fetches(s.expr)
     sizes = [o.size for o in s.over]
     if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= 16:
+        return False
+    if is_stored_otherwise(s.target.buffer.dtype):  # sums are not rounded on the way
         return False
     return (
         bool(s.spans)

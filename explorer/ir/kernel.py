@@ -123,7 +123,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function of scalars, one of `SCALAR_FUNCTIONS`, or `cast_<dtype>`."""
+    """A function of scalars, one of `SCALAR_FUNCTIONS`, `cast_<dtype>`, or `bits_<dtype>`: the same
+    bytes as another dtype of as many.
+    """
 
     op: str
     args: tuple[Expr, ...]
@@ -139,7 +141,9 @@ FUNCTIONS = frozenset(
 )
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 LOGIC = frozenset({"and", "or", "xor", "not", "where"})
-SCALAR_FUNCTIONS = ARITHMETIC | FUNCTIONS | COMPARISONS | LOGIC
+BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "shl", "shr"})
+SCALAR_FUNCTIONS = ARITHMETIC | FUNCTIONS | COMPARISONS | LOGIC | BITWISE
+CONVERSIONS = ("cast_", "bits_")  # and the dtype of the result
 COMBINERS = frozenset({"sum", "prod", "max", "min"})
 
 
@@ -307,8 +311,8 @@ def result_dtype(expr: Expr, kernel: Kernel) -> DType:
         case Read(tensor, _, _):
             return kernel.dtype(tensor)
         case Apply(op, args):
-            if op.startswith("cast_"):
-                return op.removeprefix("cast_")
+            if op.startswith(CONVERSIONS):
+                return op[5:]
             if op in COMPARISONS or op in ("and", "or", "xor", "not"):
                 return "bool"
             return result_dtype(args[1] if op == "where" else args[0], kernel)

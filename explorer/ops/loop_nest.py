@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
-from explorer.ir.types import numpy_dtype
 from explorer.ops.contract import contract, is_contraction, variables
 from explorer.ops.scalar import COMBINE, Value, call, identity, number
 from explorer.ops.strided import Array, Box, Span, bind, gather, points, read, window
@@ -39,7 +39,7 @@ def _blank(kernel: Kernel, compute: Compute, sizes: Sizes) -> Array:
     """An array for a compute's tensor; NaN where it could be left unwritten."""
     spec = kernel.spec(compute.out)
     out = np.empty(evaluate_shape(spec.shape, sizes), numpy_dtype(spec.dtype))
-    if not compute.is_plain and np.issubdtype(out.dtype, np.floating):
+    if not compute.is_plain and is_float(spec.dtype):
         out.fill(np.nan)
     return out
 
@@ -144,8 +144,10 @@ class _Nest:
     def _read(self, expr: Read, box: Box) -> Array:
         array, affine = self.tensors[expr.tensor], [i for i in expr.index if isinstance(i, Affine)]
         if len(affine) == len(expr.index):
-            return read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
-        return gather(array, [self._points(i, box) for i in expr.index], expr.fill)
+            found = read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
+        else:
+            found = gather(array, [self._points(i, box) for i in expr.index], expr.fill)
+        return as_computed(found)
 
     def _points(self, index: Affine | Expr, box: Box) -> Array:
         if isinstance(index, Affine):
@@ -174,4 +176,4 @@ class _Nest:
         kept = tuple(value.shape[: len(part)])
         value = np.broadcast_to(value, kept + tuple(s.size for s in over))
         axes = tuple(range(len(part), len(part + over)))
-        return combine.reduce(value, axis=axes, dtype=numpy_dtype(dtype))
+        return combine.reduce(value, axis=axes, dtype=numpy_dtype(computed(dtype)))

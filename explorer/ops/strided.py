@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from explorer.ir.dims import Sizes, evaluate_dim
+from explorer.ir.dtypes import is_stored_otherwise
 from explorer.ir.kernel import Affine
 
 Array = np.ndarray
@@ -64,7 +65,13 @@ def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = 
     first: Any = (*(slice(i.origin, None) for i in index), ...)
     start = array[first]  # a view, also of a scalar
     shape = [s.size if u else 1 for s, u in zip(box, used, strict=True)]
-    return as_strided(start, shape, strides, writeable=writeable)
+    bits = start.view(_bits(array)) if is_stored_otherwise(array.dtype.name) else start
+    return as_strided(bits, shape, strides, writeable=writeable).view(array.dtype)
+
+
+def _bits(array: Array) -> str:
+    """A dtype of as many bytes that NumPy's strided views know."""
+    return f"uint{8 * array.itemsize}"
 
 
 def read(array: Array, index: Sequence[Index], fill: float | None, box: Box) -> Array:

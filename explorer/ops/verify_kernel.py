@@ -7,6 +7,7 @@ from typing import NoReturn
 from explorer.errors import VerifyError
 from explorer.ir.kernel import (
     COMBINERS,
+    CONVERSIONS,
     SCALAR_FUNCTIONS,
     Affine,
     Apply,
@@ -75,8 +76,8 @@ def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: set[str], where:
         case IndexValue(index):
             _affine(index, axes, where)
         case Apply(op, args):
-            cast = op.startswith("cast_") and op.removeprefix("cast_") in ITEM_BYTES
-            if op not in SCALAR_FUNCTIONS and not cast:
+            conversion = op.startswith(CONVERSIONS) and op[5:] in ITEM_BYTES
+            if op not in SCALAR_FUNCTIONS and not conversion:
                 _wrong(f"{op!r} is no scalar function", where)
             for arg in args:
                 _expr(kernel, arg, readable, axes, where)
