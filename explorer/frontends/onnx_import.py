@@ -9,9 +9,11 @@ import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends import zoo
+from explorer.frontends.functions import opsets_of
 from explorer.frontends.model import Model
 from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, read_onnx, tensor_dtype
-from explorer.frontends.onnx_graph import OUR_DOMAINS, Importer, Scope, import_graph
+from explorer.frontends.onnx_graph import import_node
+from explorer.frontends.scope import Importer, Scope, import_graph
 from explorer.frontends.symbols import Bounds, environment, symbol_name
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, symbol, symbols_of
@@ -46,10 +48,8 @@ def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
     graph = file.model.graph
     constants = {n: Constant(a) for n, a in file.initializers.items()}
     outer = frozenset(o for n in graph.node for o in n.output)
-    importer = Importer(_opset(file.model), constants, outer)
-    if file.model.functions:
-        raise UnsupportedOperator("the model defines functions of its own, which are not imported")
-    scope = Scope(importer, "main")
+    importer = Importer(file.model, constants, import_node, outer)
+    scope = Scope(importer, "main", _opsets(file.model))
     for given, constant in importer.constants.items():
         scope.values[given] = _constant_var(given, constant)
     params = tuple(
@@ -75,20 +75,16 @@ def _constant_var(name: str, constant: Constant) -> Var:
     return Var(name, constant.type)
 
 
-def _opset(model: onnx.ModelProto) -> int:
-    found = {o.domain: o.version for o in model.opset_import}
-    for domain in OUR_DOMAINS:
-        if domain in found:
-            version = int(found[domain])
-            if version < FIRST_OPSET or version > onnx.defs.onnx_opset_version():
-                raise UnsupportedOperator(
-                    f"the model is of version {version} of the operator set; versions "
-                    f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are known"
-                )
-            return version
-    raise UnsupportedOperator(
-        f"the model names only the operator domains {sorted(found)}, none of them ONNX's own"
-    )
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """The version of each operator set; of ONNX's own, only those that are known."""
+    found = opsets_of(model.opset_import)
+    version = found.get("")
+    if version is not None and not FIRST_OPSET <= version <= onnx.defs.onnx_opset_version():
+        raise UnsupportedOperator(
+            f"the model is of version {version} of the operator set; versions "
+            f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are known"
+        )
+    return found
 
 
 def _input_type(value: onnx.ValueInfoProto) -> Tensor:

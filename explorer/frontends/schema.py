@@ -11,19 +11,21 @@ from explorer.errors import BadModelFile, UnsupportedOperator
 
 
 @lru_cache(maxsize=1024)
-def _schema(op: str, opset: int) -> Any:
+def schema_of(op: str, opset: int, domain: str = "") -> Any:
+    """What ONNX says of an operator of a version of its domain; None where there is none."""
     try:
-        return onnx.defs.get_schema(op, opset, "")
-    except onnx.defs.SchemaError:
+        return onnx.defs.get_schema(op, opset, domain)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is no text
         return None
 
 
-def check_node(node: onnx.NodeProto, name: str, opset: int) -> None:
+def check_node(node: onnx.NodeProto, name: str, opset: int, domain: str = "") -> None:
     """BadModelFile unless the node fits its schema; UnsupportedOperator if there is none."""
-    schema = _schema(node.op_type, opset)
+    schema = schema_of(node.op_type, opset, domain)
     if schema is None:
+        of = f"the domain {domain!r} of ONNX" if domain else "ONNX"
         raise UnsupportedOperator(
-            f"{node.op_type} at {name!r} is no operator of version {opset} of ONNX", where=name
+            f"{node.op_type} at {name!r} is no operator of version {opset} of {of}", where=name
         )
     where = f"{node.op_type} at {name!r}"
     given, made = len(node.input), len(node.output)

@@ -12,7 +12,7 @@ from explorer.ir.dims import Shape, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic import power
-from explorer.ops.broadcast import agree
+from explorer.ops.broadcast import agree, broadcast
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at, letters, shape_of
 from explorer.ops.pooling import scaled
@@ -122,6 +122,9 @@ def _split(site: Site, default: int = -1) -> tuple[tuple[Axis, ...], int]:
 def _layer_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
     first = site.axis(len(shape), -1)
+    given = [site.shape(i) for i in range(1, len(site.args)) if site.has(i)]
+    if any(len(g) > len(shape) for g in given) or broadcast(site, [shape, *given]) != shape:
+        site.fail(f"scale and bias of shapes {given} do not broadcast to the input's {shape}")
     moment = Tensor(tuple(1 if d >= first else n for d, n in enumerate(shape)), "float32")
     return (site.tensor(0), moment, moment)[: site.results]
 

@@ -147,11 +147,13 @@ class _Function:
         body = self.functions.get(loop.body)
         if body is None:
             _wrong(f"there is no function {loop.body!r}", where)
-        if len(body.outputs) != 1 + len(loop.state) or len(binding.vars) != len(loop.state):
-            _wrong(f"the body of the loop does not give its {len(loop.state)} values", where)
+        count = len(loop.state) + loop.scans
+        if len(body.outputs) != 1 + count or len(binding.vars) != count:
+            _wrong(f"the body of the loop does not give its {count} values", where)
         self.match(body.params[2:], (*loop.state, *loop.args), where)
-        self.match(binding.vars, body.outputs[1:], where)
-        self.match(loop.state, body.outputs[1:], where)
+        after = body.outputs[1 : 1 + len(loop.state)]
+        self.match(binding.vars[: len(after)], after, where)
+        self.match(loop.state, after, where)
 
     def match(self, wanted: tuple[Var, ...], given: tuple[Var, ...], where: str) -> None:
         if len(wanted) != len(given):

@@ -162,7 +162,7 @@ def test_branches_capture_values_of_the_graph_around_them(taken: bool, tmp_path:
     )
 
 
-def test_a_loop_that_gathers_values_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_loop_stacks_the_values_that_it_gathers(tmp_path: Path) -> None:
     inputs = [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", [2])]
     outputs = [onnx.ValueInfoProto(name=n) for n in ("c2", "s2", "scan")]
     nodes = [
@@ -172,9 +172,11 @@ def test_a_loop_that_gathers_values_is_refused_by_name(tmp_path: Path) -> None:
     ]
     body = helper.make_graph(nodes, "body", inputs, outputs)
     node = helper.make_node("Loop", ["n", "", "x"], ["a", "b"], name="scan", body=body)
-    made = model([node], [value("x", [2])], ["a"], {"n": np.array(3)})
-    with pytest.raises(UnsupportedOperator, match="Loop at 'scan' gathers"):
-        load(saved(made, tmp_path))
+    made = model([node], [value("x", [2])], ["a", "b"], {"n": np.array(3)})
+    program = load(saved(made, tmp_path)).program
+    verify(program)
+    found = evaluate(program, {"x": np.float32([-1, 2])})
+    np.testing.assert_array_equal(found["b"], np.float32([[0, 2]] * 3))
 
 
 # Large tensors.

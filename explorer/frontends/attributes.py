@@ -1,0 +1,102 @@
+"""Attributes of nodes, and the constants that nodes hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+
+from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends.onnx_file import checked_shape, small_array, tensor_dtype
+from explorer.frontends.opsets import Node
+from explorer.frontends.scope import Scope
+from explorer.ir.calls import AttrValue
+
+MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
+
+
+def make_constant(scope: Scope, name: str, array: np.ndarray) -> None:
+    """A value of a graph that is known."""
+    if name in scope.values:
+        raise BadModelFile(f"makes the value {name!r} twice")
+    plain = scope.named(name)
+    scope.values[name] = scope.importer.constant(plain, array, inner=scope.is_inner)
+
+
+def constant_value(proto: onnx.NodeProto, name: str) -> np.ndarray:
+    """What a Constant node holds."""
+    kinds = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
+    for attribute in proto.attribute:
+        if attribute.name == "value":
+            return small_array(attribute.t)
+        if attribute.name in kinds:
+            value = onnx.helper.get_attribute_value(attribute)
+            return np.array(value, kinds[attribute.name])
+    raise UnsupportedOperator(f"Constant at {name!r} holds no number or tensor", where=name)
+
+
+def filled_constant(scope: Scope, node: Node) -> bool:
+    """ConstantOfShape of a shape that is known is a constant."""
+    if node.op != "ConstantOfShape" or len(node.inputs) != 1 or len(node.outputs) != 1:
+        return False
+    known = scope.importer.constants.get(scope.find(node.inputs[0]).name)
+    if known is None:
+        return False
+    dtype = np.dtype(str(node.attrs.get("dtype", "float32")))
+    shape = checked_shape(known.array.reshape(-1).tolist(), node.name)
+    scope.importer.filled_bytes += prod(shape) * dtype.itemsize
+    if scope.importer.filled_bytes > MAX_FILLED_BYTES:
+        raise BadModelFile(f"fills {node.outputs[0]!r} with {prod(shape)} equal elements")
+    value: Any = node.attrs.get("value", 0)
+    make_constant(scope, node.outputs[0], np.full(shape, value, dtype))
+    scope.importer.drop(node.name, "became a constant")
+    return True
+
+
+# Attributes.
+
+
+def attributes(proto: onnx.NodeProto, name: str) -> dict[str, AttrValue]:
+    """The attributes of an operator as plain values."""
+    found: dict[str, AttrValue] = {}
+    for attribute in proto.attribute:
+        found.update(_attribute(proto, attribute, name))
+    return found
+
+
+def _attribute(
+    proto: onnx.NodeProto, attribute: onnx.AttributeProto, name: str
+) -> Mapping[str, AttrValue]:
+    kinds = onnx.AttributeProto
+    if proto.op_type == "Cast" and attribute.name == "to":
+        return {"to": tensor_dtype(attribute.i, name).name}
+    match attribute.type:
+        case kinds.INT:
+            return {attribute.name: attribute.i}
+        case kinds.FLOAT:
+            return {attribute.name: attribute.f}
+        case kinds.STRING:
+            return {attribute.name: attribute.s.decode("utf-8", "replace")}
+        case kinds.INTS:
+            return {attribute.name: tuple(attribute.ints)}
+        case kinds.FLOATS:
+            return {attribute.name: tuple(attribute.floats)}
+        case kinds.STRINGS:
+            return {attribute.name: tuple(s.decode("utf-8", "replace") for s in attribute.strings)}
+        case kinds.TENSOR if proto.op_type == "ConstantOfShape":
+            value = small_array(attribute.t)
+            if value.size != 1:
+                raise BadModelFile(f"fills the result of {name!r} with {value.size} values")
+            return {"value": value.reshape(()).item(), "dtype": value.dtype.name}
+    raise UnsupportedOperator(
+        f"{proto.op_type} at {name!r}: the attribute {attribute.name!r} has no meaning here",
+        where=name,
+    )
