@@ -10,10 +10,11 @@ import numpy as np
 import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
-from explorer.frontends.onnx_file import checked_shape, small_array, tensor_dtype
+from explorer.frontends.onnx_file import checked_shape, element_type, small_array
 from explorer.frontends.opsets import Node
 from explorer.frontends.scope import Scope
 from explorer.ir.calls import AttrValue
+from explorer.ir.types import dtype_of, numpy_dtype
 
 MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
 
@@ -50,7 +51,7 @@ def filled_constant(scope: Scope, node: Node) -> bool:
     known = scope.importer.constants.get(scope.find(node.inputs[0]).name)
     if known is None:
         return False
-    dtype = np.dtype(str(node.attrs.get("dtype", "float32")))
+    dtype = numpy_dtype(str(node.attrs.get("dtype", "float32")))
     shape = checked_shape(known.array.reshape(-1).tolist(), node.name)
     scope.importer.filled_bytes += prod(shape) * dtype.itemsize
     if scope.importer.filled_bytes > MAX_FILLED_BYTES:
@@ -77,7 +78,7 @@ def _attribute(
 ) -> Mapping[str, AttrValue]:
     kinds = onnx.AttributeProto
     if proto.op_type == "Cast" and attribute.name == "to":
-        return {"to": tensor_dtype(attribute.i, name).name}
+        return {"to": element_type(attribute.i, name)}
     match attribute.type:
         case kinds.INT:
             return {attribute.name: attribute.i}
@@ -95,7 +96,7 @@ def _attribute(
             value = small_array(attribute.t)
             if value.size != 1:
                 raise BadModelFile(f"fills the result of {name!r} with {value.size} values")
-            return {"value": value.reshape(()).item(), "dtype": value.dtype.name}
+            return {"value": value.reshape(()).item(), "dtype": dtype_of(value)}
     raise UnsupportedOperator(
         f"{proto.op_type} at {name!r}: the attribute {attribute.name!r} has no meaning here",
         where=name,

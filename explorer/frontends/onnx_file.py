@@ -21,7 +21,14 @@ from onnx import numpy_helper
 
 from explorer.errors import BadModelFile
 from explorer.frontends.wire import LENGTH, Field, fields, wrapped
-from explorer.ir.types import ITEM_BYTES
+from explorer.ir.dtypes import (
+    HOST_DTYPES,
+    ITEM_BYTES,
+    SMALL_INTEGERS,
+    DType,
+    computed,
+    numpy_dtype,
+)
 
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # field numbers of ModelProto, GraphProto, TensorProto
 LARGE_BYTES = 1024  # a tensor from this size on is read straight into its array
@@ -126,13 +133,14 @@ def _tensor(data: memoryview, tensor: Field, index: int, parts: dict[int, Part])
 # Tensors.
 
 
-def tensor_dtype(data_type: int, name: str) -> np.dtype[np.generic]:
-    """NumPy's dtype of an ONNX element type; BadModelFile where there are no kernels for it."""
+def element_type(data_type: int, name: str) -> DType:
+    """The dtype of an ONNX element type; BadModelFile where nothing computes with it."""
     try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(data_type)
+        found = onnx.helper.tensor_dtype_to_np_dtype(data_type)
     except KeyError:
-        dtype = np.dtype(object)
-    if dtype.name not in ITEM_BYTES:
+        found = np.dtype(np.void)
+    dtype = "string" if data_type == onnx.TensorProto.STRING else str(found.name)
+    if dtype not in ITEM_BYTES and dtype not in HOST_DTYPES:
         kinds = {v: k for k, v in onnx.TensorProto.DataType.items()}
         kind = kinds.get(data_type, str(data_type))
         raise BadModelFile(f"holds {name!r} with elements of type {kind}, which has no kernels")
@@ -149,19 +157,30 @@ def checked_shape(dims: Sequence[int], name: str) -> tuple[int, ...]:
 
 def small_array(tensor: onnx.TensorProto) -> np.ndarray:
     """The value of a tensor that stands in the graph itself."""
-    dtype, shape = (
-        tensor_dtype(tensor.data_type, tensor.name),
-        checked_shape(tensor.dims, tensor.name),
-    )
+    dtype = element_type(tensor.data_type, tensor.name)
+    shape = checked_shape(tensor.dims, tensor.name)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raise BadModelFile(f"keeps {tensor.name!r}, which is no initializer, in another file")
     if tensor.HasField("raw_data"):
+        if dtype == "string":
+            raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
         _check_length(tensor.name, len(tensor.raw_data), shape, dtype)
     try:
         array: np.ndarray = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:  # bytes that are no text are a ValueError
         raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape") from error
-    return array
+    if array.shape != shape:
+        raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape")
+    return _normal(array, dtype)
+
+
+def _normal(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Integers of less than a byte as bytes with their sign, as every kernel leaves them."""
+    if dtype not in SMALL_INTEGERS:
+        return array
+    spare = 8 - SMALL_INTEGERS[dtype]
+    bits = array.view(computed(dtype))
+    return np.asarray((bits << spare) >> spare, bits.dtype).view(numpy_dtype(dtype))
 
 
 def _array(
@@ -175,25 +194,40 @@ def _array(
 
 
 def _filled(file: BufferedReader, tensor: onnx.TensorProto, offset: int, length: int) -> np.ndarray:
-    dtype, shape = (
-        tensor_dtype(tensor.data_type, tensor.name),
-        checked_shape(tensor.dims, tensor.name),
-    )
+    dtype = element_type(tensor.data_type, tensor.name)
+    shape = checked_shape(tensor.dims, tensor.name)
+    if dtype == "string":
+        raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
     _check_length(tensor.name, length, shape, dtype)
     raw = _aligned(length)
     file.seek(offset)
     if file.readinto(raw.data) != length:
         raise BadModelFile(f"breaks off inside of {tensor.name!r}")
-    return raw.view(dtype).reshape(shape)
+    if _bits(dtype) < 8:
+        return _unpacked(raw, shape, dtype)
+    return raw.view(numpy_dtype(dtype)).reshape(shape)
 
 
-def _check_length(
-    name: str, length: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-) -> None:
-    if length != prod(shape) * dtype.itemsize:
+def _bits(dtype: DType) -> int:
+    """How many bits an element takes in a file."""
+    if dtype == "float4_e2m1fn":
+        return 4
+    return SMALL_INTEGERS.get(dtype, 8 * numpy_dtype(dtype).itemsize)
+
+
+def _unpacked(raw: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Elements of less than a byte, several in one with the first one lowest, as a byte each."""
+    bits = _bits(dtype)
+    lanes = np.arange(0, 8, bits, dtype=np.uint8)
+    each = (raw[:, None] >> lanes) & np.uint8((1 << bits) - 1)
+    return _normal(each.reshape(-1)[: prod(shape)].reshape(shape).view(numpy_dtype(dtype)), dtype)
+
+
+def _check_length(name: str, length: int, shape: tuple[int, ...], dtype: DType) -> None:
+    wanted = -(-prod(shape) * _bits(dtype) // 8)
+    if length != wanted:
         raise BadModelFile(
-            f"holds {name!r}: {dtype.name}{list(shape)} takes {prod(shape) * dtype.itemsize} bytes "
-            f"and there are {length}"
+            f"holds {name!r}: {dtype}{list(shape)} takes {wanted} bytes and there are {length}"
         )
 
 

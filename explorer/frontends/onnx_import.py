@@ -11,14 +11,14 @@ from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.functions import opsets_of
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, read_onnx, tensor_dtype
+from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, element_type, read_onnx
 from explorer.frontends.onnx_graph import import_node
 from explorer.frontends.scope import Importer, Scope, import_graph
 from explorer.frontends.symbols import Bounds, environment, symbol_name
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, symbol, symbols_of
 from explorer.ir.program import Constant, Function, Program
-from explorer.ir.types import Tensor
+from explorer.ir.types import Annotation, Object, Tensor
 
 FIRST_OPSET = 7
 
@@ -87,12 +87,18 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     return found
 
 
-def _input_type(value: onnx.ValueInfoProto) -> Tensor:
+def _input_type(value: onnx.ValueInfoProto) -> Annotation:
+    """What a file says of an input; sequences and optional values are objects of the host."""
     kind = value.type
-    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+    if kind.HasField("sparse_tensor_type") or kind.HasField("map_type"):
         raise UnsupportedOperator(
-            f"the input {value.name!r} is no tensor whose rank is known", where=value.name
+            f"the input {value.name!r} is a sparse tensor or a map, which have no kernels",
+            where=value.name,
         )
+    if not kind.HasField("tensor_type"):
+        return Object()
+    if not kind.tensor_type.HasField("shape"):
+        return Tensor(None, element_type(kind.tensor_type.elem_type, value.name))
     dims = kind.tensor_type.shape.dim
     if len(dims) > MAX_RANK:
         raise BadModelFile(f"has an input {value.name!r} of rank {len(dims)}")
@@ -102,8 +108,8 @@ def _input_type(value: onnx.ValueInfoProto) -> Tensor:
             shape.append(dim.dim_value)
         else:
             shape.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
-    return Tensor(tuple(shape), tensor_dtype(kind.tensor_type.elem_type, value.name).name)
+    return Tensor(tuple(shape), element_type(kind.tensor_type.elem_type, value.name))
 
 
 def _symbols(types: Iterable[Tensor]) -> list[str]:
-    return [name for t in types for dim in t.dims for name in sorted(symbols_of(dim))]
+    return [name for t in types for dim in t.shape or () for name in sorted(symbols_of(dim))]
