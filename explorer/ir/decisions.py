@@ -225,7 +225,7 @@ class Wall:
 @dataclass(frozen=True, slots=True)
 class BufferPlacement:
     """Where one intermediate lies in the arena, and from which to which call it lives (positions in
-    the launch order).
+    the launch order). `storage` and why it lies there: only where storages were planned.
     """
 
     name: str
@@ -236,15 +236,45 @@ class BufferPlacement:
     formula: str = ""
     alias_of: str = ""
     origin: frozenset[str] = frozenset()
+    storage: str = ""
+    taken: str = ""  # "fresh", "reused", "grown", "in place", "kept"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePlacement:
+    """A storage of Relax's plan under one binding; `static`: it has these bytes in every one.
+
+    `kept` says why it holds one value only, "" where values may take turns.
+    """
+
+    name: str
+    bytes: int
+    offset: int
+    formula: str
+    static: bool
+    dtype: str
+    values: tuple[str, ...]
+    block: str = ""
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The arena of one binding. `naive_bytes` is the sum of all intermediates."""
+    """The arena of one binding. `naive_bytes` is the sum of all intermediates.
+
+    With the policy "storages": the storages, both sums as formulas, and `bounded_bytes` where no
+    binding changes the arena.
+    """
 
     buffers: tuple[BufferPlacement, ...]
     planned_bytes: int
     naive_bytes: int
+    policy: str = "arena"
+    storages: tuple[StoragePlacement, ...] = ()
+    planned_formula: str = ""
+    naive_formula: str = ""
+    bounded_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +286,7 @@ class Decisions:
     tilings: tuple[TilingDecision, ...] = ()
     rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
     memory: object | None = None  # the memory planner's options: evaluated per binding
+    fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
 
     def tiling(self, binding: str) -> TilingDecision | None:
         """What Roller weighed for a kernel call."""

@@ -1,34 +1,55 @@
 """Where each intermediate lies in the arena: bytes are shared only where the wall orders the uses.
 
 Placement by size, each into the tightest gap that fits: "greedy by size" of Pisarchyk and Lee,
-2020, "Efficient memory management for deep neural net inference". Relax (section 4.3) plans from
-symbolic sizes; here a plan is made for each binding, and formulas are kept for the pictures.
+2020, "Efficient memory management for deep neural net inference". That is the policy "arena", made
+for each binding; the policy "storages" (`relax.storages`) is Relax's own, made once for a program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
+from explorer.errors import BadOption
 from explorer.ir.decisions import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
 ALIGNMENT = 64
+POLICIES = ("arena", "storages")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the arena is planned. `share` False: every intermediate has bytes of its own."""
+    """How memory is planned. `share` False: every intermediate has bytes of its own.
 
+    For the policy "storages": `outputs` gives results storages of their own, from which they are
+    copied out; `bounds` puts upper bounds in the place of symbols; `in_place` lets an elementwise
+    kernel write over an input that dies in it.
+    """
+
+    policy: str = "arena"
     share: bool = True
+    outputs: bool = False
+    bounds: bool = True
+    in_place: bool = False
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise BadOption(
+                f"memory has no policy {self.policy!r}",
+                where="memory.policy",
+                expected=", ".join(POLICIES),
+                found=self.policy,
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMemory:
-    """After: the program says how its arena is planned, for each binding of its symbols."""
+    """After: the program says how its memory is planned, for each binding of its symbols."""
 
     options: Options = Options()
 
@@ -40,10 +61,9 @@ class PlanMemory:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An intermediate: its bytes, and the positions in the timeline that write and that use it."""
+    """An intermediate: the positions in the timeline that write it and that use it."""
 
     name: str
-    bytes: int
     writes: tuple[int, ...]
     uses: tuple[int, ...]
     formula: str = ""
@@ -69,63 +89,83 @@ class Timeline:
         return bool((self.last[p] <= self.known[q]).all())
 
 
+class Buffers:
+    """The intermediates of a program, their positions in columns: the same for each binding."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.all = tuple(buffers)
+        self.ends = tuple((min(b.uses), max(b.uses)) for b in self.all)
+        self.uses, self.use_starts, self.used_by = _columns([b.uses for b in self.all])
+        self.writes, self.write_starts, self.written_by = _columns([b.writes for b in self.all])
+
+    def conflicts(self, timeline: Timeline) -> np.ndarray:
+        """Which pairs must not share bytes, as a symmetric table of bools."""
+        if not self.all:
+            return np.zeros((0, 0), bool)
+        end_segment, last = self._last_uses(timeline)
+        begin_segment, known = self._first_writes(timeline)
+        same = end_segment[:, None] == begin_segment
+        for unit in range(last.shape[1]):
+            same &= last[:, unit, None] <= known[:, unit]
+        over = same | (end_segment[:, None] < begin_segment)  # [a, b]: a is over before b begins
+        clash: np.ndarray = ~(over | over.T)
+        return clash
+
+    def _last_uses(self, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
+        """The last segment with a use, and the step of each unit at which its uses are over."""
+        segment, last = timeline.segment[self.uses], timeline.last[self.uses]
+        final = np.maximum.reduceat(segment, self.use_starts)
+        last = np.where((segment == final[self.used_by])[:, None], last, 0)
+        return final, np.maximum.reduceat(last, self.use_starts)
+
+    def _first_writes(self, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
+        """The first segment with a write, and the steps over before its writes there start."""
+        segment, known = timeline.segment[self.writes], timeline.known[self.writes]
+        first = np.minimum.reduceat(segment, self.write_starts)
+        known = np.where((segment == first[self.written_by])[:, None], known, np.int64(1 << 62))
+        return first, np.minimum.reduceat(known, self.write_starts)
+
+
+def _columns(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All rows behind each other, where each begins, and to which each entry belongs."""
+    counts = [len(row) for row in rows]
+    starts = list(accumulate(counts, initial=0))[:-1]
+    flat = np.array([n for row in rows for n in row], np.int64)
+    return flat, np.array(starts, np.int64), np.repeat(np.arange(len(rows)), counts)
+
+
 def plan(
-    buffers: Sequence[Buffer], timeline: Timeline, options: Options | None = None
+    buffers: Buffers, sizes: Sequence[int], timeline: Timeline, options: Options | None = None
 ) -> MemoryPlan:
-    """Offsets for all buffers; two overlap only if all uses of one are over before the other's
-    writes start.
+    """Offsets for all buffers, of so many bytes each; two overlap only if all uses of one are over
+    before the other's writes start.
     """
-    sizes = [_aligned(b.bytes) for b in buffers]
-    order = sorted(range(len(buffers)), key=lambda n: (-sizes[n], buffers[n].writes[:1], n))
     if options is not None and not options.share:
-        clash = np.ones((len(buffers), len(buffers)), bool)
+        clash = np.ones((len(sizes), len(sizes)), bool)
     else:
-        clash = conflicts(buffers, timeline)
-    offsets = np.zeros(len(buffers), np.int64)
-    ends = np.zeros(len(buffers), np.int64)
-    placed = np.zeros(len(buffers), bool)
+        clash = buffers.conflicts(timeline)
+    offsets, planned = place([aligned(count) for count in sizes], clash, buffers.all)
+    rows = tuple(
+        BufferPlacement(b.name, count, at, *ends, b.formula, "", b.origin)
+        for b, count, at, ends in zip(buffers.all, sizes, offsets, buffers.ends)
+    )
+    return MemoryPlan(rows, planned, sum(map(aligned, sizes)))
+
+
+def place(
+    sizes: Sequence[int], clash: np.ndarray, buffers: Sequence[Buffer]
+) -> tuple[list[int], int]:
+    """An offset for each size such that none overlaps one that it clashes with; and the end."""
+    order = sorted(range(len(sizes)), key=lambda n: (-sizes[n], buffers[n].writes[:1], n))
+    offsets = np.zeros(len(sizes), np.int64)
+    ends = np.zeros(len(sizes), np.int64)
+    placed = np.zeros(len(sizes), bool)
     for n in order:
         others = np.flatnonzero(clash[n] & placed)
         offsets[n] = tightest_gap(offsets[others], ends[others], sizes[n])
         ends[n] = offsets[n] + sizes[n]
         placed[n] = True
-    rows = tuple(
-        BufferPlacement(b.name, b.bytes, int(at), min(b.uses), max(b.uses), b.formula, "", b.origin)
-        for b, at in zip(buffers, offsets)
-    )
-    return MemoryPlan(rows, int(ends.max(initial=0)), sum(sizes))
-
-
-def conflicts(buffers: Sequence[Buffer], timeline: Timeline) -> np.ndarray:
-    """Which pairs must not share bytes, as a symmetric table of bools."""
-    if not buffers:
-        return np.zeros((0, 0), bool)
-    ends = [_last_uses(b, timeline) for b in buffers]
-    begins = [_first_writes(b, timeline) for b in buffers]
-    end_segment, last = np.array([s for s, _ in ends]), np.array([c for _, c in ends])
-    begin_segment, known = np.array([s for s, _ in begins]), np.array([c for _, c in begins])
-    over = np.zeros((len(buffers), len(buffers)), bool)  # [a, b]: a is over before b is written
-    for n in range(len(buffers)):
-        same = (end_segment[n] == begin_segment) & (last[n] <= known).all(axis=1)
-        over[n] = (end_segment[n] < begin_segment) | same
-    clash: np.ndarray = ~(over | over.T)
-    return clash
-
-
-def _last_uses(buffer: Buffer, timeline: Timeline) -> tuple[int, np.ndarray]:
-    """The last segment with a use, and the step of each unit at which its uses there are over."""
-    uses = np.array(buffer.uses)
-    segment = timeline.segment[uses]
-    final = segment.max()
-    return int(final), timeline.last[uses[segment == final]].max(axis=0)
-
-
-def _first_writes(buffer: Buffer, timeline: Timeline) -> tuple[int, np.ndarray]:
-    """The first segment with a write, and the steps that are over before its writes there start."""
-    writes = np.array(buffer.writes)
-    segment = timeline.segment[writes]
-    first = segment.min()
-    return int(first), timeline.known[writes[segment == first]].min(axis=0)
+    return offsets.tolist(), int(ends.max(initial=0))
 
 
 def tightest_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:
@@ -142,5 +182,6 @@ def tightest_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:
     return int(begins[fits[np.argmin(room[fits])]])
 
 
-def _aligned(count: int) -> int:
+def aligned(count: int) -> int:
+    """So many bytes and what follows until the next cache line."""
     return -(-count // ALIGNMENT) * ALIGNMENT

@@ -1,12 +1,14 @@
 """The order of all that a run does, as the memory planner needs it: who writes and uses what.
 
-A segment is what lies between two moments at which all units meet; a loop's end uses whatever the
-loop reads from outside, so that nothing of it is overwritten between two trips.
+Positions are counted once for a program; a schedule says which are ordered. A segment is what lies
+between two moments at which all units meet; a loop's end uses whatever the loop reads from outside,
+so that nothing of it is overwritten between two trips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,32 +17,35 @@ from explorer.rammer import Schedule
 from explorer.relax.memory_plan import Timeline
 
 
-class Uses:
-    """Positions in time; for each root the ones that write it and the ones that use it."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Positions `begin .. end`: those of the operators of a straight run, or one where all units
+    meet (`key` "").
+    """
 
-    def __init__(self, program: UProgram, units: int) -> None:
-        self.program, self.units = program, units
+    key: str
+    begin: int
+    end: int
+
+
+class Uses:
+    """For each root the positions that write it and that use it, and for each position its block:
+    the branch arm or loop body that it is in.
+    """
+
+    def __init__(self, program: UProgram) -> None:
+        self.program = program
         self.writes: dict[str, list[int]] = {}
         self.uses: dict[str, list[int]] = {}
-        self.segments: list[int] = []
-        self.lasts: list[np.ndarray] = []
-        self.knowns: list[np.ndarray] = []
-        self.segment = 0
-
-    @property
-    def timeline(self) -> Timeline:
-        """The positions as vector clocks."""
-        shape = (len(self.segments), self.units)
-        return Timeline(
-            np.array(self.segments, np.int64),
-            np.array(self.lasts, np.int64).reshape(shape),
-            np.array(self.knowns, np.int64).reshape(shape),
-        )
+        self.blocks: list[str] = []
+        self.used: list[list[str]] = []  # at each position, the roots
+        self.stretches: list[Stretch] = []
+        self.block = ""
 
     def write(self, name: str) -> None:
         """The value is written at the last position."""
         root = self.program.values[name].root
-        self.writes.setdefault(root, []).append(len(self.segments) - 1)
+        self.writes.setdefault(root, []).append(len(self.blocks) - 1)
         self.read((name,))
 
     def read(self, names: Iterable[str | None]) -> None:
@@ -48,39 +53,58 @@ class Uses:
         for name in names:
             if name:
                 root = self.program.values[name].root
-                self.uses.setdefault(root, []).append(len(self.segments) - 1)
+                self.uses.setdefault(root, []).append(len(self.blocks) - 1)
+                self.used[-1].append(root)
 
     def event(self, reads: Iterable[str | None] = (), writes: Iterable[str] = ()) -> None:
         """Something that all units do, or wait for, alone in its segment."""
-        self._position(self.segment, np.ones(self.units), np.zeros(self.units))
-        self.segment += 1
+        self.position()
+        self.stretches.append(Stretch("", len(self.blocks) - 1, len(self.blocks)))
         self.read(reads)
         for name in writes:
             self.write(name)
 
-    def straight(self, part: Straight, schedule: Schedule) -> None:
-        """Kernels in the order that the schedule's waits guarantee."""
-        order = schedule.order
-        for n, operator in enumerate(part.operators):
-            at = self.segment + max(0, int(order.program[n]))
-            self._position(at, order.last[n], order.known[n])
+    def straight(self, part: Straight) -> None:
+        """Kernels, in an order that their schedule will say."""
+        begin = len(self.blocks)
+        for operator in part.operators:
+            self.position()
             self.read(operator.args)
             self.write(operator.result)
-        self.segment += len(schedule.programs)
+        self.stretches.append(Stretch(key_of(part), begin, len(self.blocks)))
 
-    def _position(self, segment: int, last: np.ndarray, known: np.ndarray) -> None:
-        self.segments.append(segment)
-        self.lasts.append(last)
-        self.knowns.append(known)
+    def position(self) -> None:
+        """Another position, in the block that is open."""
+        self.blocks.append(self.block)
+        self.used.append([])
 
 
-def uses_of(program: UProgram, schedules: Mapping[str, Schedule], units: int) -> Uses:
+def uses_of(program: UProgram) -> Uses:
     """Every use of every value, in the order of a run."""
-    uses = Uses(program, units)
+    uses = Uses(program)
     uses.event(writes=[v for v in program.inputs if program.values[v].home == "buffer"])
-    _walk(program.parts, uses, schedules)
+    _walk(program.parts, uses)
     uses.event(reads=program.outputs)
     return uses
+
+
+def timeline(uses: Uses, schedules: Mapping[str, Schedule], units: int) -> Timeline:
+    """The positions as vector clocks, as the schedules' waits order them."""
+    count, segment = len(uses.blocks), 0
+    segments = np.zeros(count, np.int64)
+    last, known = np.ones((count, units), np.int64), np.zeros((count, units), np.int64)
+    for stretch in uses.stretches:
+        here = slice(stretch.begin, stretch.end)
+        if not stretch.key:
+            segments[here] = segment
+            segment += 1
+            continue
+        schedule = schedules[stretch.key]
+        order = schedule.order
+        segments[here] = segment + np.maximum(order.program, 0)
+        last[here], known[here] = order.last, order.known
+        segment += len(schedule.programs)
+    return Timeline(segments, last, known)
 
 
 def key_of(part: Straight) -> str:
@@ -88,32 +112,41 @@ def key_of(part: Straight) -> str:
     return part.operators[0].name
 
 
-def _walk(parts: Sequence[UTask], uses: Uses, schedules: Mapping[str, Schedule]) -> None:
+def _walk(parts: Sequence[UTask], uses: Uses) -> None:
     for part in parts:
         match part:
             case Straight():
-                uses.straight(part, schedules[key_of(part)])
+                uses.straight(part)
             case LibraryTask(args=args, results=results):
                 uses.event(args, results)
             case BranchTask():
-                uses.event((part.cond,))
-                for arm, made in ((part.then, 1), (part.orelse, 2)):
-                    _walk(arm, uses, schedules)
-                    uses.event([row[made] for row in part.results], [r[0] for r in part.results])
+                _branch(part, uses)
             case LoopTask():
-                _loop(part, uses, schedules)
+                _loop(part, uses)
 
 
-def _loop(loop: LoopTask, uses: Uses, schedules: Mapping[str, Schedule]) -> None:
+def _branch(branch: BranchTask, uses: Uses) -> None:
+    uses.event((branch.cond,))
+    outside = uses.block
+    for arm, made, name in ((branch.then, 1, "then"), (branch.orelse, 2, "else")):
+        uses.block = f"{branch.name}/{name}"
+        _walk(arm, uses)
+        uses.event([row[made] for row in branch.results], [r[0] for r in branch.results])
+    uses.block = outside
+
+
+def _loop(loop: LoopTask, uses: Uses) -> None:
     params = [c.param for c in loop.carried] + [loop.iteration, loop.going]
     staged = [c.staging for c in loop.carried if c.staging]
     results = [c.result for c in loop.carried]
-    before = set(uses.uses)
+    before = list(uses.uses)
     uses.event((loop.trip, loop.cond, *(c.initial for c in loop.carried)), params)
-    begin = len(uses.segments)
+    begin, outside = len(uses.blocks), uses.block
+    uses.block = f"{loop.name}/"
     uses.event((loop.trip, loop.going, loop.iteration))
-    _walk(loop.body, uses, schedules)
+    _walk(loop.body, uses)
     uses.event(results, staged)
     uses.event((*results, *staged), params)
-    outside = [root for root in before if uses.uses[root][-1] >= begin]
-    uses.event((*outside, *params))
+    from_outside = [root for root in before if uses.uses[root][-1] >= begin]
+    uses.event((*from_outside, *params))
+    uses.block = outside

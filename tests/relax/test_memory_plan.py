@@ -9,6 +9,7 @@ from explorer.rammer import POLICIES, Options, schedule
 from explorer.relax.memory_plan import (
     ALIGNMENT,
     Buffer,
+    Buffers,
     PlanMemory,
     Timeline,
     plan,
@@ -20,23 +21,20 @@ from tests.rammer.walls import facts, happens_before, position
 POLICY = st.sampled_from(sorted(POLICIES))
 
 
-def buffers_of(facts, sizes):
+def buffers_of(facts):
     """One for each operator: it writes it, and whoever reads the operator uses it."""
     readers = [[n] for n in range(len(facts.operators))]
     for n, operator in enumerate(facts.operators):
         for read in operator.reads:
             readers[read].append(n)
-    return [
-        Buffer(o.name, size, (n,), tuple(readers[n]))
-        for n, (o, size) in enumerate(zip(facts.operators, sizes))
-    ]
+    return [Buffer(o.name, (n,), tuple(readers[n])) for n, o in enumerate(facts.operators)]
 
 
 def planned(facts, policy, sizes, options=None):
     found = schedule(facts, Options(policy=policy))
     timeline = Timeline(found.order.program, found.order.last, found.order.known)
-    buffers = buffers_of(facts, sizes)
-    return found, buffers, plan(buffers, timeline, options)
+    buffers = buffers_of(facts)
+    return found, buffers, plan(Buffers(buffers), sizes[: len(buffers)], timeline, options)
 
 
 SIZES = st.lists(st.sampled_from([0, 1, 64, 65, 640, 4096]), min_size=14, max_size=14)
@@ -73,7 +71,8 @@ def test_two_buffers_share_bytes_only_if_the_waits_order_their_uses(facts, polic
 def test_the_arena_is_aligned_and_never_larger_than_all_buffers_together(facts, policy, sizes):
     _, buffers, memory = planned(facts, policy, sizes)
     assert memory.planned_bytes <= memory.naive_bytes
-    assert memory.naive_bytes == sum(-(-b.bytes // ALIGNMENT) * ALIGNMENT for b in buffers)
+    assert memory.naive_bytes == sum(-(-r.bytes // ALIGNMENT) * ALIGNMENT for r in memory.buffers)
+    assert [r.bytes for r in memory.buffers] == sizes[: len(buffers)]
     assert all(r.offset % ALIGNMENT == 0 for r in memory.buffers)
     assert all(r.offset + r.bytes <= memory.planned_bytes for r in memory.buffers)
     assert all(
@@ -93,8 +92,8 @@ def in_turn(count):
 
 
 def test_a_chain_needs_two_buffers():
-    chain = [Buffer(f"b{n}", 1000, (n,), (n, n + 1)) for n in range(9)]
-    memory = plan(chain, in_turn(10))
+    chain = Buffers([Buffer(f"b{n}", (n,), (n, n + 1)) for n in range(9)])
+    memory = plan(chain, [1000] * 9, in_turn(10))
     assert (memory.planned_bytes, memory.naive_bytes) == (2 * 1024, 9 * 1024)
 
 
@@ -108,7 +107,7 @@ def test_the_tightest_gap_is_taken():
 
 
 def test_no_buffers_need_no_bytes():
-    assert plan([], in_turn(0)).planned_bytes == 0
+    assert plan(Buffers([]), [], in_turn(0)).planned_bytes == 0
 
 
 def test_the_pass_leaves_its_options_in_the_program():
@@ -122,8 +121,8 @@ def test_the_pass_leaves_its_options_in_the_program():
 def test_two_thousand_buffers_are_planned_in_a_moment():
     import time
 
-    buffers = [Buffer(f"b{n}", 64 * (1 + n % 50), (n,), (n, n + 1 + n % 7)) for n in range(2000)]
+    buffers = Buffers([Buffer(f"b{n}", (n,), (n, n + 1 + n % 7)) for n in range(2000)])
     begin = time.process_time()
-    memory = plan(buffers, in_turn(2010))
+    memory = plan(buffers, [64 * (1 + n % 50) for n in range(2000)], in_turn(2010))
     assert time.process_time() - begin < 2.0  # 0.1 on the machine that this was written on
     assert memory.planned_bytes < memory.naive_bytes / 50

@@ -1,0 +1,298 @@
+"""The memory plan with symbols in it: which values share a storage, decided once per program.
+
+Relax (section 4.3): storage goes to values in program order and comes back after their last use;
+it is taken again only where sizes are provably equal, or by the [s/16, 16 s] rule where they are
+numbers. An upper bound of a symbol takes the symbol's place; a lower bound proves nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import sympy
+
+from explorer.ir.dims import Dim, ShapeEnv, product, symbols_of
+from explorer.ir.types import ITEM_BYTES, DType, Tensor
+from explorer.relax.storage_pool import Free, Pool, text
+
+SCOPE = "global"  # all memory is of one kind here
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A value that needs bytes, and the values that lie in them: an alias class with one owner.
+
+    `block` is the branch arm or loop body that makes it, "" the program itself. `kept` says why it
+    shares with nothing, "" where it may; a `result` goes into the caller's array.
+    """
+
+    name: str
+    type: Tensor
+    block: str = ""
+    kept: str = ""
+    result: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A position in program order: the allocations that are used there, written ones included.
+
+    `over` are pairs (output, input): the output may take the bytes of the input if that dies here.
+    """
+
+    uses: tuple[str, ...]
+    over: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An alias class in its storage, from its first to its last position, and why it lies there.
+
+    `bytes` is its true size, `room` the size with bounds in the place of symbols.
+    """
+
+    name: str
+    type: Tensor
+    bytes: Dim
+    room: Dim
+    first: int
+    last: int
+    aliases: tuple[str, ...] = ()
+    taken: str = "fresh"  # or "reused", "grown", "in place", "kept"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes that tokens of one dtype, block and scope have in turn; `kept`: why it has only one."""
+
+    name: str
+    bytes: Dim
+    dtype: DType
+    tokens: tuple[Token, ...]
+    block: str = ""
+    kept: str = ""
+    scope: str = SCOPE
+
+    @property
+    def static(self) -> bool:
+        """Whether it has the same size in every binding."""
+        return isinstance(self.bytes, int)
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePlan:
+    """All storages in the order in which they are first needed, and the results that have none.
+
+    `bounded` are the symbols whose upper bounds stand for them.
+    """
+
+    storages: tuple[Storage, ...]
+    results: tuple[Token, ...] = ()
+    bounded: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """All that lie in storages."""
+        return tuple(t for s in self.storages for t in s.tokens)
+
+    @property
+    def naive(self) -> Dim:
+        """Bytes with a storage for every value, in true sizes."""
+        return total(t.bytes for t in self.tokens)
+
+    @property
+    def naive_room(self) -> Dim:
+        """The same with bounds in the place of symbols."""
+        return total(t.room for t in self.tokens)
+
+    @property
+    def planned(self) -> Dim:
+        """Bytes of all storages."""
+        return total(s.bytes for s in self.storages)
+
+    @property
+    def result_bytes(self) -> Dim:
+        """Bytes of the results that the caller gets."""
+        return total(t.bytes for t in self.results)
+
+    @property
+    def bounded_bytes(self) -> int | None:
+        """Bytes of all storages where no binding changes them, else None."""
+        planned = self.planned
+        return planned if isinstance(planned, int) else None
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """The symbols for want of whose upper bounds the plan is not static."""
+        return tuple(sorted(set[str]().union(*(symbols_of(s.bytes) for s in self.storages))))
+
+
+def total(sizes: Iterable[Dim]) -> Dim:
+    """The sum of sizes, in normal form where they are: constants together, equal terms together."""
+    numbers, terms = 0, []
+    for size in sizes:
+        if isinstance(size, int):
+            numbers += size
+        else:
+            terms.append(size)
+    return sympy.Add(numbers, *terms) if terms else numbers
+
+
+def plan_storages(
+    allocations: Sequence[Allocation],
+    steps: Sequence[Step],
+    env: ShapeEnv,
+    *,
+    outputs: bool = False,
+    bounds: bool = True,
+    share: bool = True,
+) -> StoragePlan:
+    """The plan of these allocations along these steps.
+
+    `outputs`: results get storages too, each its own. `bounds`: use the upper bounds of symbols.
+    `share` False: no storage is used twice.
+    """
+    return _Planner(allocations, steps, env, outputs, bounds, share).plan()
+
+
+def room_of(kind: Tensor, env: ShapeEnv, used: set[str] | None = None) -> Dim:
+    """Bytes with each dim that has an upper bound at that bound; `used` collects its symbols."""
+    rooms: list[Dim] = [ITEM_BYTES[kind.element]]
+    for dim in kind.dims:
+        most = env.at_most(dim)
+        rooms.append(dim if most is None else max(0, most))
+        if most is not None and used is not None:
+            used |= symbols_of(dim)
+    return product(rooms)
+
+
+class _Planner:
+    def __init__(
+        self,
+        allocations: Sequence[Allocation],
+        steps: Sequence[Step],
+        env: ShapeEnv,
+        outputs: bool,
+        bounds: bool,
+        share: bool,
+    ) -> None:
+        self.by_name = {a.name: a for a in allocations}
+        self.steps, self.env = steps, env
+        self.outputs, self.bounds, self.share = outputs, bounds, share
+        self.used: set[str] = set()
+        self.pools: dict[tuple[str, str, DType], Pool] = {}
+        self.storages: list[_Open] = []
+        self.placed: dict[str, _Open] = {}
+        self.results: list[Token] = []
+        self.first, self.last = _ends(steps)
+
+    def plan(self) -> StoragePlan:
+        made: set[str] = set()
+        for position, step in enumerate(self.steps):
+            over = dict(step.over)
+            for name in step.uses:
+                if name not in made:
+                    made.add(name)
+                    self.make(self.by_name[name], position, over)
+            for name in dict.fromkeys(step.uses):
+                if self.last[name] == position:
+                    self.free(self.by_name[name], position)
+        storages = tuple(s.closed() for s in self.storages)
+        return StoragePlan(storages, tuple(self.results), tuple(sorted(self.used)))
+
+    def token(self, a: Allocation) -> Token:
+        room = room_of(a.type, self.env, self.used) if self.bounds else a.type.bytes
+        ends = self.first[a.name], self.last[a.name]
+        return Token(a.name, a.type, a.type.bytes, room, *ends, a.aliases)
+
+    def make(self, a: Allocation, position: int, over: Mapping[str, str]) -> None:
+        token = self.token(a)
+        if a.result and not self.outputs:
+            self.results.append(replace(token, taken="kept", reason="a result: the caller's array"))
+        elif a.result or a.kept:
+            reason = a.kept or "a result, in a storage of its own"
+            self.open(a, token, "kept", reason)
+        elif not self.in_place(a, token, position, over):
+            self.take(a, token)
+
+    def in_place(self, a: Allocation, token: Token, position: int, over: Mapping[str, str]) -> bool:
+        """Into the bytes of an input that dies in the same call."""
+        source = over.get(a.name)
+        found = self.placed.get(source) if source else None
+        if found is None or source is None or not self.share or self.last[source] != position:
+            return False
+        other = self.by_name[source]
+        same_kind = (other.type.element, other.block) == (a.type.element, a.block)
+        if other.kept or found.owner != source or not same_kind:
+            return False
+        if self.env.equal(token.room, found.bytes) is not True:
+            return False
+        reason = f"in place of {source}, which dies in the call that writes it"
+        self.lay(a, found, token, "in place", reason)
+        return True
+
+    def take(self, a: Allocation, token: Token) -> None:
+        """A free storage, where one is proved to do, else a fresh one."""
+        pool = self.pools.setdefault((a.block, SCOPE, a.type.element), Pool(self.env))
+        found, reason = pool.take(token.room, text(a.type))
+        if found is None:
+            self.open(a, token, "fresh", reason)
+            return
+        storage = self.storages[found.number]
+        grows = isinstance(token.room, int) and token.room > found.bytes
+        if grows:
+            storage.bytes = token.room
+        self.lay(a, storage, token, "grown" if grows else "reused", reason)
+
+    def open(self, a: Allocation, token: Token, taken: str, reason: str) -> None:
+        kept = reason if taken == "kept" else ""
+        storage = _Open(len(self.storages), token.room, a.type.element, a.block, kept)
+        self.storages.append(storage)
+        self.lay(a, storage, token, taken, reason)
+
+    def lay(self, a: Allocation, storage: _Open, token: Token, taken: str, reason: str) -> None:
+        storage.tokens.append(replace(token, taken=taken, reason=reason))
+        storage.owner = a.name
+        self.placed[a.name] = storage
+
+    def free(self, a: Allocation, position: int) -> None:
+        storage = self.placed.get(a.name)
+        if storage is None or storage.kept or storage.owner != a.name or not self.share:
+            return
+        pool = self.pools[a.block, SCOPE, a.type.element]
+        pool.give(Free(storage.number, storage.bytes, storage.name, a.name, position))
+
+
+class _Open:
+    """A storage while it is planned; `owner` is the value that lies in it now."""
+
+    def __init__(self, number: int, room: Dim, dtype: DType, block: str, kept: str) -> None:
+        self.number, self.bytes, self.dtype, self.block, self.kept = (
+            number,
+            room,
+            dtype,
+            block,
+            kept,
+        )
+        self.tokens: list[Token] = []
+        self.owner = ""
+
+    @property
+    def name(self) -> str:
+        return f"s{self.number}"
+
+    def closed(self) -> Storage:
+        return Storage(self.name, self.bytes, self.dtype, tuple(self.tokens), self.block, self.kept)
+
+
+def _ends(steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, int]]:
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for position, step in enumerate(steps):
+        for name in step.uses:
+            first.setdefault(name, position)
+            last[name] = position
+    return first, last

@@ -1,0 +1,134 @@
+"""The rows of a memory plan: every storage and buffer of one binding, and the views in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import Protocol
+
+from explorer.grinder import UProgram
+from explorer.ir.compiled_dims import compile_dims
+from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
+from explorer.ir.dims import Sizes
+from explorer.relax.memory_plan import aligned
+from explorer.relax.storages import Storage, StoragePlan, Token
+
+
+class StorageLayout:
+    """Where each storage begins, for any binding: aligned storages one behind the other."""
+
+    def __init__(self, plan: StoragePlan) -> None:
+        self._rooms = compile_dims([s.bytes for s in plan.storages])
+
+    def rooms(self, sizes: Sizes) -> tuple[int, ...]:
+        """The bytes of each storage."""
+        return self._rooms(sizes)
+
+    def offsets(self, sizes: Sizes) -> tuple[int, ...]:
+        """Where each begins, and where the last ends."""
+        return tuple(accumulate(map(aligned, self._rooms(sizes)), initial=0))
+
+
+class StorageRows:
+    """A storage plan with all that is printed of it, ready for any binding."""
+
+    def __init__(self, plan: StoragePlan, program: UProgram) -> None:
+        self.layout = StorageLayout(plan)
+        self.storages = plan.storages
+        self.tokens = tuple((n, t) for n, s in enumerate(plan.storages) for t in s.tokens)
+        self.origins = {t.name: program.values[t.name].origin for _, t in self.tokens}
+        self.bounded = plan.bounded_bytes
+        self.formulas = (str(plan.planned), str(plan.naive_room))
+        self._token_bytes = compile_dims([t.bytes for _, t in self.tokens])
+        self._token_rooms = compile_dims([t.room for _, t in self.tokens])
+
+    def plan(self, sizes: Sizes) -> MemoryPlan:
+        """The plan of a binding. Naive is what its values would take with a storage each."""
+        rooms, offsets = self.layout.rooms(sizes), self.layout.offsets(sizes)
+        planned, naive = self.formulas
+        return MemoryPlan(
+            tuple(
+                self.buffer(t, n, offsets[n], count)
+                for (n, t), count in zip(self.tokens, self._token_bytes(sizes))
+            ),
+            offsets[-1],
+            sum(map(aligned, self._token_rooms(sizes))),
+            "storages",
+            tuple(map(_storage, self.storages, rooms, offsets)),
+            planned,
+            naive,
+            None if self.bounded is None else offsets[-1],
+        )
+
+    def buffer(self, token: Token, storage: int, offset: int, count: int) -> BufferPlacement:
+        return BufferPlacement(
+            token.name,
+            count,
+            offset,
+            token.first,
+            token.last,
+            str(token.bytes),
+            "",
+            self.origins[token.name],
+            self.storages[storage].name,
+            token.taken,
+            token.reason,
+        )
+
+
+def _storage(storage: Storage, room: int, offset: int) -> StoragePlacement:
+    return StoragePlacement(
+        storage.name,
+        room,
+        offset,
+        str(storage.bytes),
+        storage.static,
+        storage.dtype,
+        tuple(t.name for t in storage.tokens),
+        storage.block,
+        storage.kept,
+    )
+
+
+class Numbers(Protocol):
+    """Bytes and offsets of values under a binding."""
+
+    def bytes(self, name: str) -> int: ...
+
+    def offset_bytes(self, name: str) -> int: ...
+
+
+def with_views(
+    memory: MemoryPlan, program: UProgram, numbers: Numbers, formulas: Mapping[str, str]
+) -> MemoryPlan:
+    """The plan with a row for each view, after the row of its root; `formulas` are the views'."""
+    views: dict[str, list[str]] = {}
+    for name in formulas:
+        views.setdefault(program.values[name].root, []).append(name)
+    out: list[BufferPlacement] = []
+    for row in memory.buffers:
+        out.append(row)
+        for name in views.get(row.name, ()):
+            out.append(
+                BufferPlacement(
+                    name,
+                    numbers.bytes(name),
+                    row.offset + numbers.offset_bytes(name),
+                    row.first,
+                    row.last,
+                    formulas[name],
+                    row.name,
+                    program.values[name].origin,
+                    row.storage,
+                )
+            )
+    return MemoryPlan(
+        tuple(out),
+        memory.planned_bytes,
+        memory.naive_bytes,
+        memory.policy,
+        memory.storages,
+        memory.planned_formula,
+        memory.naive_formula,
+        memory.bounded_bytes,
+    )
