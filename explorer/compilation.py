@@ -154,7 +154,7 @@ class Compilation:
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """Inputs by name; positional ones are taken in the model's order."""
-        names = list(self.model.inputs)
+        names = [p.name for p in self.model.program.main.params]
         if isinstance(inputs, Mapping):
             unknown = [n for n in inputs if n not in names]
             if unknown:
@@ -163,14 +163,18 @@ class Compilation:
                     where=unknown[0],
                     expected=", ".join(names),
                 )
-            return self._indices_checked({n: np.asarray(a) for n, a in inputs.items()})
+            return self._indices_checked({n: self._array(n, a) for n, a in inputs.items()})
         if len(inputs) > len(names):
             raise UnknownInput(
                 f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
             )
         return self._indices_checked(
-            {n: np.asarray(a) for n, a in zip(names, inputs, strict=False)}
+            {n: self._array(n, a) for n, a in zip(names, inputs, strict=False)}
         )
+
+    def _array(self, name: str, value: Any) -> Any:
+        """An input as an array; a sequence or an optional stays what it is."""
+        return np.asarray(value) if name in self.model.inputs else value
 
     @cached_property
     def _limits(self) -> dict[str, int]:
@@ -212,10 +216,8 @@ class Compilation:
         if isinstance(inputs, Mapping):
             return self.named(inputs)
         if inputs is None:
-            if self.model.inputs:
-                raise MissingInput(
-                    f"{self.model.name} needs the input {next(iter(self.model.inputs))!r}"
-                )
+            for param in self.model.program.main.params:
+                raise MissingInput(f"{self.model.name} needs the input {param.name!r}")
             return {}
         return self.named((inputs, *more))
 

@@ -15,7 +15,8 @@ from explorer.ir.types import Tensor
 class Value:
     """A tensor. One whose `root` is another value is a view: its bytes begin `offset` elements in.
 
-    `home` of a root is "input", "constant", "shape" (its elements are `dims`), or "buffer".
+    `home` of a root is "input", "constant", "shape" (its elements are `dims`), "buffer", or "host":
+    an object of Python's, such as a sequence.
     `origin` names the source operators that made it.
     """
 

@@ -32,7 +32,7 @@ from explorer.ir.calls import (
 )
 from explorer.ir.dims import Dim, simplify
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.types import Tensor
+from explorer.ir.types import ITEM_BYTES, ShapeType, Tensor
 
 Names = dict[str, str]  # a function's own names -> names of values
 
@@ -46,6 +46,25 @@ class _Grinder:
     def __init__(self, program: Program, level: LevelPolicy) -> None:
         self.program, self.level = program, level
         self.values: dict[str, Value] = {}
+        casts = (b for _, b in program.bindings() if isinstance(b.expr, MatchCast))
+        self.found = {v.name: b.var.type for b in casts for v in b.reads}
+
+    def tensor(self, var: Var) -> Tensor:
+        """What a value takes in memory: where its own annotation is coarse, as it is matched."""
+        for known in (var.type, self.found.get(var.name)):
+            match known:
+                case Tensor() if known.is_known and known.dtype in ITEM_BYTES:
+                    return known
+                case ShapeType(tuple(dims)):
+                    return Tensor((len(dims),), "int64")
+        return Tensor((), "bool")
+
+    def home(self, var: Var) -> str:
+        """Where a value lives: what has no known shape is an object that Python holds."""
+        kinds = (var.type, self.found.get(var.name))
+        known = (isinstance(k, Tensor) and k.is_known and k.dtype in ITEM_BYTES for k in kinds)
+        shape = any(isinstance(k, ShapeType) and k.dims is not None for k in kinds)
+        return "buffer" if any(known) or shape else "host"
 
     def grind(self) -> UProgram:
         main = self.program.main
@@ -53,7 +72,7 @@ class _Grinder:
         for name, constant in self.program.constants.items():
             self.define(name, constant.type, home="constant")
         for param in main.params:
-            names[param.name] = self.define(param.name, _tensor(param), home="input")
+            names[param.name] = self.define(param.name, self.tensor(param), home="input")
         parts = self.body(main, names, "", (main.name,))
         outputs = tuple(self.value(v, names) for v in main.outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
@@ -115,7 +134,8 @@ class _Grinder:
                 self.view(b.var, self.value(arg, names), 0, names, path, b.origin)
             case ShapeOf(dims, _):
                 name = names[b.var.name] = path + b.var.name
-                self.values[name] = Value(name, _tensor(b.var), name, 0, "shape", dims, b.origin)
+                kind = self.tensor(b.var)
+                self.values[name] = Value(name, kind, name, 0, "shape", dims, b.origin)
             case FunctionCall(function, args):
                 return self.call(b, function, args, names, path, open_calls)
             case Branch():
@@ -129,7 +149,8 @@ class _Grinder:
     def fresh(self, b: Binding, names: Names, path: str) -> tuple[str, ...]:
         """New buffers for all that a binding binds."""
         for var in b.vars:
-            names[var.name] = self.define(path + var.name, _tensor(var), origin=b.origin)
+            kind, home = self.tensor(var), self.home(var)
+            names[var.name] = self.define(path + var.name, kind, home=home, origin=b.origin)
         return tuple(names[var.name] for var in b.vars)
 
     def view(
@@ -138,7 +159,7 @@ class _Grinder:
         base = self.values[of]
         start = simplify(base.offset + offset)
         names[var.name] = self.define(
-            path + var.name, _tensor(var), base.root, start, base.home, origin
+            path + var.name, self.tensor(var), base.root, start, base.home, origin
         )
 
     def call(
@@ -150,6 +171,11 @@ class _Grinder:
         path: str,
         open_calls: tuple[str, ...],
     ) -> tuple[UTask, ...]:
+        if function in open_calls:  # the host goes deeper; the tree does not
+            results, given = self.fresh(b, names, path), tuple(self.value(a, names) for a in args)
+            again = LibraryCall("host", function, tuple(args))
+            name = b.vars[0].name
+            return (LibraryTask(results[0], name, again, given, results, b.origin),)
         parts, outputs = self.inline(function, args, names, f"{path}{b.vars[0].name}/", open_calls)
         names.update((var.name, value) for var, value in zip(b.vars, outputs))
         return parts
@@ -164,8 +190,6 @@ class _Grinder:
         own: Mapping[str, str] | None = None,
     ) -> tuple[tuple[UTask, ...], tuple[str, ...]]:
         """A function's tasks and outputs; `own` are its first parameters, `args` the others."""
-        if function in open_calls:
-            raise UnsupportedOperator(f"{function} calls itself; recursion does not run yet")
         called = self.program.function(function)
         inner: Names = dict(own or {})
         for param, arg in zip(called.params[len(inner) :], args, strict=True):
@@ -203,13 +227,16 @@ class _Grinder:
         name = path + b.vars[0].name if b.vars else f"{path}{e.body}"
         own: Names = {}
         for param in self.program.function(e.body).params[: 2 + len(e.state)]:
-            own[param.name] = self.define(f"{name}/{param.name}", _tensor(param), origin=b.origin)
+            kind = self.tensor(param)
+            own[param.name] = self.define(f"{name}/{param.name}", kind, origin=b.origin)
         iteration, going, *params = own.values()
         initial = [self.value(v, names) for v in e.state]
         body, (next_going, *made) = self.inline(e.body, e.args, names, f"{name}/", open_calls, own)
         trip, cond = ("" if v is None else self.value(v, names) for v in (e.trip, e.cond))
         checked = self.values[next_going].root != going and not self.is_true(next_going)
-        rows = list(zip(params, initial, made, strict=True))
+        stacked = Binding(b.vars[len(e.state) :], e, b.origin)
+        self.fresh(stacked, names, path)
+        rows = list(zip(params, initial, made[: len(e.state)], strict=True))
         if checked:
             rows.append((going, cond, next_going))
         carried = tuple(self.carry(*row, {r[0] for r in rows}) for row in rows)
@@ -242,14 +269,6 @@ class _Grinder:
         """Whether a value is the constant True."""
         constant = self.program.constants.get(name)
         return constant is not None and constant.array.size == 1 and bool(constant.array.item())
-
-
-def _tensor(var: Var) -> Tensor:
-    if not isinstance(var.type, Tensor) or not var.type.is_known:
-        raise UnsupportedOperator(
-            f"the shape of {var.name} is not known before the program runs", where=var.name
-        )
-    return var.type
 
 
 def _straight(run: Sequence[OperatorTask]) -> tuple[Straight, ...]:

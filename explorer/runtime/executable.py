@@ -21,10 +21,12 @@ from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.runtime import clock
 from explorer.runtime.bound import Bound
 from explorer.runtime.constants import Constants
+from explorer.runtime.frames import Frames, RunRegion
 from explorer.runtime.measured_wall import measured_wall
-from explorer.runtime.plan import Plan, make_plan, straights
+from explorer.runtime.plan import Plan, Planner, straights
 from explorer.runtime.recording import Traced
-from explorer.runtime.results import usable
+from explorer.runtime.regions import is_dynamic
+from explorer.runtime.results import copied_out, usable
 from explorer.runtime.task_times import TaskTimes
 from explorer.runtime.workers import team
 
@@ -53,10 +55,24 @@ class Executable:
         self.units = self.rammer.threads or device.units
         self.tasks = uprogram(program, level)
         self.task_times = TaskTimes(program, codes, device)
+        self.planner = Planner(
+            self.tasks,
+            program.env,
+            device,
+            self.task_times.of,
+            self.rammer,
+            self.memory_options,
+        )
         self.constants = Constants(program.constants)
+        self.frames = Frames(program, self._region) if is_dynamic(program) else None
         self._plans: dict[Names, Plan] = {}
         self._bounds: dict[Names, Bound] = {}
         self._by_shape: dict[tuple[object, ...], Bound] = {}
+
+    def _region(self, program: Program) -> RunRegion:
+        """What runs a part of a dynamic program."""
+        part = Executable(program, self.codes, self.device)
+        return lambda inputs, sizes, traced: part._run(inputs, None, sizes, traced)
 
     def run(
         self,
@@ -106,14 +122,7 @@ class Executable:
         key = tuple(sorted(sizes.items()))
         found = self._plans.get(key)
         if found is None:
-            made = make_plan(
-                self.tasks,
-                dict(sizes),
-                self.device,
-                self.task_times.of,
-                self.rammer,
-                self.memory_options,
-            )
+            made = self.planner.plan(dict(sizes))
             _make_room(self._plans)
             found = self._plans.setdefault(key, made)
         return found
@@ -125,6 +134,10 @@ class Executable:
         sizes: Sizes,
         traced: Traced | None,
     ) -> dict[str, Array]:
+        if self.frames is not None:
+            counters.add("runs")
+            names = self.tasks.output_names
+            return copied_out(dict(zip(names, self.frames.run(inputs, traced), strict=True)), out)
         bound = self._bound(inputs, sizes)
         outputs = bound.outputs
         given = [usable(inputs[name]) for name in self.tasks.inputs]

@@ -27,6 +27,19 @@ def usable(array: Array) -> Array:
     return copy
 
 
+def copied_out(found: dict[str, Array], out: Mapping[str, Array] | None) -> dict[str, Array]:
+    """Results whose shapes only the run knew, in the caller's arrays where it gave some.
+
+    Raises ShapeError and DtypeError where an array is no place for its output.
+    """
+    if out:
+        kinds = [(a.shape, a.dtype) for a in found.values()]
+        Outputs.of(tuple(found), kinds).given(out, ())
+        for name, target in out.items():
+            np.copyto(target, found[name])
+    return {**found, **(out or {})}
+
+
 def is_usable(array: Array) -> bool:
     """Whether kernels can work on the array's own bytes."""
     if not isinstance(array, np.ndarray):

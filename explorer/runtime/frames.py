@@ -1,0 +1,68 @@
+"""A program with decisions of the host: regions are compiled, the interpreter does what lies
+between.
+
+Each call of a function has a frame of its own, with values for the symbols that it defines; so
+recursion, loops whose state grows, and shapes that depend on values run as the language means them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from explorer.counters import counters
+from explorer.ir.dims import Sizes
+from explorer.ir.program import Program
+from explorer.ir.symbols import needed_by, parameter_symbols
+from explorer.ops.bind import bind_sizes
+from explorer.ops.evaluate import Interpreter
+from explorer.runtime.recording import Traced
+from explorer.runtime.regions import cut
+
+Array = np.ndarray
+RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], Mapping[str, Array]]
+
+
+class Frames:
+    """A dynamic program that runs from any thread; `compiled` gives what runs a region."""
+
+    def __init__(self, program: Program, compiled: Callable[[Program], RunRegion]) -> None:
+        found = cut(program)
+        self.program, self.regions = found.program, found.regions
+        self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
+        self.compiled = {name: compiled(region) for name, region in found.regions.items()}
+
+    def run(self, inputs: Mapping[str, Array], traced: Traced | None = None) -> list[Array]:
+        """The outputs in order; `traced` gathers the launches of all regions.
+
+        Raises what `bind_sizes` and the match_casts raise.
+        """
+        sizes = bind_sizes(self.program, inputs)
+        main = self.program.main
+        regions = {name: partial(self.region, name, traced) for name in self.regions}
+        interpreter = Interpreter(self.program, sizes, regions)
+        return interpreter.run(main, [inputs[p.name] for p in main.params])
+
+    def region(
+        self, name: str, traced: Traced | None, args: Sequence[Array], sizes: Sizes
+    ) -> list[Array]:
+        """The outputs of a region, in order."""
+        counters.add("regions_run")
+        main = self.regions[name].main
+        inputs = {p.name: a for p, a in zip(main.params, args, strict=True)}
+        known = {s: sizes[s] for s in self.symbols[name] if s in sizes}
+        found = self.compiled[name](inputs, known, traced)
+        return [found[n] for n in main.output_names]
+
+
+def _symbols(region: Program) -> tuple[str, ...]:
+    """The symbols that a region needs values of."""
+    needed = frozenset[str]()
+    for function in region.functions:
+        needed |= parameter_symbols(function)
+    for _, binding in region.bindings():
+        needed |= needed_by(binding)
+    return tuple(sorted(needed))

@@ -1,0 +1,203 @@
+"""A program cut at what only a run can decide: what lies between is compiled and planned at once.
+
+y = exp(x); i = library NonZero(y); j: int64[2, k] = match i; z = kernel f(y, j)
+->  y = call main.region1(x); i = library NonZero(y); j = match i; z = call main.region2(y, j)
+
+A region is a straight run of bindings whose symbols all have values when it begins: kernels, views,
+and the loops, branches and calls whose bodies are such runs themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import ITEM_BYTES, Annotation, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The program in which each region is a function of its own, and the regions as programs."""
+
+    program: Program
+    regions: Mapping[str, Program]
+
+
+def is_dynamic(program: Program) -> bool:
+    """Whether something in the program is decided by values of the run."""
+    dynamic = _dynamic_functions(program)
+    return program.main.name in dynamic or not all(_is_static(p) for p in program.main.params)
+
+
+def cut(program: Program) -> Cut:
+    """The regions of every function that the host has to follow."""
+    dynamic = _dynamic_functions(program) | {program.main.name}
+    cutter = _Cutter(program, dynamic)
+    functions = tuple(cutter.function(f) if f.name in dynamic else f for f in program.functions)
+    cutter.regions = {n: _with_callees(r, program) for n, r in cutter.regions.items()}
+    regions = tuple(r.main for r in cutter.regions.values())
+    return Cut(replace(program, functions=(*functions, *regions)), cutter.regions)
+
+
+class _Cutter:
+    def __init__(self, program: Program, dynamic: frozenset[str]) -> None:
+        self.program, self.dynamic = program, dynamic
+        self.functions = {f.name: f for f in program.functions}
+        self.regions: dict[str, Program] = {}
+
+    def function(self, function: Function) -> Function:
+        """The function with a call in place of each region."""
+        body: list[Binding] = []
+        run: list[Binding] = []
+        later = _read_later(function)
+        for at, binding in enumerate(function.body):
+            if _is_host(binding, self.functions, self.dynamic):
+                body += [*self.region(function, run, later[at - 1] if run else set()), binding]
+                run = []
+            else:
+                run.append(binding)
+        return replace(
+            function, body=(*body, *self.region(function, run, later[-1] if run else set()))
+        )
+
+    def region(
+        self, function: Function, run: list[Binding], later: set[str]
+    ) -> tuple[Binding, ...]:
+        """One call for a run of bindings; views and shapes alone stay with the host."""
+        if all(isinstance(b.expr, View | ShapeOf) for b in run):
+            return tuple(run)
+        made = {v.name: v for b in run for v in b.vars}
+        outputs = tuple(v for n, v in made.items() if n in later)
+        if not outputs:
+            return ()
+        reads = dict.fromkeys(v for b in run for v in b.reads)
+        params = tuple(
+            v for v in reads if v.name not in made and v.name not in self.program.constants
+        )
+        name = f"{function.name}.region{len(self.regions) + 1}"
+        names = tuple(v.name for v in outputs)
+        alone = Function(name, params, tuple(run), outputs, names)
+        self.regions[name] = replace(self.program, functions=(alone,))
+        origin = frozenset[str]().union(*(b.origin for b in run))
+        return (Binding(outputs, FunctionCall(name, params), origin),)
+
+
+def _read_later(function: Function) -> list[set[str]]:
+    """For each binding the values that a later one, or an output, reads."""
+    reads = {v.name for v in function.outputs}
+    found: list[set[str]] = []
+    for binding in reversed(function.body):
+        found.append(set(reads))
+        reads |= {v.name for v in binding.reads}
+    return found[::-1]
+
+
+def _with_callees(region: Program, program: Program) -> Program:
+    """The region, the functions that it calls, and the constants that all these read."""
+    functions = {f.name: f for f in program.functions}
+    reached = dict.fromkeys([region.main.name])
+    todo = [region.main]
+    while todo:
+        for binding in todo.pop().body:
+            for name in called_by(binding):
+                if name not in reached:
+                    reached[name] = None
+                    todo.append(functions[name])
+    kept = (region.main, *(functions[n] for n in reached if n in functions))
+    read = {v.name for f in kept for b in f.body for v in b.reads}
+    read |= {v.name for f in kept for v in f.outputs}
+    constants = {n: c for n, c in program.constants.items() if n in read}
+    return replace(region, functions=kept, constants=constants)
+
+
+def called_by(binding: Binding) -> tuple[str, ...]:
+    """The functions that a binding runs."""
+    match binding.expr:
+        case Branch(_, then, orelse, _):
+            return (then, orelse)
+        case Loop(body):
+            return (body,)
+        case FunctionCall(name, _):
+            return (name,)
+    return ()
+
+
+def _dynamic_functions(program: Program) -> frozenset[str]:
+    """The functions that hold a decision of the host, or call one that does, or themselves."""
+    functions = {f.name: f for f in program.functions}
+    calls = {f.name: {n for b in f.body for n in called_by(b)} for f in program.functions}
+    found = {name for name in functions if name in _reached(name, calls)}
+    while True:
+        more = {
+            f.name
+            for f in program.functions
+            if f.name not in found and any(_is_host(b, functions, found) for b in f.body)
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def _reached(name: str, calls: Mapping[str, Iterable[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = list(calls[name])
+    while todo:
+        callee = todo.pop()
+        if callee not in seen:
+            seen.add(callee)
+            todo += calls[callee]
+    return seen
+
+
+def _is_host(binding: Binding, functions: Mapping[str, Function], dynamic: Iterable[str]) -> bool:
+    """Whether only the host can do a binding."""
+    known = all(_is_static(v) for v in (*binding.vars, *binding.reads))
+    if not known or any(n in dynamic for n in called_by(binding)):
+        return True
+    match binding.expr:
+        case MatchCast():
+            return True
+        case LibraryCall(library):
+            return library == "shape"
+        case KernelCall() | View() | ShapeOf():
+            return False
+        case FunctionCall(name, args):
+            return not _fit(functions[name].params, args, binding.vars, functions[name].outputs)
+        case Branch(_, then, orelse, args):
+            sides = (functions[then], functions[orelse])
+            return not all(_fit(s.params, args, binding.vars, s.outputs) for s in sides)
+        case Loop() as loop:
+            body = functions[loop.body]
+            given = (*loop.state, *loop.args)
+            made = body.outputs[1:]
+            return bool(loop.scans) or not _fit(body.params[2:], given, binding.vars, made)
+    return True
+
+
+def _fit(
+    params: tuple[Var, ...], args: tuple[Var, ...], vars: tuple[Var, ...], outputs: tuple[Var, ...]
+) -> bool:
+    """Whether a body takes and gives what stands around it, in the same words."""
+    pairs = (*zip(params, args, strict=True), *zip(vars, outputs, strict=True))
+    return all(a.type == b.type for a, b in pairs)
+
+
+def _is_static(var: Var) -> bool:
+    return _has_kernels(var.type)
+
+
+def _has_kernels(type: Annotation) -> bool:
+    """A tensor whose shape is in symbols, of a dtype that kernels take."""
+    return isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES
