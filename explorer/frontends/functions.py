@@ -13,7 +13,8 @@ from explorer.frontends.schema import schema_of
 from explorer.ops import RECORDS
 
 OUR_DOMAINS = ("", "ai.onnx")
-CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "Constant", "SequenceMap"})
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "Constant"})
+SEQUENCES = frozenset({"SequenceAt", "SequenceEmpty", "SequenceInsert", "SequenceLength"})
 Key = tuple[str, str, str]  # domain, name and overload
 
 
@@ -156,7 +157,7 @@ def _has_rules(nodes: Iterable[onnx.NodeProto], depth: int) -> bool:
 
 
 def _has_rule(node: onnx.NodeProto, depth: int) -> bool:
-    if node.op_type in RECORDS or node.op_type in CONTROL_FLOW:
+    if node.op_type in RECORDS or node.op_type in CONTROL_FLOW | SEQUENCES:
         return True
     schema = schema_of(node.op_type, onnx.defs.onnx_opset_version(), plain_domain(node.domain))
     if schema is None or depth > 4:

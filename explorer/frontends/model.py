@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from explorer.ir.program import Program
-from explorer.ir.types import Tensor
+from explorer.ir.types import Annotation
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Model:
     head: bytes = field(default=b"", repr=False)  # the file without its large tensors
 
     @property
-    def inputs(self) -> Mapping[str, Tensor]:
+    def inputs(self) -> Mapping[str, Annotation]:
         """The annotation of each input, in order."""
-        return {p.name: p.type for p in self.program.main.params if isinstance(p.type, Tensor)}
+        return {p.name: p.type for p in self.program.main.params}
 
     @property
     def outputs(self) -> tuple[str, ...]:
