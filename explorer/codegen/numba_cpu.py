@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from explorer.codegen.expressions import Printer, affine_text, dim_text
+from explorer.codegen.expressions import Printer, affine_text, dim_text, dtype_of_tile
 from explorer.codegen.loops import collapse
 from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import (
@@ -300,8 +300,11 @@ class _Emitter:
 
 
 def _moved(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
-    """What is only moved is moved as bits."""
+    """What is only moved is moved as bits, and what a store rounds is not rounded before."""
     dtype = target.buffer.dtype
+    match source:
+        case Do(op, (value,)) if op == f"cast_{dtype}" and dtype_of_tile(value) == "float32":
+            return target, value if is_stored_otherwise(dtype) else source
     if not is_stored_otherwise(dtype) or not isinstance(source, Fetch):
         return target, source
     if source.buffer.dtype != dtype:

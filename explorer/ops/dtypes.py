@@ -8,7 +8,7 @@ import onnx
 from onnx import helper
 
 from explorer.errors import DtypeError
-from explorer.ir.types import DType, numpy_dtype
+from explorer.ir.dtypes import ITEM_BYTES, DType, numpy_dtype
 from explorer.ops.record import Site
 
 
@@ -43,6 +43,37 @@ def _problem(op: str, dtypes: tuple[DType | None, ...]) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
+def result_dtypes(
+    op: str, dtypes: tuple[DType | None, ...], results: int
+) -> tuple[DType | None, ...]:
+    """The dtype of each result that ONNX's schema says to be that of an argument, else None."""
+    if not onnx.defs.has(op, ""):
+        return (None,) * results
+    schema = onnx.defs.get_schema(op, "")
+    bound = {f.type_str: t for f, t in zip(schema.inputs, dtypes) if t is not None}
+    last = len(schema.outputs) - 1
+    return tuple(bound.get(schema.outputs[min(i, last)].type_str) for i in range(results))
+
+
+def code_of(dtype: DType) -> int:
+    """ONNX's number of a dtype."""
+    if dtype == "string":
+        return int(onnx.TensorProto.STRING)
+    return int(helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+
+
+def dtype_of_code(site: Site, code: int) -> DType:
+    """The dtype that ONNX means by a number; UnsupportedOperator where nothing computes with it."""
+    if code == onnx.TensorProto.STRING:
+        return "string"
+    try:
+        found = str(helper.tensor_dtype_to_np_dtype(code).name)
+    except KeyError:
+        found = str(code)
+    return found if found in ITEM_BYTES else site.unsupported(f"elements of type {found}")
+
+
 def _name(dtype: DType) -> str:
-    kind = onnx.TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+    kind = onnx.TensorProto.DataType.Name(code_of(dtype))
     return f"tensor({kind.lower()})"

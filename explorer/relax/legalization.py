@@ -17,6 +17,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Site
+from explorer.ops.widening import lower
 from explorer.passes.registry import compiler_pass
 from explorer.relax.known import is_known
 from explorer.relax.library import library_call
@@ -58,7 +59,7 @@ def _operator(
     try:
         if record is None or not known or not all(map(_has_kernels, binding.reads)):
             return _library(low, binding, call)
-        record.lower(low)
+        lower(record, low)
     except UnsupportedOperator:
         low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
         found = _library(low, binding, call)

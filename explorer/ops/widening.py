@@ -1,0 +1,153 @@
+"""Operators on narrow floats: computed in float32, and rounded once, where a result is stored.
+
+y: float16 = Exp(x)      ->  y[i] = cast_float16(exp(cast_float32(x[i])))
+y: float16 = Softmax(x)  ->  x.wide = cast x;  y.wide: float32 = Softmax(x.wide);  y = cast y.wide
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
+from explorer.ir.kernel import Apply, Expr, Kernel, Read, rewrite
+from explorer.ir.program import Constant
+from explorer.ir.types import Tensor
+from explorer.ops.dtypes import result_dtypes
+from explorer.ops.lowering import Lowering
+from explorer.ops.record import OperatorRecord
+
+COMPUTING = ("elementwise", "matmul", "conv", "reduction")
+ALSO = frozenset({"Resize"})
+OWN = frozenset({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"})  # say what they round
+
+
+def lower(record: OperatorRecord, low: Lowering) -> None:
+    """The operator as kernels; UnsupportedOperator where it has none in this form."""
+    given = (*low.site.given, *low.results)
+    if record.name in OWN or not any(map(_is_narrow, given)) or not _computes(record):
+        record.lower(low)
+        return
+    wide = _Wide(low)
+    record.lower(wide.inner)
+    if len(wide.inner.bindings) == 1 and record.family == "elementwise":
+        wide.inside()
+    else:
+        wide.around()
+
+
+def _computes(record: OperatorRecord) -> bool:
+    return record.family in COMPUTING or record.name in ALSO
+
+
+def _is_narrow(value: Var) -> bool:
+    return isinstance(value.type, Tensor) and value.type.dtype in NARROW_FLOATS
+
+
+class _Wide:
+    """One operator being lowered in float32: `inner` is what its record sees."""
+
+    def __init__(self, low: Lowering) -> None:
+        self.low = low
+        self.constants: dict[str, Constant] = {}
+        self.args = {a.name: self._argument(a) for a in low.site.given if _is_narrow(a)}
+        self.results = {
+            r.name: _named(r, f"{r.name}.wide") if _is_narrow(r) else r for r in low.results
+        }
+        back = {wide.name: name for name, wide in self.results.items()}
+        self.inner = Lowering(
+            replace(low.site, args=tuple(a and self.args.get(a.name, a) for a in low.site.args)),
+            tuple(self.results.values()),
+            low.origin,
+            {**low.known, **self.constants},
+            lambda name: low.is_read(back.get(name, name)),
+        )
+
+    def _argument(self, arg: Var) -> Var:
+        """The argument in float32; another constant where it is one."""
+        array = self.low.array(arg)
+        wide = _named(arg, f"{self.low.result.name}.{arg.name}.wide")
+        if array is not None:
+            self.constants[wide.name] = Constant(np.asarray(array, np.float32))
+        return wide
+
+    def keep_constants(self) -> None:
+        """The program gets the constants that the record read or made."""
+        read = {v.name for b in self.inner.bindings for v in b.reads}
+        found = {**self.constants, **self.inner.constants}
+        self.low.constants.update((n, c) for n, c in found.items() if n in read)
+
+    def around(self) -> None:
+        """Casts before and after."""
+        self.keep_constants()
+        for arg in self.low.site.given:
+            wide = self.args.get(arg.name)
+            if wide is not None and wide.name not in self.constants:
+                _cast(self.low, arg, wide)
+        self.low.bindings += self.inner.bindings
+        made = {v.name for b in self.inner.bindings for v in b.vars}
+        for result in self.low.results:
+            wide = self.results[result.name]
+            if wide != result and wide.name in made:
+                _cast(self.low, wide, result)
+
+    def inside(self) -> None:
+        """The kernel with a cast at each load, and one at the end."""
+        self.keep_constants()
+        (binding,) = self.inner.bindings
+        call = binding.expr
+        if not isinstance(call, KernelCall) or len(call.kernel.computes) != 1:
+            self.around()
+            return
+        narrow = {w.name: a for a in self.low.site.given for w in [self.args.get(a.name)] if w}
+        args = tuple(a if a.name in self.constants else narrow.get(a.name, a) for a in call.args)
+        kernel = _kernel(call.kernel, args, self.low.result)
+        self.low.bind(self.low.result, KernelCall(kernel, args))
+
+
+def _named(value: Var, name: str) -> Var:
+    assert isinstance(value.type, Tensor)
+    return Var(name, replace(value.type, dtype="float32"))
+
+
+def _cast(low: Lowering, source: Var, target: Var) -> None:
+    assert isinstance(target.type, Tensor)
+    nest, op = low.nest("cast"), f"cast_{target.type.element}"
+    nest.map("y", target, lambda axes: Apply(op, (nest.along(source, "x", axes),)))
+
+
+def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:
+    """A kernel of one compute with the dtypes of these arguments and this result."""
+    dtypes = {n: a.type.element for n, a in zip(kernel.inputs, args) if isinstance(a.type, Tensor)}
+    assert isinstance(result.type, Tensor)
+    dtypes[kernel.output] = result.type.element
+
+    def load(read: Read) -> Expr:
+        changed = dtypes[read.tensor] != kernel.dtype(read.tensor)
+        return Apply(f"cast_{kernel.dtype(read.tensor)}", (read,)) if changed else read
+
+    (compute,) = kernel.computes
+    expr = rewrite(compute.expr, load)
+    if kernel.dtype(kernel.output) != dtypes[kernel.output]:
+        expr = Apply(f"cast_{dtypes[kernel.output]}", (expr,))
+    tensors = tuple(replace(t, dtype=dtypes.get(t.name, t.dtype)) for t in kernel.tensors)
+    return replace(kernel, tensors=tensors, computes=(replace(compute, expr=expr),))
+
+
+def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
+    """What the record's NumPy reference says; on narrow floats in float32, rounded at the end."""
+    dtypes = tuple(None if a is None else dtype_of(a) for a in args)
+    if record.name in OWN or not _computes(record) or not NARROW_FLOATS.intersection(dtypes):
+        return record.reference(attrs, args)
+    wide = [a.astype(np.float32) if t in NARROW_FLOATS else a for a, t in zip(args, dtypes)]
+    found = record.reference(attrs, wide)
+    results = found if isinstance(found, tuple) else (found,)
+    kinds = result_dtypes(record.name, dtypes, len(results))
+    return tuple(
+        np.asarray(v).astype(numpy_dtype(t)) if t in NARROW_FLOATS else v
+        for v, t in zip(results, kinds, strict=True)
+    )
