@@ -130,7 +130,7 @@ def merge_inputs(call: KernelCall) -> KernelCall:
         computes=tuple(replace(c, expr=rewrite(c.expr, leaf)) for c in kernel.computes),
         tensors=tuple(t for t in kernel.tensors if t.name not in names),
         inputs=tuple(n for n in kernel.inputs if n not in names),
-        constants=kernel.constants - names.keys(),
+        constants=kernel.constants - set(names),
     )
     return replace(call, kernel=kernel, args=args)
 
