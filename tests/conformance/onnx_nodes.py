@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 import explorer
 from explorer.errors import IronworksError
@@ -60,8 +61,8 @@ def outcome(case: Any, folder: Path) -> Outcome:
         library = _library(compiled.program)
         for inputs, wanted in case.data_sets:
             names = [i.name for i in case.model.graph.input]
-            found = compiled.run(dict(zip(names, inputs)))
-            _agree(list(found.values()), wanted, case)
+            found = compiled.run(dict(zip(names, map(_plain, inputs))))
+            _agree(list(found.values()), list(map(_plain, wanted)), case)
         kind, reason = "pass", ""
     except IronworksError as error:
         kind, reason = "refused", f"{type(error).__name__}: {error}"
@@ -75,6 +76,11 @@ def outcome(case: Any, folder: Path) -> Outcome:
 def _library(program: Program) -> tuple[str, ...]:
     calls = (binding.expr for binding in program.library_calls)
     return tuple(call.function for call in calls if isinstance(call, LibraryCall))
+
+
+def _plain(value: Any) -> Any:
+    """A value of a case, which may be a tensor as ONNX stores it, as an array."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def _agree(found: Sequence[Any], wanted: Sequence[Any], case: Any) -> None:
@@ -95,6 +101,8 @@ def _same(ours: Any, right: Any, rtol: float, atol: float) -> None:
     if right.dtype.kind in "OUSb":
         assert (ours == right).all(), "other elements"
         return
+    if right.dtype.kind not in "iufc" or right.dtype.itemsize == 1:  # those of ml_dtypes
+        ours, right = ours.astype(np.float32), right.astype(np.float32)
     np.testing.assert_allclose(ours, right, rtol=rtol, atol=atol)
 
 
