@@ -30,7 +30,7 @@ from explorer.passes.fold_constants import fold_constants
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
 from explorer.rammer import Ram
-from explorer.relax import deduce, legalize
+from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.memory_plan import PlanMemory
 from explorer.roller import Price, Roll
 from explorer.welder import Weld
@@ -41,6 +41,8 @@ REMEMBERED_CODES = 32
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     """Every step in order, under the name that the pictures show."""
+    fuse = (Step("fuse operators", Stage.LEGALIZED, FuseOps()),) if options.relax.fuse else ()
+    grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("fold constants", Stage.TYPED, fold_constants),
@@ -52,8 +54,9 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("put channels last", Stage.LEGALIZED, choose_layout),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
+        *fuse,
         Step("grind control flow", Stage.TASKED, grind),
-        Step("weld", Stage.WELDED, Weld(device, Price(device), options.welder)),
+        Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.relax.options import Options as RelaxOptions
 from explorer.roller import Options as RollerOptions
 from explorer.welder import Options as WelderOptions
 
@@ -14,6 +15,7 @@ from explorer.welder import Options as WelderOptions
 class Options:
     """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`."""
 
+    relax: RelaxOptions = RelaxOptions()
     welder: WelderOptions = WelderOptions()
     roller: RollerOptions = RollerOptions()
     rammer: RammerOptions = RammerOptions()

@@ -1,10 +1,19 @@
-"""Two kernels as one: the computes one after the other, the intermediate inside."""
+"""Several kernels as one: the computes one after the other, the intermediates inside."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute, var
+from explorer.ir.kernel import (
+    Axis,
+    Compute,
+    Kernel,
+    TensorSpec,
+    rename_tensors,
+    substitute,
+    var,
+)
 
 
 def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:
@@ -75,3 +84,55 @@ def share_inputs(kernel: Kernel, args: tuple[str, ...]) -> tuple[Kernel, tuple[s
     kept = tuple(dict.fromkeys(renamed.inputs))
     tensors = tuple({t.name: t for t in renamed.tensors}.values())
     return replace(renamed, inputs=kept, tensors=tensors), tuple(first)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A kernel among others that become one: the value it makes, and those that it is given."""
+
+    kernel: Kernel
+    result: str
+    args: tuple[str, ...]
+
+
+def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
+    """The kernel that does what all parts do, in order, and gives the last one's result; and the
+    values that it is given, each once.
+
+    What a part makes and a later one reads is a tensor inside. Names are made apart.
+    """
+    tensors: dict[str, TensorSpec] = {}
+    of_value: dict[str, str] = {}
+    taken: set[str] = set()
+    used: set[str] = set()
+    computes: list[Compute] = []
+    constants: set[str] = set()
+    for part in parts:
+        kernel = _apart(part.kernel, used)
+        known = dict(zip(kernel.inputs, part.args, strict=True))
+        names: dict[str, str] = {}
+        for spec in kernel.tensors:
+            value = part.result if spec.name == kernel.output else known.get(spec.name)
+            found = None if value is None else of_value.get(value)
+            if found is None:
+                found = _fresh(spec.name, taken)
+                tensors[found] = replace(spec, name=found)
+            if value is not None:
+                of_value[value] = found
+            names[spec.name] = found
+        renamed = rename_tensors(kernel, names)
+        computes += renamed.computes
+        constants |= renamed.constants
+    made = {p.result for p in parts}
+    given = tuple(dict.fromkeys(a for p in parts for a in p.args if a not in made))
+    inputs = tuple(of_value[a] for a in given)
+    output = of_value[parts[-1].result]
+    constant = frozenset(constants & set(inputs))
+    return Kernel(name, tuple(tensors.values()), tuple(computes), inputs, output, constant), given
+
+
+def _apart(kernel: Kernel, used: set[str]) -> Kernel:
+    """The kernel with axis names of its own, which are then used."""
+    renamed = rename_axes(kernel, used)
+    used |= {a.name for c in renamed.computes for a in (*c.axes, *c.reduce)}
+    return renamed

@@ -70,11 +70,14 @@ class LoadEvidence:
 
 @dataclass(frozen=True, slots=True)
 class KindFinding:
-    """The kind of a kernel, the loads that it was read off, and each step of the reasoning."""
+    """The kind of a kernel, the loads that it was read off, each step of the reasoning, and the
+    sentence of the step that decided.
+    """
 
     kind: PatternKind
     loads: tuple[LoadEvidence, ...] = ()
     steps: tuple[str, ...] = ()
+    why: str = ""
 
     def loads_of(self, tensor: str) -> tuple[LoadEvidence, ...]:
         """The loads of one tensor."""
@@ -94,14 +97,17 @@ def pattern_kind(kernel: Kernel) -> KindFinding:
     """The kind of a kernel, from its index maps alone."""
     loads = tuple(evidence for c in kernel.computes for evidence in _evidence(kernel, c))
     if not kernel.computes:
-        return KindFinding(PatternKind.OPAQUE, loads, ("nothing is stored",))
-    kind, steps = PatternKind.ELEMENTWISE, list[str]()
+        nothing = "nothing is stored"
+        return KindFinding(PatternKind.OPAQUE, loads, (nothing,), nothing)
+    kind, why, steps = PatternKind.ELEMENTWISE, "", list[str]()
     for compute in kernel.computes:
+        before = kind
         kind, sentence = _with_block(kernel, compute, kind)
         steps.append(f"{compute.out}: {sentence}")
+        why = sentence if kind > before or not why else why
         if kind is PatternKind.OPAQUE:
             break
-    return KindFinding(kind, loads, tuple(steps))
+    return KindFinding(kind, loads, tuple(steps), why)
 
 
 def _with_block(kernel: Kernel, c: Compute, so_far: PatternKind) -> tuple[PatternKind, str]:
@@ -212,11 +218,11 @@ def _load(
 
     used = _read_variables(read)
     over = ", ".join(a.name for a in c.reduce if a.name in used)
-    if over:
-        return says(None, f"indices run over the reduced {over}", _is_plain(read))
     if not _is_plain(read):
         where = "past its border" if read.fill is not None else "at indices that are data"
-        return says(PatternKind.INJECTIVE, f"it is read {where}", False)
+        return says(None if over else PatternKind.INJECTIVE, f"it is read {where}", False)
+    if over:
+        return says(None, f"indices run over the reduced {over}")
     if store == place:
         return says(PatternKind.ELEMENTWISE, "all indices equal")
     if _is_subsequence(place, store):

@@ -1,0 +1,22 @@
+"""FuseOps and FuseTIR (Relax, section 4.2): operators grouped along a post-dominator tree by the
+pattern kinds of their kernels, and the kernels of a group made one.
+
+The paper's nouns here: dataflow graph (`FusionGraph`), post-dominator tree (`Dominator`), group
+with its anchor (`Group`), the fused function with its extra shape parameter (`GroupFunction`).
+"""
+
+from explorer.relax.fusion.model import FusionGraph, FusionPlan, Group, GroupFunction
+from explorer.relax.fusion.policy import Limits, graph_of, plan
+from explorer.relax.fusion.transform import FuseOps, group_function
+
+__all__ = [
+    "FuseOps",
+    "FusionGraph",
+    "FusionPlan",
+    "Group",
+    "GroupFunction",
+    "Limits",
+    "graph_of",
+    "group_function",
+    "plan",
+]

@@ -1,0 +1,20 @@
+"""What Relax's cross-level part may be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All of it is off by default.
+
+    fuse      FuseOps by pattern kind instead of Welder's grouping: the named baseline
+    dispatch  libraries, or functions of them, that take the operators they know, tried in order:
+              "blas", "onnx", "onnx.Softmax", the user's own "mylib.gelu"
+    lift      long sums are split, and partial sums become values that the memory plan places
+    """
+
+    fuse: bool = False
+    dispatch: tuple[str, ...] = ()
+    lift: bool = False
