@@ -194,6 +194,54 @@ def cos_(x):
 
 
 @_plain
+def asin_(x):
+    """asin."""
+    return math.asin(x)
+
+
+@_plain
+def acos_(x):
+    """acos."""
+    return math.acos(x)
+
+
+@_plain
+def atan_(x):
+    """atan."""
+    return math.atan(x)
+
+
+@_plain
+def sinh_(x):
+    """sinh."""
+    return math.sinh(x)
+
+
+@_plain
+def cosh_(x):
+    """cosh."""
+    return math.cosh(x)
+
+
+@_plain
+def asinh_(x):
+    """asinh."""
+    return math.asinh(x)
+
+
+@_plain
+def acosh_(x):
+    """acosh."""
+    return math.acosh(x)
+
+
+@_plain
+def atanh_(x):
+    """atanh."""
+    return math.atanh(x)
+
+
+@_plain
 def log_(x):
     """The natural logarithm: -inf at 0, NaN below."""
     return np.log(x)

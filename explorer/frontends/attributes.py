@@ -16,6 +16,7 @@ from explorer.frontends.scope import Scope
 from explorer.ir.calls import AttrValue
 from explorer.ir.types import dtype_of, numpy_dtype
 
+ELEMENT_TYPES = {("Cast", "to"), ("EyeLike", "dtype")}  # attributes of operators with a record
 MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
 
 
@@ -77,8 +78,8 @@ def _attribute(
     proto: onnx.NodeProto, attribute: onnx.AttributeProto, name: str
 ) -> Mapping[str, AttrValue]:
     kinds = onnx.AttributeProto
-    if proto.op_type == "Cast" and attribute.name == "to":
-        return {"to": element_type(attribute.i, name)}
+    if (proto.op_type, attribute.name) in ELEMENT_TYPES:
+        return {attribute.name: element_type(attribute.i, name)}
     match attribute.type:
         case kinds.INT:
             return {attribute.name: attribute.i}

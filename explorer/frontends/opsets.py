@@ -76,6 +76,11 @@ def _split(node: Node) -> Node:
     return replace(node, attrs={**node.attrs, "num_outputs": len(node.outputs)})
 
 
+def _renamed(op: str) -> Callable[[Node], Node]:
+    """The same operator under its later name."""
+    return lambda node: replace(node, op=op)
+
+
 def _without(*names: str) -> Callable[[Node], Node]:
     """Drop attributes that say nothing about the result."""
 
@@ -88,6 +93,8 @@ def _without(*names: str) -> Callable[[Node], Node]:
 _REWRITES: Mapping[str, Callable[[Node], Node]] = {
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
+    "Hardmax": _softmax,
+    "Scatter": _renamed("ScatterElements"),
     "Dropout": _dropout,
     "BatchNormalization": _batch_norm,
     "Upsample": _upsample,

@@ -138,6 +138,7 @@ ARITHMETIC = frozenset(
 )
 FUNCTIONS = frozenset(
     {"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "sign"}
+    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
 )
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
 LOGIC = frozenset({"and", "or", "xor", "not", "where"})

@@ -32,8 +32,11 @@ from explorer.ops import (
     reduction,
     reshaping,
     resize,
+    scatter,
+    selection,
     slicing,
     softmax,
+    trigonometry,
 )
 from explorer.ops.families import FAMILIES, kernel_family
 from explorer.ops.record import OperatorRecord
@@ -59,6 +62,9 @@ RECORDS: Mapping[str, OperatorRecord] = {
         generate,
         resize,
         recurrent,
+        scatter,
+        selection,
+        trigonometry,
     )
     for record in room.RECORDS
 }
