@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import sympy
 
-from explorer.errors import ShapeError
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -27,8 +26,10 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.bind import bind_sizes
+from explorer.ops.frame import Frame
 from explorer.ops.libraries import call_library
 from explorer.ops.loop_nest import evaluate_kernel
+from explorer.ops.widening import reference
 
 __all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
@@ -51,116 +52,90 @@ Compiled = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
 
 
 class Interpreter:
-    """The values of one run.
+    """The values of one run; `sizes` are the symbols that the first function knows.
 
-    `compiled` are functions that run by other means: they are given the arguments and the values of
-    the symbols that the caller sees.
+    A call has a frame of its own: a function that is called knows what its parameters define; a
+    branch and a loop body see the symbols of their caller too, each trip anew. `compiled` are
+    functions that run by other means: they are given the arguments and the symbols of the caller.
     """
 
     def __init__(
         self,
         program: Program,
-        sizes: dict[str, int],
+        sizes: Mapping[str, int],
         compiled: Mapping[str, Compiled] | None = None,
     ) -> None:
         self.program, self.sizes = program, sizes
         self.compiled = compiled or {}
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
+        self.unread: dict[str, tuple[tuple[str, ...], ...]] = {}
 
-    def run(self, function: Function, args: Sequence[Array]) -> list[Array]:
-        """A function's outputs; what nothing reads any more is dropped."""
+    def run(
+        self, function: Function, args: Sequence[Array], given: Mapping[str, int] | None = None
+    ) -> list[Array]:
+        """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
+        that it has from its caller.
+        """
+        frame = Frame.of(function, self.program.env, self.sizes if given is None else given)
+        frame.enter(args)
         values = {p.name: a for p, a in zip(function.params, args, strict=True)}
-        last = _last_uses(function)
+        if function.name not in self.unread:
+            self.unread[function.name] = _last_uses(function)
+        last = self.unread[function.name]
         for at, binding in enumerate(function.body):
-            found = self.binding(binding, values)
+            found = self.binding(binding, values, frame)
             values.update(zip((v.name for v in binding.vars), found, strict=False))
             for name in last[at]:
                 values.pop(name, None)
-        return [self.value(v, values) for v in function.outputs]
+        results = [self.value(v, values) for v in function.outputs]
+        frame.leave(results)
+        return results
 
     def value(self, var: Var, values: Mapping[str, Array]) -> Array:
         found = values.get(var.name)
         return self.constants[var.name].array if found is None else found
 
-    def binding(self, binding: Binding, values: Mapping[str, Array]) -> Sequence[Array]:
+    def binding(
+        self, binding: Binding, values: Mapping[str, Array], frame: Frame
+    ) -> Sequence[Array]:
         """The values that a binding binds."""
+        sizes = frame.sizes
 
         def read(var: Var) -> Array:
             return self.value(var, values)
 
         match binding.expr:
             case OpCall() as call:
-                return self.operator(
-                    call, [None if a is None else read(a) for a in call.args], len(binding.vars)
-                )
+                given = [None if a is None else read(a) for a in call.args]
+                return _operator(call, given, len(binding.vars), sizes)
             case KernelCall(kernel, args, _):
-                return (evaluate_kernel(kernel, [read(a) for a in args], self.sizes),)
+                return (evaluate_kernel(kernel, [read(a) for a in args], sizes),)
             case View(arg, offset):
-                return (self.view(read(arg), binding.var, evaluate_dim(offset, self.sizes)),)
+                return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
             case LibraryCall(library, function, args, attrs):
                 given = [None if a is None else read(a) for a in args]
                 return call_library(library, function, attrs, given, len(binding.vars))
             case FunctionCall(name, args) if name in self.compiled:
-                return self.compiled[name]([read(a) for a in args], self.sizes)
+                return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
-                return self.call(name, [read(a) for a in args])
+                return self.run(self.functions[name], [read(a) for a in args], {})
             case MatchCast(arg):
-                self.match(binding.var, read(arg))
-                return (read(arg),)
+                return (frame.cast(binding.var.name, read(arg)),)
             case ShapeOf(dims, rank):
-                row = np.array(evaluate_shape(dims, self.sizes), np.int64)
+                row = np.array(evaluate_shape(dims, sizes), np.int64)
                 return (row if rank else row.reshape(()),)
             case Branch(cond, then, orelse, args):
-                taken = then if bool(read(cond)) else orelse
-                return self.call(taken, [read(a) for a in args])
+                taken = self.functions[then if bool(read(cond)) else orelse]
+                return self.run(taken, [read(a) for a in args], sizes)
             case Loop() as loop:
-                return self.loop(loop, values)
+                return self.loop(loop, values, sizes)
 
-    def operator(self, call: OpCall, args: list[Array | None], results: int) -> Sequence[Array]:
-        record = RECORDS.get(call.op)
-        if record is None:
-            return call_library("onnx", call.op, call.attrs, args, results)
-        attrs = {name: _plain(value, self.sizes) for name, value in call.attrs}
-        for position, name in record.by_value.items():
-            value = args[position] if position < len(args) else None
-            if value is not None:
-                attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
-                if position == record.dtype_from:
-                    attrs["dtype"] = value.dtype.name
-        if "num_outputs" not in attrs and call.op == "Split":
-            attrs["num_outputs"] = results
-        with np.errstate(all="ignore"):
-            found = record.reference(attrs, args)
-        return found if isinstance(found, tuple) else (found,)
-
-    def view(self, array: Array, var: Var, offset: int) -> Array:
-        assert isinstance(var.type, Tensor)
-        shape = evaluate_shape(var.type.dims, self.sizes)
-        return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
-
-    def call(self, name: str, args: Sequence[Array]) -> list[Array]:
-        """Another function's outputs; new bare symbols of its parameters are its own."""
-        function = self.functions[name]
-        for param, arg in zip(function.params, args, strict=True):
-            self.define(param, arg)
-        return self.run(function, args)
-
-    def define(self, var: Var, array: Array) -> None:
-        shape = var.type.shape if isinstance(var.type, Tensor) else None
-        for dim, extent in zip(shape or (), array.shape, strict=False):
-            if isinstance(dim, sympy.Symbol):
-                self.sizes.setdefault(dim.name, extent)
-
-    def match(self, var: Var, array: Array) -> None:
-        """Check a value against an annotation, whose new bare symbols become known."""
-        self.define(var, array)
-        if isinstance(var.type, Tensor) and var.type.shape is not None:
-            wanted = evaluate_shape(var.type.shape, self.sizes)
-            if wanted != array.shape:
-                raise ShapeError(f"{var.name!r} must have shape {wanted} and has {array.shape}")
-
-    def loop(self, loop: Loop, values: Mapping[str, Array]) -> Sequence[Array]:
+    def loop(
+        self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int]
+    ) -> Sequence[Array]:
+        """The state after the last trip, then the rows that are stacked."""
+        body = self.functions[loop.body]
         trip = None if loop.trip is None else int(self.value(loop.trip, values))
         going: Any = np.bool_(True) if loop.cond is None else self.value(loop.cond, values)
         state = [self.value(v, values) for v in loop.state]
@@ -168,27 +143,51 @@ class Interpreter:
         rows: list[Sequence[Array]] = []
         while bool(going) and (trip is None or step < trip):
             count = np.array(step, np.int64)
-            going, *found = self.call(loop.body, [count, np.asarray(going), *state, *args])
+            going, *found = self.run(body, [count, np.asarray(going), *state, *args], sizes)
             state = found[: len(state)]
             rows.append(found[len(state) :])
             step += 1
         if not rows:
-            return [*state, *self.no_rows(loop)]
+            return [*state, *_no_rows(body.outputs[1 + len(state) :], sizes)]
         return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
 
-    def no_rows(self, loop: Loop) -> list[Array]:
-        """What a loop without an iteration stacks: no rows, of the type that the body declares."""
-        outputs = self.functions[loop.body].outputs[1 + len(loop.state) :]
-        found = []
-        for var in outputs:
-            kind = var.type if isinstance(var.type, Tensor) else Tensor()
-            known = kind.shape or (0,) * (kind.rank or 0)
-            shape = tuple(
-                evaluate_dim(d, self.sizes) if symbols_of(d) <= self.sizes.keys() else 0
-                for d in known
-            )
-            found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or "float32")))
-        return found
+
+def _operator(
+    call: OpCall, args: list[Array | None], results: int, sizes: Mapping[str, int]
+) -> Sequence[Array]:
+    """What a graph operator gives, by its record or else by the onnx package."""
+    record = RECORDS.get(call.op)
+    if record is None:
+        return call_library("onnx", call.op, call.attrs, args, results)
+    attrs = {name: _plain(value, sizes) for name, value in call.attrs}
+    for position, name in record.by_value.items():
+        value = args[position] if position < len(args) else None
+        if value is not None:
+            attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+            if position == record.dtype_from:
+                attrs["dtype"] = value.dtype.name
+    if "num_outputs" not in attrs and call.op == "Split":
+        attrs["num_outputs"] = results
+    with np.errstate(all="ignore"):
+        found = reference(record, attrs, args)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Array:
+    assert isinstance(var.type, Tensor)
+    shape = evaluate_shape(var.type.dims, sizes)
+    return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
+
+
+def _no_rows(outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:
+    """What a loop without an iteration stacks: no rows, of the type that the body declares."""
+    found = []
+    for var in outputs:
+        kind = var.type if isinstance(var.type, Tensor) else Tensor()
+        known = kind.shape or (0,) * (kind.rank or 0)
+        shape = tuple(evaluate_dim(d, sizes) if symbols_of(d) <= sizes.keys() else 0 for d in known)
+        found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or "float32")))
+    return found
 
 
 def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
