@@ -5,8 +5,9 @@ The paper's nouns here: dataflow graph (`FusionGraph`), post-dominator tree (`Do
 with its anchor (`Group`), the fused function with its extra shape parameter (`GroupFunction`).
 """
 
+from explorer.relax.fusion.graph import graph_of
 from explorer.relax.fusion.model import FusionGraph, FusionPlan, Group, GroupFunction
-from explorer.relax.fusion.policy import Limits, graph_of, plan
+from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.transform import FuseOps, group_function
 
 __all__ = [

@@ -7,33 +7,13 @@ broadcast by its reader is not computed anew in each of the reader's tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from explorer.ir.calls import (
-    Branch,
-    FunctionCall,
-    KernelCall,
-    LibraryCall,
-    Loop,
-    MatchCast,
-    OpCall,
-    ShapeOf,
-    View,
-)
-from explorer.ir.program import Binding, Function, Program
-from explorer.ir.symbols import defined_by, needed_by
-from explorer.relax.fusion.model import (
-    Dominator,
-    Edge,
-    FusionGraph,
-    FusionPlan,
-    Group,
-    Node,
-    Step,
-)
-from explorer.relax.fusion.views import view_kernel
-from explorer.relax.pattern_kinds import KindFinding, PatternKind, pattern_kind
+from explorer.ir.program import Function, Program
+from explorer.relax.fusion.graph import graph_of
+from explorer.relax.fusion.model import Edge, FusionGraph, FusionPlan, Group, Node, Step
+from explorer.relax.pattern_kinds import PatternKind
 
 ELEMENTWISE, BROADCAST, INJECTIVE = (
     PatternKind.ELEMENTWISE,
@@ -53,144 +33,6 @@ class Limits:
 
     nodes: int = 256
     inputs: int = 64
-
-
-# The dataflow graph.
-
-
-def graph_of(program: Program, function: Function) -> FusionGraph:
-    """The nodes of a function with their kinds, the edges between them, and the post-dominators.
-
-    Parameters and constants are opaque: nothing is fused into them, and they are no nodes here.
-    """
-    outputs = {v.name for v in function.outputs}
-    overwritten = _overwritten(function)
-    found = [_finding(b, program, overwritten) for b in function.body]
-    edges: list[list[Edge]] = [[] for _ in function.body]
-    makers: dict[str, int] = {}
-    symbols: dict[str, int] = {}
-    for number, (binding, (_, kind)) in enumerate(zip(function.body, found, strict=True)):
-        for name in dict.fromkeys(v.name for v in binding.reads):
-            if name in makers:
-                edges[makers[name]].append(_edge(number, binding, name, kind, program))
-        for symbol in sorted(needed_by(binding)):
-            if symbol in symbols:
-                why = f"it needs {symbol}, which is defined there"
-                edges[symbols[symbol]].append(Edge(number, kind.kind, why, symbol))
-        makers.update((v.name, number) for v in binding.vars)
-        symbols.update((s, number) for s in defined_by(binding) if s not in symbols)
-    nodes = tuple(
-        Node(
-            number,
-            binding.vars[0].name if binding.vars else f"binding {number}",
-            label,
-            kind.kind,
-            kind.why,
-            any(v.name in outputs for v in binding.vars),
-            tuple(v.name for v in binding.reads),
-            tuple(edges[number]),
-        )
-        for number, (binding, (label, kind)) in enumerate(zip(function.body, found, strict=True))
-    )
-    return FusionGraph(function.name, nodes, post_dominators(nodes))
-
-
-def _overwritten(function: Function) -> frozenset[str]:
-    """Values whose memory a kernel takes over: their readers must stay where they are."""
-    return frozenset(
-        arg.name
-        for b in function.body
-        if isinstance(b.expr, KernelCall) and b.expr.kernel.updates
-        for tensor, arg in zip(b.expr.kernel.inputs, b.expr.args, strict=True)
-        if tensor == b.expr.kernel.updates
-    )
-
-
-def _finding(
-    binding: Binding, program: Program, overwritten: frozenset[str]
-) -> tuple[str, KindFinding]:
-    """What a binding is called, and its kind."""
-
-    def opaque(label: str, why: str) -> tuple[str, KindFinding]:
-        return label, KindFinding(OPAQUE, (), (why,), why)
-
-    match binding.expr:
-        case KernelCall(kernel, args, _):
-            taken = [a.name for a in args if a.name in overwritten]
-            if taken:
-                return opaque(kernel.name, f"the memory of {taken[0]} is written over later")
-            return kernel.name, pattern_kind(kernel)
-        case View():
-            copy = view_kernel(binding, program)
-            if copy is None:
-                return opaque("view", "no affine index says where its elements are")
-            if {v.name for v in binding.reads} & overwritten:
-                return opaque("view", "the memory behind it is written over later")
-            return "view", KindFinding(
-                INJECTIVE, pattern_kind(copy).loads, ("a reshape",), "a reshape"
-            )
-        case MatchCast():
-            return opaque("match_cast", "a match_cast is checked where it stands")
-        case LibraryCall(library, function, _, _):
-            return opaque(f"{library}.{function}", "a library call has no loops to fuse")
-        case ShapeOf():
-            return opaque("shape", "a shape is no tensor of the device")
-        case OpCall(op, _, _):
-            return opaque(op, "it is not lowered yet")
-        case Branch() | Loop() | FunctionCall():
-            return opaque(type(binding.expr).__name__.lower(), "control flow ends a dataflow block")
-
-
-def _edge(number: int, binding: Binding, name: str, kind: KindFinding, program: Program) -> Edge:
-    """An edge to the binding that reads `name`."""
-    call = binding.expr
-    if kind.kind is OPAQUE or not isinstance(call, KernelCall):
-        return Edge(number, kind.kind, kind.why)
-    tensors = [t for t, a in zip(call.kernel.inputs, call.args, strict=True) if a.name == name]
-    worst, why = kind.kind, kind.why
-    for load in (load for t in tensors for load in kind.loads_of(t)):
-        if not load.moves:
-            return Edge(number, OPAQUE, load.sentence)
-        if load.kind is not None and load.kind > worst:
-            worst, why = load.kind, load.sentence
-    return Edge(number, worst, why)
-
-
-# The post-dominator tree.
-
-
-def post_dominators(nodes: Sequence[Node]) -> tuple[Dominator, ...]:
-    """The tree, by the least common ancestor of each node's readers, last node first."""
-    found: list[Dominator] = [Dominator(n.number, None, 1, OPAQUE) for n in nodes]
-    for node in reversed(nodes):
-        if node.extern or not node.edges:
-            continue
-        parent, kind = node.edges[0].target, node.edges[0].kind
-        common: int | None = parent
-        for edge in node.edges[1:]:
-            kind = max(kind, edge.kind)
-            common, kind = _common(common, edge.target, kind, found)
-        depth = 1 if common is None else found[common].depth + 1
-        found[node.number] = Dominator(node.number, common, depth, kind)
-    return tuple(found)
-
-
-def _common(
-    a: int | None, b: int | None, kind: PatternKind, found: Sequence[Dominator]
-) -> tuple[int | None, PatternKind]:
-    """The least common ancestor, and the greatest kind on the ways to it."""
-    while a != b:
-        if a is None or b is None:
-            return None, kind
-        left, right = found[a], found[b]
-        if left.depth <= right.depth:
-            kind, b = max(kind, right.kind), right.parent
-        if right.depth <= left.depth:
-            kind, a = max(kind, left.kind), left.parent
-    return a, kind
-
-
-# The three phases.
 
 
 def plan(program: Program, function: Function, limits: Limits = Limits()) -> FusionPlan:
