@@ -4,13 +4,13 @@ calls (Relax, section 3.2). The lattice itself is in `explorer.ir.lattice`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import sympy
 
 from explorer.errors import DtypeError, ShapeError
-from explorer.ir.dims import Dim, ShapeEnv, symbols_of
+from explorer.ir.dims import Dim, ShapeEnv, symbol, symbols_of
 from explorer.ir.lattice import (
     Match,
     defined_by,
@@ -40,6 +40,7 @@ __all__ = [
     "replace_symbols",
     "signature_of",
     "symbols_in",
+    "unify",
 ]
 
 
@@ -74,14 +75,15 @@ class Derived:
         return min((r.level for r in self.rows), default=Match.PROVED)
 
 
-def signature_of(function: Function) -> Callable:
+def signature_of(function: Function, given: Collection[str] = ()) -> Callable:
     """What others see of a function: its parameters, and its result (a tuple unless it is one
-    value) without what only its body knows.
+    value) without what only its body knows. `given` are the symbols that a branch or a loop body
+    shares with its caller.
     """
     params = tuple(p.type for p in function.params)
     outputs = tuple(v.type for v in function.outputs)
     result = outputs[0] if len(outputs) == 1 else TupleType(outputs)
-    return Callable(params, erase(result, defined_by(TupleType(params))))
+    return Callable(params, erase(result, {*defined_by(TupleType(params)), *given}))
 
 
 def derive_call(
@@ -108,13 +110,27 @@ def derive_call(
             expected=wanted,
             found=len(args),
         )
-    known: dict[str, Dim] = {}
-    for param, arg in zip(signature.params, args, strict=True):
-        _bind(param, arg, known)
-    rows = tuple(_rows(signature.params, args, known, env))
-    for row in rows:
+    derived = unify(signature, args, env)
+    for row in derived.rows:
         if row.level < Match.CHECKED:
             _refuse(row, callee, names)
+    return derived
+
+
+def unify(
+    signature: Callable,
+    args: tuple[Annotation, ...],
+    env: ShapeEnv,
+    given: Collection[str] = (),
+) -> Derived:
+    """The same for as many arguments as parameters, whatever they are: nothing is refused. The
+    symbols `given` mean to a branch or a loop body what they mean to its caller.
+    """
+    params = signature.params or ()
+    known: dict[str, Dim] = {name: symbol(name) for name in given}
+    for param, arg in zip(params, args, strict=True):
+        _bind(param, arg, known)
+    rows = tuple(_rows(params, args, known, known.keys() - set(given), env))
     return Derived(instantiate(signature.result, known), tuple(known.items()), rows)
 
 
@@ -133,6 +149,7 @@ def _rows(
     params: tuple[Annotation, ...],
     args: tuple[Annotation, ...],
     known: dict[str, Dim],
+    unbound: set[str],
     env: ShapeEnv,
 ) -> Iterator[Row]:
     def check(wanted: Dim, found: Dim) -> tuple[Match, str]:
@@ -141,7 +158,6 @@ def _rows(
             return Match.CHECKED, f"{', '.join(sorted(missing))} is not known; the run checks it"
         return match_dims(replace_symbols(wanted, known), found, env)
 
-    unbound = set(known)
     for at, (param, arg) in enumerate(zip(params, args, strict=True)):
         for wanted, found, dim, level, why, of in leaves_of(param, arg, check):
             name = dim.name if isinstance(dim, sympy.Symbol) else ""
