@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from explorer.errors import BoundError
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -34,6 +36,8 @@ from explorer.ops.widening import reference
 __all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
 Array = np.ndarray
+DEEPEST = 2000  # calls within calls
+MANY = 100  # calls within calls, of which Python's own limit is raised
 
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -70,6 +74,7 @@ class Interpreter:
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
         self.unread: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self.depth = 0
 
     def run(
         self, function: Function, args: Sequence[Array], given: Mapping[str, int] | None = None
@@ -77,7 +82,25 @@ class Interpreter:
         """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
         that it has from its caller.
         """
-        frame = Frame.of(function, self.program.env, self.sizes if given is None else given)
+        self.depth += 1
+        try:
+            return self.frame(function, args, self.sizes if given is None else given)
+        finally:
+            self.depth -= 1
+
+    def frame(
+        self, function: Function, args: Sequence[Array], given: Mapping[str, int]
+    ) -> list[Array]:
+        """One call of a function; BoundError where calls nest without end."""
+        if self.depth >= DEEPEST:
+            raise BoundError(
+                f"{function.name} is called more than {DEEPEST} calls deep",
+                where=function.name,
+                try_="see that its recursion ends, or write it as a loop",
+            )
+        if self.depth == MANY:  # each call is a few frames of Python's
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * DEEPEST))
+        frame = Frame.of(function, self.program.env, given)
         frame.enter(args)
         values = {p.name: a for p, a in zip(function.params, args, strict=True)}
         if function.name not in self.unread:
