@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.dims import Shape, ShapeEnv
+from explorer.ir.dims import Shape
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
@@ -37,131 +37,137 @@ class _Part:
     shift: tuple[Affine, ...]
 
 
-@dataclass(slots=True)
 class _InPlace:
-    function: Function
-    program: Program
-    bindings: list[Binding] = field(default_factory=list)
+    """The bindings of one function, each in its slot; what is gone leaves its slot empty."""
 
-    @property
-    def env(self) -> ShapeEnv:
-        return self.program.env
+    def __init__(self, function: Function, program: Program) -> None:
+        self.function, self.env = function, program.env
+        self.slots: list[Binding | None] = list(function.body)
+        self.place = {b.vars[0].name: n for n, b in enumerate(function.body)}
+        self.outputs = {v.name for v in function.outputs}
+        self.readers: dict[str, set[int]] = {}
+        for n, b in enumerate(function.body):
+            self._note(n, b)
 
     def done(self) -> Function:
         """The function with every concatenation that can be in place, the last one first."""
-        self.bindings = list(self.function.body)
         for binding in reversed(self.function.body):
             self._try(binding.vars[0].name)
-        return replace(self.function, body=tuple(self.bindings))
+        body = tuple(b for b in self.slots if b is not None)
+        return self.function if body == self.function.body else replace(self.function, body=body)
 
-    def _place(self, name: str) -> int | None:
-        return next((n for n, b in enumerate(self.bindings) if b.vars[0].name == name), None)
+    def _note(self, n: int, binding: Binding) -> None:
+        for v in binding.reads:
+            self.readers.setdefault(v.name, set()).add(n)
+
+    def _put(self, n: int, binding: Binding | None) -> None:
+        """Another binding in a slot, or none."""
+        old = self.slots[n]
+        if old is not None:
+            for v in old.reads:
+                self.readers[v.name].discard(n)
+            if self.place.get(old.vars[0].name) == n:
+                del self.place[old.vars[0].name]
+        self.slots[n] = binding
+        if binding is not None:
+            self._note(n, binding)
+            self.place[binding.vars[0].name] = n
+
+    def _call(self, n: int) -> KernelCall | None:
+        binding = self.slots[n]
+        expr = None if binding is None else binding.expr
+        return expr if isinstance(expr, KernelCall) else None
 
     def _try(self, name: str) -> None:
-        at = self._place(name)
-        if at is None or not isinstance(self.bindings[at].expr, KernelCall):
+        at = self.place.get(name)
+        if at is None or (call := self._call(at)) is None:
             return
-        binding = self.bindings[at]
-        parts = self._parts(binding)
-        free = [p for p in parts if self._is_free(p, at)]
-        if len(parts) < 2 or not free:
+        parts = _parts(call)
+        free = [p for p in parts if self._is_free(p, at)] if len(parts) > 1 else []
+        if not free:
             return
-        producers = sorted({p.value.name for p in free}, key=lambda n: self._place(n) or 0)
+        producers = sorted({p.value.name for p in free}, key=self.place.__getitem__)
         if len(producers) != len(free):
             return
-        call = binding.expr
-        assert isinstance(call, KernelCall)
         start = _updated(call)
-        if start is not None and (self._place(start.name) or 0) >= (self._place(producers[0]) or 0):
+        if start is not None and self.place.get(start.name, 0) >= self.place[producers[0]]:
             return
         moved = [next(p for p in free if p.value.name == n) for n in producers]
-        self._rewrite(binding, parts, moved, start)
-
-    def _parts(self, binding: Binding) -> list[_Part]:
-        call = binding.expr
-        assert isinstance(call, KernelCall)
-        kernel, found = call.kernel, []
-        args = dict(zip(kernel.inputs, call.args, strict=True))
-        for c in kernel.computes:
-            if c.out != kernel.output or c.reduce or not isinstance(c.expr, Read):
-                return []
-            read = c.expr
-            pairs = list(zip(c.target, read.index, strict=False))
-            if (
-                read.tensor == kernel.updates
-                or read.fill is not None
-                or len(pairs) != len(c.target)
-            ):
-                return []
-            if len(read.index) != len(c.target) or any(
-                not isinstance(i, Affine) for i in read.index
-            ):
-                return []
-            shift = tuple(t - i for t, i in pairs if isinstance(i, Affine))
-            if any(s.terms for s in shift):
-                return []
-            found.append(_Part(args[read.tensor], c, shift))
-        return found
+        self._rewrite(at, parts, moved, start)
 
     def _is_free(self, part: _Part, at: int) -> bool:
         """Whether the part is made by a kernel here and read by kernels alone, at known places."""
-        made = self._place(part.value.name)
+        made, name = self.place.get(part.value.name), part.value.name
         if made is None or made >= at or not isinstance(part.value.type, Tensor):
             return False
-        producer = self.bindings[made].expr
-        if not isinstance(producer, KernelCall) or producer.kernel.updates:
+        producer = self._call(made)
+        if producer is None or producer.kernel.updates:
             return False
-        if part.value in self.function.outputs or not part.value.type.is_known:
+        if name in self.outputs or not part.value.type.is_known:
             return False
         if self.env.hint(part.value.type.bytes) < SMALL_BYTES:
             return False
         if tuple(a.extent for a in part.compute.axes) != part.value.type.dims:
             return False  # only a piece of it is copied
-        for b in self.bindings:
-            if part.value in b.reads and not isinstance(b.expr, KernelCall):
-                return False
-            if isinstance(b.expr, KernelCall) and _updated(b.expr) == part.value:
-                return False
-            if isinstance(b.expr, KernelCall) and _reads_elsewhere(b.expr, part):
+        for n in self.readers.get(name, ()):
+            reader = self._call(n)
+            if reader is None or _updated(reader) == part.value or _reads_elsewhere(reader, part):
                 return False
         return True
 
     def _rewrite(
-        self, binding: Binding, parts: list[_Part], moved: list[_Part], before: Var | None
+        self, concat: int, parts: list[_Part], moved: list[_Part], before: Var | None
     ) -> None:
         """The producers write their parts in turn, each in the memory of the one before."""
+        binding = self.slots[concat]
+        assert binding is not None and isinstance(binding.expr, KernelCall)
         whole = binding.var.type
-        assert isinstance(whole, Tensor) and isinstance(binding.expr, KernelCall)
+        assert isinstance(whole, Tensor)
         rest = [p for p in parts if p not in moved]
         for n, part in enumerate(moved):
             last = n == len(moved) - 1 and not rest
             new = Var(binding.var.name if last else part.value.name, whole)
-            at = self._place(part.value.name)
-            assert at is not None
-            made = self.bindings[at]
-            assert isinstance(made.expr, KernelCall)
+            at = self.place[part.value.name]
+            made = self.slots[at]
+            assert made is not None and isinstance(made.expr, KernelCall)
             call = _store_into(made.expr, whole, part.shift, before)
-            origin = made.origin | binding.origin
-            self.bindings[at] = Binding((new,), call, origin)
-            self._redirect(part, new, binding)
+            self._put(at, Binding((new,), call, made.origin | binding.origin))
+            self._redirect(part, new, concat)
             before = new
-        at = self._place_of(binding)
         if rest:
             assert before is not None
-            self.bindings[at] = replace(
-                binding, expr=_remaining(binding.expr, parts, moved, before)
-            )
+            left = _remaining(binding.expr, parts, moved, before)
+            self._put(concat, replace(binding, expr=left))
         else:
-            del self.bindings[at]
+            self._put(concat, None)
 
-    def _place_of(self, binding: Binding) -> int:
-        return next(n for n, b in enumerate(self.bindings) if b is binding)
-
-    def _redirect(self, part: _Part, new: Var, concat: Binding) -> None:
-        for n, b in enumerate(self.bindings):
-            if b is not concat and part.value in b.reads and isinstance(b.expr, KernelCall):
+    def _redirect(self, part: _Part, new: Var, concat: int) -> None:
+        for n in sorted(self.readers.get(part.value.name, ())):
+            b = self.slots[n]
+            if n != concat and b is not None and part.value in b.reads:
+                assert isinstance(b.expr, KernelCall)
                 call = _read_from(b.expr, part.value, new, part.shift)
-                self.bindings[n] = replace(b, expr=call)
+                self._put(n, replace(b, expr=call))
+
+
+def _parts(call: KernelCall) -> list[_Part]:
+    """What a kernel that only joins copies takes from each operand; nothing where it does more."""
+    kernel, found = call.kernel, list[_Part]()
+    args = dict(zip(kernel.inputs, call.args, strict=True))
+    for c in kernel.computes:
+        if c.out != kernel.output or c.reduce or not isinstance(c.expr, Read):
+            return []
+        read = c.expr
+        pairs = list(zip(c.target, read.index, strict=False))
+        if read.tensor == kernel.updates or read.fill is not None or len(pairs) != len(c.target):
+            return []
+        if len(read.index) != len(c.target) or any(not isinstance(i, Affine) for i in read.index):
+            return []
+        shift = tuple(t - i for t, i in pairs if isinstance(i, Affine))
+        if any(s.terms for s in shift):
+            return []
+        found.append(_Part(args[read.tensor], c, shift))
+    return found
 
 
 def _updated(call: KernelCall) -> Var | None:

@@ -16,37 +16,45 @@ from weakref import WeakValueDictionary
 import numpy as np
 import sympy
 
-from explorer.ir.program import Binding, Constant, Program
+from explorer.ir.decisions import TaskTree, TileGraph
+from explorer.ir.program import Constant, Program
 
 SMALL_BYTES = (
     1 << 16
 )  # constants up to here are told apart by their bytes, larger ones by being the same object
-REMEMBERED = 8192  # bindings: some hundred bytes to some kilobytes each
+REMEMBERED = 8192  # digests at least: as many as the largest program has parts, in two generations
 
 
 class _Remembered:
     """Digests of frozen values by identity; the values are held, so an identity is never taken
-    again.
+    again. What was not asked for while as many others came is forgotten.
     """
 
     def __init__(self) -> None:
         self.lock = Lock()
+        self.room = REMEMBERED
         self.known: dict[int, tuple[object, bytes]] = {}
+        self.before: dict[int, tuple[object, bytes]] = {}
+
+    def reserve(self, count: int) -> None:
+        """Have room for the parts of a program; when it was the last large one, let the room go."""
+        with self.lock:
+            self.room = max(REMEMBERED, count, self.room // 2)
 
     def digest(self, value: object, make: Callable[[Any], bytes]) -> bytes:
         """The digest of a value, made where it is not known."""
         found = self.known.get(id(value))
         if found is not None:
             return found[1]
-        made = make(value)
+        found = self.before.get(id(value)) or (value, make(value))
         with self.lock:
-            if len(self.known) >= REMEMBERED:
-                self.known.clear()
-            self.known[id(value)] = (value, made)
-        return made
+            if len(self.known) >= self.room:
+                self.known, self.before = {}, self.known
+            self.known[id(value)] = found
+        return found[1]
 
 
-_bindings = _Remembered()
+_parts = _Remembered()
 _arrays: WeakValueDictionary[str, Constant] = WeakValueDictionary()
 _names: dict[int, str] = {}
 _serial = count(1)
@@ -64,21 +72,31 @@ def _name_of(constant: Constant) -> str:
 def program_key(program: Program) -> str:
     """The content of a program; linear, and quick where bindings are known from before."""
     state = blake2b(digest_size=24)
+    _parts.reserve(sum(len(f.body) for f in program.functions))
     for function in program.functions:
-        state.update(
-            _text((function.name, function.params, function.outputs, function.output_names))
-        )
+        head = (function.name, function.params, function.outputs, function.output_names)
+        state.update(b"".join(map(_digest_of, head)))
         for binding in function.body:
-            state.update(_bindings.digest(binding, _binding_digest))
+            state.update(_parts.digest(binding, _digest))
     for name, constant in sorted(program.constants.items()):
         state.update(_text(name) + _constant_digest(constant))
     rest = (program.env, program.sources, program.dropped, program.stage, program.name)
-    state.update(_text((rest, program.decisions)))
+    decisions = (getattr(program.decisions, f.name) for f in fields(program.decisions))
+    state.update(b"".join(map(_digest_of, (*rest, *decisions))))
     return state.hexdigest()
 
 
-def _binding_digest(binding: Binding) -> bytes:
-    return blake2b(_text(binding), digest_size=16).digest()
+def _digest_of(part: object) -> bytes:
+    """The digest of a part that many programs may share; options may hold functions, which are
+    looked at each time.
+    """
+    if isinstance(part, tuple | TaskTree | TileGraph):
+        return _parts.digest(part, _digest)
+    return _digest(part)
+
+
+def _digest(value: object) -> bytes:
+    return blake2b(_text(value), digest_size=16).digest()
 
 
 def _constant_digest(constant: Constant) -> bytes:
@@ -111,9 +129,14 @@ def _write(value: Any, out: Callable[[str], None]) -> None:
         out(")")
     elif kind is int or kind is bool or kind is float or value is None:
         out(f"{value!r};")
-    elif is_dataclass(kind):
+    elif kind is frozenset:
+        out("set(")
+        for item in sorted(value, key=str):
+            _write(item, out)
+        out(")")
+    elif names := _field_names(kind):  # type: ignore[arg-type]
         out(f"{kind.__name__}{{")
-        for name in _field_names(kind):
+        for name in names:
             _write(getattr(value, name), out)
         out("}")
     else:
@@ -122,16 +145,20 @@ def _write(value: Any, out: Callable[[str], None]) -> None:
 
 @lru_cache(maxsize=1024)
 def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind))
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _dim_text(dim: sympy.Basic) -> str:
+    return f"dim {dim};"
 
 
 def _write_other(value: Any, out: Callable[[str], None]) -> None:
     match value:
-        case frozenset() | set():
-            out("set")
-            _write(tuple(sorted(value, key=str)), out)
         case sympy.Basic():
-            out(f"dim {value};")
+            out(_dim_text(value))
+        case set():
+            _write(frozenset(value), out)
         case Enum():
             out(f"{type(value).__name__}.{value.name};")
         case list():
@@ -146,6 +173,8 @@ def _write_other(value: Any, out: Callable[[str], None]) -> None:
             _write((value.func, value.args, value.keywords), out)
         case type():
             out(f"{value.__module__}.{value.__qualname__};")
+        case _ if is_dataclass(value):
+            out(f"{type(value).__name__}{{}}")
         case _ if callable(value):
             _write(_source(value), out)
         case _:

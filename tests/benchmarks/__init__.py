@@ -1,0 +1,1 @@
+"""Measurements that are looked at, not asserted: each module is a command."""

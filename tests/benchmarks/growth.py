@@ -1,0 +1,197 @@
+"""How time and memory grow with a program: chains, trees and transformer-like stacks of operators.
+
+    python -m tests.benchmarks.growth [--kinds chain,tree] [--sizes 1000,10000] [--until legalized]
+
+A row is a compilation in a process of its own: operators, seconds, the ratio to the row with a
+tenth of the operators, peak memory of the process, and the slowest steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import numpy as np
+
+import explorer
+from explorer.frontends.model import Model
+from explorer.ir.calls import Attrs, OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
+from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.types import Tensor
+
+WIDTH = 64
+ROWS = Tensor((symbol("n"), WIDTH), "float32")
+DEFAULT = (
+    ("chain", (1_000, 10_000, 100_000), "legalized"),
+    ("tree", (1_000, 10_000, 100_000), "legalized"),
+    ("again", (1_000, 10_000, 100_000), "legalized"),
+    ("stack", (1_000, 10_000), "legalized"),
+    ("chain", (1_000, 10_000), "planned"),
+    ("tree", (1_000, 10_000), "planned"),
+    ("again", (1_000, 10_000), "planned"),
+    ("stack", (1_000, 10_000), "planned"),
+)
+
+
+class Body:
+    """Operators, one after the other."""
+
+    def __init__(self, inputs: int) -> None:
+        self.params = tuple(Var(f"x{i}", ROWS) for i in range(inputs))
+        self.bindings: list[Binding] = []
+        self.sources: list[SourceOp] = []
+
+    def op(self, op: str, *args: Var, attrs: Attrs = ()) -> Var:
+        """The value of one more operator."""
+        number = len(self.bindings)
+        out, name = Var(f"v{number}", Tensor()), f"{op}_{number}"
+        self.bindings.append(Binding((out,), OpCall(op, args, attrs), frozenset((name,))))
+        self.sources.append(SourceOp(name, op))
+        return out
+
+    def program(self, outputs: tuple[Var, ...], constants: dict[str, Constant]) -> Program:
+        """All of it."""
+        names = tuple(f"y{i}" for i in range(len(outputs)))
+        main = Function("main", self.params, tuple(self.bindings), outputs, names)
+        env = ShapeEnv((SymbolBound("n", 1, None, 8),))
+        return Program((main,), constants, env, tuple(self.sources))
+
+
+def chain(count: int) -> Program:
+    """Elementwise operators, each of the one before."""
+    body = Body(1)
+    value = body.params[0]
+    for i in range(count):
+        value = body.op(("Relu", "Exp", "Neg", "Tanh")[i % 4], value)
+    return body.program((value,), {})
+
+
+def tree(count: int) -> Program:
+    """Sums of pairs of inputs, of pairs of these sums, until one is left."""
+    body = Body(count + 1)
+    level = list(body.params)
+    while len(level) > 1:
+        odd = level[-1:] if len(level) % 2 else []
+        level = [body.op("Add", a, b) for a, b in zip(level[::2], level[1::2])] + odd
+    return body.program((level[0],), {})
+
+
+def again(count: int) -> Program:
+    """Sums of two earlier sums, which others read too."""
+    body = Body(2)
+    known = list(body.params)
+    for i in range(count):
+        known.append(
+            body.op(("Add", "Mul", "Sub")[i % 3], known[-1], known[max(0, len(known) - 7)])
+        )
+    return body.program((known[-1],), {})
+
+
+def stack(count: int) -> Program:
+    """Blocks of a transformer without heads: norm, attention over rows, two products, residuals."""
+    body = Body(1)
+    constants = {f"w{i}": Constant(seeded(i, (WIDTH, WIDTH))) for i in range(4)}
+    constants |= {"b": Constant(seeded(9, (WIDTH,))), "s": Constant(seeded(8, (WIDTH,)))}
+    given = {name: Var(name, c.type) for name, c in constants.items()}
+    weights = [given[f"w{i}"] for i in range(4)]
+    value = body.params[0]
+    while len(body.bindings) < count:
+        norm = body.op("LayerNormalization", value, given["s"], given["b"], attrs=(("axis", -1),))
+        query, key = (body.op("MatMul", norm, w) for w in weights[:2])
+        turned = body.op("Transpose", key, attrs=(("perm", (1, 0)),))
+        weight = body.op("Softmax", body.op("MatMul", query, turned), attrs=(("axis", -1),))
+        mixed = body.op("Add", body.op("MatMul", weight, norm), value)
+        hidden = body.op("Relu", body.op("Add", body.op("MatMul", mixed, weights[2]), given["b"]))
+        value = body.op("Add", body.op("MatMul", hidden, weights[3]), mixed)
+    return body.program((value,), constants)
+
+
+def seeded(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Small random weights."""
+    return (np.random.default_rng(seed).standard_normal(shape) / 8).astype(np.float32)
+
+
+KINDS: dict[str, Callable[[int], Program]] = {
+    "chain": chain,
+    "tree": tree,
+    "again": again,
+    "stack": stack,
+}
+
+
+def measure(kind: str, count: int, until: str) -> dict[str, object]:
+    """One compilation in this process."""
+    program = KINDS[kind](count)
+    begin = perf_counter()
+    made = explorer.compile(Model(kind, "", program), until=until)
+    seconds = perf_counter() - begin
+    planned = 0.0
+    if made.stage >= explorer.Stage.PLANNED:
+        begin = perf_counter()
+        made.memory()
+        planned = perf_counter() - begin
+    return {
+        "seconds": seconds + planned,
+        "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "steps": {s.name: s.seconds for s in made.snapshots} | {"plan of a binding": planned},
+    }
+
+
+def apart(kind: str, count: int, until: str) -> dict[str, object]:
+    """The same in a process of its own."""
+    words = [sys.executable, "-m", "tests.benchmarks.growth", "--one", kind, str(count), until]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        return {"problem": (done.stderr.splitlines() or ["no output"])[-1]}
+    found: dict[str, object] = json.loads(lines[-1])
+    return found
+
+
+def rows(kind: str, sizes: tuple[int, ...], until: str) -> Iterator[str]:
+    """The table of one kind, a line at a time."""
+    yield f"\n{kind} until {until}"
+    yield f"{'operators':>10} {'s':>8} {'ratio':>6} {'MB':>6}  slowest steps"
+    known: dict[int, float] = {}
+    for count in sizes:
+        found = apart(kind, count, until)
+        if "problem" in found:
+            yield f"{count:>10,} {found['problem']}"
+            continue
+        known[count] = seconds = float(str(found["seconds"]))
+        ratio = f"{seconds / known[count // 10]:.1f}" if count // 10 in known else ""
+        steps = sorted(dict(found["steps"]).items(), key=lambda s: -s[1])[:4]  # type: ignore[call-overload]
+        words = ", ".join(f"{name} {took:.2f}" for name, took in steps)
+        size = int(str(found["bytes"])) >> 20
+        yield f"{count:>10,} {seconds:>8.2f} {ratio:>6} {size:>6}  {words}"
+
+
+def main() -> None:
+    """The tables that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kinds", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--sizes", help="numbers of operators, with commas")
+    parser.add_argument("--until", help="the last stage")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measure(given.one[0], int(given.one[1]), given.one[2])))
+        return
+    wanted = DEFAULT
+    if given.kinds or given.sizes or given.until:
+        sizes = tuple(int(n) for n in (given.sizes or "1000,10000").split(","))
+        kinds = (given.kinds or ",".join(KINDS)).split(",")
+        wanted = tuple((kind, sizes, given.until or "legalized") for kind in kinds)
+    for kind, counts, until in wanted:
+        for line in rows(kind, counts, until):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
