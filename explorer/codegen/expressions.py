@@ -182,8 +182,11 @@ class Printer:
                 return self.whole(f"floor_div({a[0]}, {a[1]})", dtype, op)
             case "mod":
                 return f"{'floor_mod' if real else 'integer_mod'}({a[0]}, {a[1]})"
+            case "pow" if not real:
+                n = "U64" if dtype == "uint64" else "I"
+                return self.whole(f"integer_power({n}({a[0]}), {n}({a[1]}), {n}(1))", dtype, op)
             case "pow":
-                return self.whole(f"power({a[0]}, {a[1]})", dtype, op)
+                return f"power({a[0]}, {a[1]})"
             case "max" | "min":
                 return f"{op}imum({a[0]}, {a[1]})"
             case "neg":

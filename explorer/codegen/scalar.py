@@ -182,6 +182,23 @@ def power(x, y):
 
 
 @_plain
+def integer_power(x, y, one):
+    """x to the power y by squares; 1 / x to the power -y, towards zero, where y is negative."""
+    zero = one - one
+    if y < zero:
+        if x == one or x + one == zero:
+            return one if x == one or (y & one) == zero else x
+        return zero
+    out, square = one, x
+    while y > zero:
+        if (y & one) != zero:
+            out = out * square
+        square = square * square
+        y = y >> one
+    return out
+
+
+@_plain
 def sin_(x):
     """sin."""
     return math.sin(x)

@@ -103,6 +103,5 @@ _REWRITES: Mapping[str, Callable[[Node], Node]] = {
     "LayerNormalization": _without("stash_type"),
     "RMSNormalization": _without("stash_type"),
     "GroupNormalization": _without("stash_type"),
-    "Cast": _without("saturate", "round_mode"),
     "MaxPool": _without("storage_order"),
 }

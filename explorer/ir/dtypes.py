@@ -6,7 +6,7 @@ CPU; integers of less than a byte take a byte each, and wrap where they are stor
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes as ml_dtypes  # its names become names of NumPy's
 import numpy as np
@@ -44,7 +44,12 @@ ITEM_BYTES: dict[DType, int] = {
 HOST_DTYPES = frozenset({"string", "complex64", "complex128"})
 """Elements that no kernel computes with: their values live in Python, as NumPy arrays."""
 
-EIGHT_BIT_FLOATS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+EIGHT_BIT_FLOATS = {
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2": 57344.0,
+    "float8_e5m2fnuz": 57344.0,
+}  # their largest finite elements
 NARROW_FLOATS = frozenset(
     {"float16", "bfloat16", "float4_e2m1fn", "float8_e8m0fnu", *EIGHT_BIT_FLOATS}
 )
@@ -95,7 +100,7 @@ def dtype_of(array: np.ndarray) -> DType:
     return "string" if array.dtype.kind in "OUS" else str(array.dtype.name)
 
 
-def as_computed(array: np.ndarray) -> np.ndarray:
-    """An array in the type in which kernels compute with it."""
+def as_computed(array: Any) -> Any:
+    """An array or a scalar in the type in which kernels compute with it."""
     name = str(array.dtype.name)
     return array.astype(computed(name)) if is_stored_otherwise(name) else array

@@ -19,6 +19,8 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding
 from explorer.ops import (
     arithmetic,
+    bitwise,
+    casting,
     conv,
     elementwise,
     gather,
@@ -28,6 +30,8 @@ from explorer.ops import (
     matmul,
     normalization,
     pooling,
+    quantization,
+    quantized,
     recurrent,
     reduction,
     reshaping,
@@ -48,6 +52,10 @@ RECORDS: Mapping[str, OperatorRecord] = {
     for room in (
         elementwise,
         arithmetic,
+        casting,
+        bitwise,
+        quantization,
+        quantized,
         matmul,
         conv,
         pooling,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.dims import simplify
+from explorer.ir.dtypes import is_float, is_integer
 from explorer.ir.kernel import Const, Expr
 from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import broadcast
@@ -31,6 +32,7 @@ from explorer.ops.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.scalar import divide
+from explorer.ops.scalar import power as raised
 
 Combine = Callable[[Site, list[Expr], DType], Expr]
 
@@ -48,13 +50,15 @@ def _types(result: DType | None, of: int = 0) -> Callable[[Site], tuple[Tensor, 
     return deduce
 
 
-def _record(
+def broadcasting(
     name: str,
     combine: Combine,
     reference: Callable[..., Any],
     fold: FoldEach | None = None,
     dtype: DType | None = None,
 ) -> OperatorRecord:
+    """The record of an operator whose result at an element depends on its arguments there."""
+
     def lower(low: Lowering) -> None:
         nest, site = low.nest(snake_case(name)), low.site
         names = "ab" if len(site.args) == 2 else [f"x{i}" for i in range(len(site.args))]
@@ -78,7 +82,7 @@ def _record(
     )
 
 
-def _binary(
+def binary(
     name: str,
     op: str,
     reference: Callable[[Any, Any], Any],
@@ -86,7 +90,7 @@ def _binary(
     dtype: DType | None = None,
 ) -> OperatorRecord:
     """`op(a, b)`; more than two arguments are taken from the left."""
-    return _record(
+    return broadcasting(
         name,
         lambda site, xs, t: reduce(lambda a, b: call(op, a, b), xs),
         lambda attrs, args: reduce(reference, args),
@@ -107,13 +111,16 @@ def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
     a, b = xs
     if not site.integer("fmod"):
         return call("mod", a, b)
+    if is_integer(t):
+        rest = call("sub", a, call("mul", b, call("div", a, b)))
+        return call("where", call("eq", b, 0, dtype=t), Const(0, t), rest)
     size = call("mod", call("abs", a), call("abs", b))
     return call("where", call("lt", a, 0, dtype=t), call("neg", size), size)
 
 
 def power(x: Expr, exponent: Number | None, by: Expr, dtype: DType) -> Expr:
     """`x ** exponent`, without a call of `pow` where products and roots give it."""
-    if dtype.startswith("float"):
+    if is_float(dtype):
         root = call("sqrt", x)
         match exponent:
             case 1:
@@ -135,16 +142,22 @@ def _lower_power(low: Lowering) -> None:
     nest, (x, y), site = low.nest("pow"), low.site.given, low.site
 
     def body(axes: Any) -> Expr:
-        by = nest.along(y, "b", axes)
+        base, by = nest.along(x, "a", axes), nest.along(y, "b", axes)
+        if is_integer(site.dtype()) and is_float(site.dtype(1)):
+            wide = call("pow", call("cast_float64", base), call("cast_float64", by))
+            return call(f"cast_{site.dtype()}", wide)
         if site.dtype(1) != site.dtype():
             by = call(f"cast_{site.dtype()}", by)
-        return power(nest.along(x, "a", axes), low.scalar(y), by, site.dtype())
+        return power(base, low.scalar(y), by, site.dtype())
 
     nest.map("y", low.result, body)
 
 
 def _power_reference(attrs: Mapping[str, Any], args: Any) -> Any:
-    return np.power(args[0], args[1].astype(args[0].dtype))
+    x, y = args
+    if x.dtype.kind in "iu" and y.dtype.kind == "f":
+        return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+    return raised(x, y.astype(x.dtype))
 
 
 def _slope(site: Site, xs: list[Expr], t: DType) -> Expr:
@@ -214,39 +227,45 @@ def _clip_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    _binary("Add", "add", np.add, total),
-    _binary("Sub", "sub", np.subtract, lambda env, v: simplify(v[0] - v[1])),
-    _binary("Mul", "mul", np.multiply, times),
-    _binary("Div", "div", divide, quotient),
-    _binary("Sum", "add", np.add),
-    _binary("Max", "max", np.maximum, most),
-    _binary("Min", "min", np.minimum, least),
-    _record("Mean", _mean, lambda attrs, args: reduce(np.add, args) / len(args)),
-    _record("Mod", _modulo, _modulo_reference, remainder),
-    OperatorRecord("Pow", "elementwise", _types(None), _power_reference, _lower_power),
-    _record("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
+    binary("Add", "add", np.add, total),
+    binary("Sub", "sub", np.subtract, lambda env, v: simplify(v[0] - v[1])),
+    binary("Mul", "mul", np.multiply, times),
+    binary("Div", "div", divide, quotient),
+    binary("Sum", "add", np.add),
+    binary("Max", "max", np.maximum, most),
+    binary("Min", "min", np.minimum, least),
+    broadcasting("Mean", _mean, lambda attrs, args: reduce(np.add, args) / len(args)),
+    broadcasting("Mod", _modulo, _modulo_reference, remainder),
+    OperatorRecord(
+        "Pow",
+        "elementwise",
+        _types(None),
+        _power_reference,
+        _lower_power,
+    ),
+    broadcasting("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
     # comparisons
-    _binary("Equal", "eq", np.equal, compare(is_equal), "bool"),
-    _binary(
+    binary("Equal", "eq", np.equal, compare(is_equal), "bool"),
+    binary(
         "Greater",
         "gt",
         np.greater,
         compare(lambda low, high: negate(is_at_most(low, high))),
         "bool",
     ),
-    _binary("Less", "lt", np.less, compare(is_less), "bool"),
-    _binary(
+    binary("Less", "lt", np.less, compare(is_less), "bool"),
+    binary(
         "GreaterOrEqual",
         "ge",
         np.greater_equal,
         compare(lambda low, high: negate(is_less(low, high))),
         "bool",
     ),
-    _binary("LessOrEqual", "le", np.less_equal, compare(is_at_most), "bool"),
+    binary("LessOrEqual", "le", np.less_equal, compare(is_at_most), "bool"),
     # logic
-    _binary("And", "and", np.logical_and, lambda env, v: bool(v[0] and v[1])),
-    _binary("Or", "or", np.logical_or, lambda env, v: bool(v[0] or v[1])),
-    _binary("Xor", "xor", np.logical_xor, lambda env, v: bool(v[0]) != bool(v[1])),
+    binary("And", "and", np.logical_and, lambda env, v: bool(v[0] and v[1])),
+    binary("Or", "or", np.logical_or, lambda env, v: bool(v[0] or v[1])),
+    binary("Xor", "xor", np.logical_xor, lambda env, v: bool(v[0]) != bool(v[1])),
     OperatorRecord(
         "Where",
         "elementwise",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.kernel import Apply, Const, Expr
-from explorer.ir.types import DType, Tensor, numpy_dtype
+from explorer.ir.types import DType, Tensor
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Array, Fold, OperatorRecord, Reference, Site
 from explorer.ops.scalar import erf, sigmoid
@@ -206,34 +206,6 @@ def _fold_each(function: Callable[[Any], Any]) -> Fold:
     return fold
 
 
-# Cast: the one whose result has another dtype.
-
-
-def _cast_type(site: Site) -> tuple[Tensor, ...]:
-    return (Tensor(site.shape(), site.text("to", "float32")),)
-
-
-def _cast_reference(attrs: Mapping[str, Any], args: Any) -> Any:
-    return args[0].astype(numpy_dtype(attrs["to"]))
-
-
-def _cast_lower(low: Lowering) -> None:
-    to, x = low.site.text("to", "float32"), low.site.arg(0)
-    if low.site.dtype() == to:
-        low.view(low.result, x)
-        return
-    nest = low.nest("cast")
-    nest.map("y", low.result, lambda axes: call(f"cast_{to}", nest.along(x, "x", axes)))
-
-
-def _cast_fold(site: Site) -> tuple[Array | None, ...]:
-    known, to = site.values[0], site.text("to", "float32")
-    whole = to.startswith(("int", "uint")) and site.dtype().startswith(("int", "uint", "bool"))
-    if known is None or not whole:
-        return (None,)
-    return (np.vectorize(lambda v: int(v) if isinstance(v, bool) else v, otypes=[object])(known),)
-
-
 # Identities: nothing is computed.
 
 
@@ -307,7 +279,6 @@ RECORDS = (
     _simple("IsNaN", "isnan", np.isnan, to_bool=True),
     unary("IsInf", _is_infinite, _is_infinite_reference, to_bool=True),
     # conversions
-    OperatorRecord("Cast", "elementwise", _cast_type, _cast_reference, _cast_lower, _cast_fold),
     OperatorRecord(
         "Identity", "layout", _same, _array(lambda x: x), _forward, lambda site: (site.values[0],)
     ),

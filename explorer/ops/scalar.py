@@ -47,6 +47,14 @@ def divide(a: Value, b: Value) -> Value:
     return down + ((down * b != a) & uneven & (np.asarray(b) != 0)).astype(kind)
 
 
+def power(x: Value, by: Value) -> Value:
+    """`x ** by`; on integers 1 / x ** -by, rounded towards zero, where `by` is negative."""
+    if np.result_type(x).kind not in "iu":
+        return np.power(x, by)
+    down = np.where(np.abs(x) == 1, np.where(np.asarray(by) % 2 == 0, 1, x), 0)
+    return np.where(by < 0, down, np.power(x, np.maximum(by, 0))).astype(x.dtype)
+
+
 def shift_left(x: Value, by: Value) -> Value:
     """Bits moved up; all are gone where the distance is negative or the width or more."""
     width = 8 * np.asarray(x).dtype.itemsize
@@ -91,7 +99,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "div": divide,
     "floordiv": np.floor_divide,
     "mod": np.mod,
-    "pow": np.power,
+    "pow": power,
     "max": np.maximum,
     "min": np.minimum,
     "neg": np.negative,
