@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.ir.annotations import defined_by, symbols_in
-from explorer.ir.calls import KernelCall, Var, View
+from explorer.ir.calls import FunctionCall, KernelCall, ShapeOf, Var, View
 from explorer.ir.dims import symbol
 from explorer.ir.merge import Part, merge
 from explorer.ir.program import Binding, Function, Program
@@ -27,20 +27,33 @@ MOST_WORDS = 6  # of a fused kernel's name
 @compiler_pass("fuse-ops", paper="Relax, ASPLOS 2025, section 4.2: dynamic shape-aware fusion")
 @dataclass(frozen=True, slots=True)
 class FuseOps:
-    """After: each group of operators is one kernel; its intermediates are stored nowhere."""
+    """After: each group of operators is one kernel; its intermediates are stored nowhere.
+
+    `merge` False stops before FuseTIR: each group is then a private function that is called, with
+    `shape(n)` as its last argument where its other parameters do not define n.
+    """
 
     limits: Limits = Limits()
+    merge: bool = True
 
     def __call__(self, program: Program) -> Program:
-        """The program with fused kernels, and the plans of its functions among the decisions."""
+        """The program with its groups fused, and the plans of its functions among the decisions."""
         plans: list[FusionPlan] = []
+        outlined: list[Function] = []
         for function in program.functions:
             found = plan(program, function, self.limits)
             fused, functions = _fused(program, function, found)
+            if not self.merge:
+                fused, made = outline(program, function, functions)
+                outlined += made
             plans.append(replace(found, functions=functions))
             program = program.with_function(fused)
-        decisions = replace(program.decisions, fusion=tuple(plans))
-        return replace(program, stage=max(program.stage, Stage.LEGALIZED), decisions=decisions)
+        return replace(
+            program,
+            functions=(*program.functions, *outlined),
+            stage=max(program.stage, Stage.LEGALIZED),
+            decisions=replace(program.decisions, fusion=tuple(plans)),
+        )
 
 
 def _fused(
@@ -61,6 +74,41 @@ def _fused(
             functions.append(group_function(groups[name], binding))
         body.append(binding)
     return replace(function, body=tuple(body)), tuple(functions)
+
+
+def outline(
+    program: Program, function: Function, groups: tuple[GroupFunction, ...]
+) -> tuple[Function, list[Function]]:
+    """The function with a call for each group, and the groups as private functions; constants are
+    seen by all functions, so they are not passed.
+    """
+    members = {m: g for g in groups for m in g.members}
+    inside: dict[str, list[Binding]] = {g.name: [] for g in groups}
+    body: list[Binding] = []
+    for binding in function.body:
+        group = members.get(binding.vars[0].name) if binding.vars else None
+        if group is None:
+            body.append(binding)
+            continue
+        inside[group.name].append(binding)
+        if binding.vars[0].name == group.result.name:
+            origin = frozenset[str]().union(*(b.origin for b in inside[group.name]))
+            passed = tuple(p for p in group.params if p.name not in program.constants)
+            shape = group.shape_parameter
+            if shape is not None:
+                assert shape.dims is not None
+                body.append(Binding((passed[-1],), ShapeOf(shape.dims), origin))
+            body.append(Binding(binding.vars, FunctionCall(group.name, passed), origin))
+    made = [
+        Function(
+            g.name,
+            tuple(p for p in g.params if p.name not in program.constants),
+            tuple(inside[g.name]),
+            (g.result,),
+        )
+        for g in groups
+    ]
+    return replace(function, body=tuple(body)), made
 
 
 def _is_fused(group: Group, bindings: dict[str, Binding]) -> bool:
