@@ -31,6 +31,7 @@ from explorer.ops.dim_arithmetic import (
 from explorer.ops.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
 from explorer.ops.record import Array, OperatorRecord, Site
+from explorer.ops.run_time_broadcast import broadcast_rule
 from explorer.ops.scalar import divide
 from explorer.ops.scalar import power as raised
 
@@ -79,6 +80,7 @@ def broadcasting(
         lambda attrs, args: reference(attrs, args),
         lower,
         fold_each(fold) if fold else None,
+        run_time=broadcast_rule(name),
     )
 
 
@@ -242,6 +244,7 @@ RECORDS = (
         _types(None),
         _power_reference,
         _lower_power,
+        run_time=broadcast_rule("Pow"),
     ),
     broadcasting("PRelu", _slope, lambda attrs, v: np.where(v[0] < 0, v[0] * v[1], v[0])),
     # comparisons
@@ -273,6 +276,7 @@ RECORDS = (
         lambda attrs, args: np.where(*args),
         _lower_where,
         _fold_where,
+        run_time=broadcast_rule("Where"),
     ),
     OperatorRecord("Clip", "elementwise", _clip_types, _clip_reference, _lower_clip),
 )

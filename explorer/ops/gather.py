@@ -14,6 +14,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import OperatorRecord, Site, Values
+from explorer.ops.run_time_numbers import ONE_HOT
 from explorer.ops.slicing import lower_slice
 
 
@@ -193,6 +194,14 @@ RECORDS = (
     ),
     OperatorRecord("GatherND", "layout", _nd_types, _nd, _lower_nd, first=11),
     OperatorRecord(
-        "OneHot", "layout", _one_hot_types, _one_hot, _lower_one_hot, None, {1: "depth"}, first=9
+        "OneHot",
+        "layout",
+        _one_hot_types,
+        _one_hot,
+        _lower_one_hot,
+        None,
+        {1: "depth"},
+        first=9,
+        run_time=ONE_HOT,
     ),
 )

@@ -9,12 +9,14 @@ import numpy as np
 
 from explorer.ir.calls import ShapeOf
 from explorer.ir.dims import Dim, ceil_div, product, simplify
-from explorer.ir.kernel import Const, Expr, IndexValue, var
+from explorer.ir.kernel import Affine, Const, Expr, IndexValue, var
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.dim_arithmetic import most
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site, Values
+from explorer.ops.run_time_numbers import RANGE
+from explorer.ops.run_time_shapes import FILL
 
 
 def dims_array(dims: Any) -> Values:
@@ -111,6 +113,32 @@ def _fold_range(site: Site) -> tuple[Values | None, ...]:
     return (dims_array([simplify(first + i * by) for i in range(extent)]),)
 
 
+# Ramp: a Range whose start and step are data; only its extent is known, as a dim.
+
+
+def _ramp_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(site.dims("extent"), site.dtype()),)
+
+
+def _lower_ramp(low: Lowering) -> None:
+    site, nest, dtype = low.site, low.nest("range"), low.site.dtype()
+
+    def scalar(i: int, name: str) -> Expr:
+        rank = len(site.shape(i))
+        return nest.load(site.arg(i), name, (Affine(),) * rank)
+
+    def body(axes: Any) -> Expr:
+        place = call(f"cast_{dtype}", IndexValue(var(axes[0].name)))
+        return call("add", scalar(0, "start"), call("mul", place, scalar(2, "delta")))
+
+    nest.map("y", low.result, body)
+
+
+def _ramp(attrs: Mapping[str, Any], args: Any) -> Any:
+    start, delta = (np.reshape(a, -1)[0] for a in (args[0], args[2]))
+    return start + np.arange(attrs["extent"]).astype(delta.dtype) * delta
+
+
 # ConstantOfShape.
 
 
@@ -167,7 +195,9 @@ RECORDS = (
         {0: "start", 1: "limit", 2: "delta"},
         dtype_from=0,
         first=11,
+        run_time=RANGE,
     ),
+    OperatorRecord("Ramp", "layout", _ramp_types, _ramp, _lower_ramp),
     OperatorRecord(
         "ConstantOfShape",
         "layout",
@@ -177,5 +207,6 @@ RECORDS = (
         _fold_fill,
         {0: "shape"},
         first=9,
+        run_time=FILL,
     ),
 )

@@ -14,6 +14,7 @@ from explorer.ops.broadcast import agree
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.record import OperatorRecord, Site, Values
 from explorer.ops.reshaping import text
+from explorer.ops.run_time_shapes import SPLIT
 from explorer.ops.slicing import lower_slice
 
 
@@ -63,7 +64,9 @@ def _fold_concat(site: Site) -> tuple[Values | None, ...]:
 
 def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
     axis, given = site.axis(len(site.shape()), 0), site.dims("split")
-    extent = site.shape()[axis]
+    extent, found = site.shape()[axis], site.dims("sizes")
+    if found is not None:  # by the host
+        return axis, found
     if given is None:
         parts = site.integer("num_outputs", site.results)
         if parts != site.results:
@@ -94,7 +97,7 @@ def _lower_split(low: Lowering) -> None:
 
 
 def _split(attrs: Mapping[str, Any], args: Any) -> Any:
-    x, axis, sizes = args[0], attrs.get("axis", 0), attrs.get("split")
+    x, axis, sizes = args[0], attrs.get("axis", 0), attrs.get("sizes", attrs.get("split"))
     if sizes is None:
         parts = attrs["num_outputs"]
         each = -(-x.shape[axis] // parts)
@@ -105,5 +108,7 @@ def _split(attrs: Mapping[str, Any], args: Any) -> Any:
 
 RECORDS = (
     OperatorRecord("Concat", "layout", _concat_types, _concat, _lower_concat, _fold_concat),
-    OperatorRecord("Split", "layout", _split_types, _split, _lower_split, None, {1: "split"}),
+    OperatorRecord(
+        "Split", "layout", _split_types, _split, _lower_split, None, {1: "split"}, run_time=SPLIT
+    ),
 )

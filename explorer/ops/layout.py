@@ -14,6 +14,8 @@ from explorer.ops.broadcast import broadcast
 from explorer.ops.lowering import Lowering, entry, letters
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.reshaping import refold, view
+from explorer.ops.run_time_broadcast import broadcast_rule
+from explorer.ops.run_time_shapes import TILE
 
 # Transpose.
 
@@ -62,6 +64,8 @@ def _lower_expand(low: Lowering) -> None:
 
 def _expand(attrs: Mapping[str, Any], args: Any) -> Any:
     x = args[0]
+    if "extents" in attrs:
+        return np.broadcast_to(x, tuple(attrs["extents"]))
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(attrs["shape"])))
 
 
@@ -163,10 +167,24 @@ RECORDS = (
         "Transpose", "layout", _transpose_types, _transpose, _lower_transpose, refold(_transpose)
     ),
     OperatorRecord(
-        "Expand", "layout", _expand_types, _expand, _lower_expand, refold(_expand), {1: "shape"}
+        "Expand",
+        "layout",
+        _expand_types,
+        _expand,
+        _lower_expand,
+        refold(_expand),
+        {1: "shape"},
+        run_time=broadcast_rule("Expand", frozenset({1})),
     ),
     OperatorRecord(
-        "Tile", "layout", _tile_types, _tile, _lower_tile, refold(_tile), {1: "repeats"}
+        "Tile",
+        "layout",
+        _tile_types,
+        _tile,
+        _lower_tile,
+        refold(_tile),
+        {1: "repeats"},
+        run_time=TILE,
     ),
     OperatorRecord("DepthToSpace", "layout", _depth_types, _depth, _lower_depth),
     OperatorRecord("SpaceToDepth", "layout", _space_types, _space, _lower_space),

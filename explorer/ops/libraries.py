@@ -69,7 +69,11 @@ def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | Non
     record = RECORDS.get(function)
     if record is None or record.run_time is None:
         raise UnsupportedOperator(f"{function} has no shape function", where=function)
-    return np.array(record.run_time.values(dict(attrs), args), np.int64)
+    given = dict(attrs)
+    names = given.pop("names", ())
+    assert isinstance(names, tuple)
+    found = record.run_time.values(given, args)
+    return np.array([found[str(n)] for n in names], np.int64)
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,14 @@ class Lowering:
         self.known = constants
         self.constants: dict[str, Constant] = {}
         self.bindings: list[Binding] = []
+
+    def steps(self, value: Var) -> tuple[Dim, ...] | None:
+        """The steps that broadcasting makes along an argument's dims, where the host finds them."""
+        rows = self.site.attrs.get("steps")
+        if not isinstance(rows, tuple) or value not in self.site.args:
+            return None
+        row: Any = rows[self.site.args.index(value)]
+        return tuple(row)
 
     @property
     def result(self) -> Var:
@@ -128,7 +137,11 @@ class Nest:
         assert isinstance(value.type, Tensor)
         shape = value.type.dims
         last = axes[len(axes) - len(shape) :]
-        return self.load(value, name, tuple(entry(a, n) for a, n in zip(last, shape, strict=True)))
+        index = [entry(a, n) for a, n in zip(last, shape, strict=True)]
+        steps = self.lowering.steps(value)
+        if steps is not None:
+            index = [i * step for i, step in zip(index, steps, strict=True)]
+        return self.load(value, name, index)
 
     def compute(
         self,

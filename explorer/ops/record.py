@@ -125,22 +125,35 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """One number that the host computes for an operator: its name, and what is known of it.
+
+    Symbols are never negative, so what may be negative is two numbers: `up` minus `down`.
+    """
+
+    name: str
+    low: int = 0
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunTime:
     """How an operator is compiled whose shapes or indices are values that only a run knows.
 
     y = Slice(x, starts, ends)  ->  v: int64[2] = library shape.Slice(shape_of(x), starts, ends)
-    d: shape[begin, extent] = match v; y: float32[extent] = Slice(x, begin=(begin,), ...)
+    d: shape[begin0, extent0] = match v; y: float32[extent0] = Slice(x, begin=(begin0,), ...)
 
     reads    the arguments whose values the host reads; of the others it is given the shape
-    names    of a site: a name and the least value of each number that the host computes
-    values   the numbers, from attributes and one array for each argument: its values or its shape
+    names    of a site: the numbers that the host computes
+    values   by name at least these numbers, from attributes (`where` is the place of the operator)
+             and one array for each argument: its values or its shape; ShapeError if they do not fit
     rewrite  the site in symbolic form: the same or another operator, without the arguments read
     """
 
     reads: frozenset[int]
-    names: Callable[[Site], tuple[tuple[str, int], ...]]
-    values: Callable[[Mapping[str, Any], Sequence[Any]], tuple[int, ...]]
-    rewrite: Callable[[Site, tuple[Dim, ...]], Site]
+    names: Callable[[Site], tuple[Number, ...]]
+    values: Callable[[Mapping[str, Any], Sequence[Any]], Mapping[str, int]]
+    rewrite: Callable[[Site, Mapping[str, Dim]], Site]
 
 
 Deduce = Callable[[Site], tuple[Tensor, ...]]

@@ -12,9 +12,10 @@ from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import DType, Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, letters
+from explorer.ops.lowering import Lowering, Nest, entry, letters
 from explorer.ops.pooling import scaled
 from explorer.ops.record import Array, OperatorRecord, Site
+from explorer.ops.run_time_reduction import CUMSUM, reduction_rule
 
 Each = Callable[[Expr, DType], Expr]
 Finish = Callable[[Expr, Dim, DType], Expr]
@@ -30,6 +31,10 @@ def _reduced(site: Site) -> tuple[int, ...]:
 
 
 def _types(site: Site) -> tuple[Tensor, ...]:
+    kept = site.dims("kept")
+    if kept is not None:  # found by the host
+        dims = site.dims("dims")
+        return (Tensor(kept if dims is None else dims, site.dtype()),)
     return (Tensor(_result_shape(site, _reduced(site)), site.dtype()),)
 
 
@@ -48,15 +53,18 @@ class Reduction:
     after: Finish = lambda x, count, t: x
 
 
+@dataclass(frozen=True, slots=True)
 class Rows:
-    """The axes of an operator that reduces some dims: kept, reduced, and where results lie."""
+    """The axes of an operator that reduces some dims: kept, reduced, where an element is read and
+    where results lie, in a tensor of `shape`; it is that of the operator's result but for dims
+    that only a run drops.
+    """
 
-    def __init__(self, shape: Shape, gone: tuple[int, ...], keep: bool) -> None:
-        self.all = letters(shape)
-        self.kept = tuple(a for d, a in enumerate(self.all) if d not in gone)
-        self.over = tuple(a for d, a in enumerate(self.all) if d in gone)
-        places = ((Affine() if d in gone else var(a.name)) for d, a in enumerate(self.all))
-        self.place = tuple(p for d, p in enumerate(places) if keep or d not in gone)
+    kept: tuple[Axis, ...]
+    over: tuple[Axis, ...]
+    index: tuple[Affine, ...]
+    place: tuple[Affine, ...]
+    shape: Shape
 
     @property
     def store(self) -> tuple[Affine, ...]:
@@ -64,19 +72,54 @@ class Rows:
         plain = tuple(var(a.name) for a in self.kept)
         return () if self.place == plain else self.place
 
+    def bind(self, low: Lowering, nest: Nest) -> None:
+        """Bind the operator's result to the kernel."""
+        if self.shape == low.shape:
+            nest.into(low.result)
+            return
+        low.view(low.result, nest.into(low.temporary("kept", self.shape, low.site.dtype())))
+
+
+def rows_of(low: Lowering, gone: tuple[int, ...]) -> Rows:
+    """The rows of an operator that reduces these dims."""
+    keep = bool(low.site.integer("keepdims", 1))
+    every = letters(low.site.shape())
+    places = ((Affine() if d in gone else var(a.name)) for d, a in enumerate(every))
+    return Rows(
+        tuple(a for d, a in enumerate(every) if d not in gone),
+        tuple(a for d, a in enumerate(every) if d in gone),
+        tuple(entry(a, a.extent) for a in every),
+        tuple(p for d, p in enumerate(places) if keep or d not in gone),
+        low.shape,
+    )
+
+
+def _rows(low: Lowering) -> Rows:
+    kept = low.site.dims("kept")
+    if kept is None:
+        return rows_of(low, _reduced(low.site))
+    axes, over = letters(kept), low.site.dims("over") or ()
+    inner = tuple(Axis(f"{a.name}r", n) for a, n in zip(axes, over, strict=True))
+    both = zip(axes, inner, over, strict=True)
+    index = tuple(Affine() if n == 1 else var(a.name) + var(r.name) for a, r, n in both)
+    return Rows(axes, tuple(r for r in inner if r.extent != 1), index, _bare(axes), kept)
+
+
+def _bare(axes: tuple[Axis, ...]) -> tuple[Affine, ...]:
+    return tuple(var(a.name) for a in axes)
+
 
 def _lower(name: str, how: Reduction) -> Callable[[Lowering], None]:
     def lower(low: Lowering) -> None:
-        site, gone = low.site, _reduced(low.site)
+        site, rows = low.site, _rows(low)
         nest, dtype = low.nest(name), site.dtype()
-        rows = Rows(site.shape(), gone, bool(site.integer("keepdims", 1)))
-        x = how.before(nest.along(site.arg(0), "x", rows.all), dtype)
+        x = how.before(nest.load(site.arg(0), "x", rows.index), dtype)
         total = Read("acc", rows.place)
         last = how.after(total, product(a.extent for a in rows.over), dtype)
         plain = last == total
         nest.compute(
             "y" if plain else "acc",
-            low.shape,
+            rows.shape,
             dtype,
             rows.kept,
             x,
@@ -85,13 +128,16 @@ def _lower(name: str, how: Reduction) -> Callable[[Lowering], None]:
             rows.store,
         )
         if not plain:
-            nest.compute("y", low.shape, dtype, rows.kept, last, store=rows.store)
-        nest.into(low.result)
+            nest.compute("y", rows.shape, dtype, rows.kept, last, store=rows.store)
+        rows.bind(low, nest)
 
     return lower
 
 
 def _arguments(attrs: Mapping[str, Any], x: Array) -> dict[str, Any]:
+    if "over" in attrs:
+        gone = tuple(d for d, n in enumerate(attrs["over"]) if n != 1)
+        return {"axis": gone, "keepdims": True}
     axes = attrs.get("axes")
     axes = tuple(axes) if isinstance(axes, (tuple, list)) else axes
     if axes is None or axes == ():
@@ -101,14 +147,21 @@ def _arguments(attrs: Mapping[str, Any], x: Array) -> dict[str, Any]:
 
 def _numpy(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any]:
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
-        return np.asarray(function(args[0], **_arguments(attrs, args[0])), args[0].dtype)
+        found = np.asarray(function(args[0], **_arguments(attrs, args[0])), args[0].dtype)
+        return found.reshape(attrs["dims"]) if "dims" in attrs else found
 
     return reference
 
 
 def _record(name: str, kernel: str, how: Reduction, function: Callable[..., Any]) -> OperatorRecord:
     return OperatorRecord(
-        name, "reduction", _types, _numpy(function), _lower(kernel, how), by_value={1: "axes"}
+        name,
+        "reduction",
+        _types,
+        _numpy(function),
+        _lower(kernel, how),
+        by_value={1: "axes"},
+        run_time=reduction_rule(name),
     )
 
 
@@ -125,17 +178,16 @@ def _sum_square(x: Array, **kw: Any) -> Any:
 
 def _lower_log_sum_exp(low: Lowering) -> None:
     site = low.site
-    nest, dtype = low.nest("log_sum_exp"), site.dtype()
-    rows = Rows(site.shape(), _reduced(site), bool(site.integer("keepdims", 1)))
-    x, top = nest.along(site.arg(0), "x", rows.all), Read("top", rows.place)
+    nest, dtype, rows = low.nest("log_sum_exp"), site.dtype(), _rows(low)
+    x, top = nest.load(site.arg(0), "x", rows.index), Read("top", rows.place)
     shifted = call("exp", call("sub", x, top))
     combine = "max" if rows.over else None
-    nest.compute("top", low.shape, dtype, rows.kept, x, rows.over, combine, rows.store)
+    nest.compute("top", rows.shape, dtype, rows.kept, x, rows.over, combine, rows.store)
     combine = "sum" if rows.over else None
-    nest.compute("acc", low.shape, dtype, rows.kept, shifted, rows.over, combine, rows.store)
+    nest.compute("acc", rows.shape, dtype, rows.kept, shifted, rows.over, combine, rows.store)
     total = call("add", call("log", Read("acc", rows.place)), top)
-    nest.compute("y", low.shape, dtype, rows.kept, total, store=rows.store)
-    nest.into(low.result)
+    nest.compute("y", rows.shape, dtype, rows.kept, total, store=rows.store)
+    rows.bind(low, nest)
 
 
 def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
@@ -155,8 +207,8 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
     def lower(low: Lowering) -> None:
         site, nest = low.site, low.nest(f"arg{combiner}")
         axis = site.axis(len(site.shape()))
-        rows = Rows(site.shape(), (axis,), bool(site.integer("keepdims", 1)))
-        x, place = nest.along(site.arg(0), "x", rows.all), IndexValue(var(rows.over[0].name))
+        rows = rows_of(low, (axis,))
+        x, place = nest.load(site.arg(0), "x", rows.index), IndexValue(var(rows.over[0].name))
         last = bool(site.integer("select_last_index"))
         nowhere = Const(-1 if last else rows.over[0].extent, "int64")
         nest.compute("top", low.shape, site.dtype(), rows.kept, x, rows.over, combiner, rows.store)
@@ -191,19 +243,20 @@ def _arg(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any
 
 def _lower_cumsum(low: Lowering) -> None:
     site, nest, axes = low.site, low.nest("cumsum"), letters(low.site.shape())
-    at_axis = site.axis(len(axes))
-    along, k = axes[at_axis], Axis("r", axes[at_axis].extent)
-    skip = int(bool(site.integer("exclusive")))
-    step = (var(k.name) + skip) * (1 if site.integer("reverse") else -1)
-    index = [var(a.name) for a in axes]
-    index[at_axis] = var(along.name) + step
-    read = Read(nest.tensor(site.arg(0), "x"), tuple(index), 0.0)
+    steps, extent = site.dims("steps"), site.dims("extent")
+    if steps is None or extent is None:
+        at_axis = site.axis(len(axes))
+        steps, extent = tuple(int(d == at_axis) for d in range(len(axes))), (low.shape[at_axis],)
+    k, way = Axis("r", extent[0]), 1 if site.integer("reverse") else -1
+    by = (var(k.name) + int(bool(site.integer("exclusive")))) * way
+    index = tuple(var(a.name) + by * step for a, step in zip(axes, steps, strict=True))
+    read = Read(nest.tensor(site.arg(0), "x"), index, 0.0)
     nest.compute("y", low.shape, site.dtype(), axes, read, [k], "sum")
     nest.into(low.result)
 
 
 def _cumsum_reference(attrs: Mapping[str, Any], args: Any) -> Any:
-    x, axis = args[0], attrs["axis"]
+    x, axis = args[0], attrs["steps"].index(1) if "steps" in attrs else attrs["axis"]
     x = np.flip(x, axis) if attrs.get("reverse") else x
     y = np.cumsum(x, axis=axis, dtype=x.dtype)
     y = y - x if attrs.get("exclusive") else y
@@ -246,10 +299,17 @@ RECORDS = (
         _numpy(_log_sum_exp),
         _lower_log_sum_exp,
         by_value={1: "axes"},
+        run_time=reduction_rule("ReduceLogSumExp"),
     ),
     OperatorRecord("ArgMax", "reduction", _arg_types, _arg(np.argmax), _lower_arg("max")),
     OperatorRecord("ArgMin", "reduction", _arg_types, _arg(np.argmin), _lower_arg("min")),
     OperatorRecord(
-        "CumSum", "reduction", _same, _cumsum_reference, _lower_cumsum, by_value={1: "axis"}
+        "CumSum",
+        "reduction",
+        _same,
+        _cumsum_reference,
+        _lower_cumsum,
+        by_value={1: "axis"},
+        run_time=CUMSUM,
     ),
 )

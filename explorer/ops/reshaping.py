@@ -12,6 +12,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.broadcast import agree
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Fold, OperatorRecord, Site, Values
+from explorer.ops.run_time_shapes import RESHAPE, SQUEEZE, UNSQUEEZE
 
 
 def view(low: Lowering) -> None:
@@ -34,6 +35,9 @@ def refold(reference: Any) -> Fold:
 
 
 def _reshape_types(site: Site) -> tuple[Tensor, ...]:
+    dims = site.dims("dims")
+    if dims is not None:  # what the host found fits
+        return (Tensor(dims, site.dtype()),)
     shape, wanted = site.shape(), list(site.dims("shape") or ())
     if not site.integer("allowzero"):
         wanted = [_kept(site, shape, d) if n == 0 else n for d, n in enumerate(wanted)]
@@ -66,6 +70,8 @@ def text(shape: Sequence[Dim]) -> str:
 
 
 def _reshape(attrs: Mapping[str, Any], args: Any) -> Any:
+    if "dims" in attrs:
+        return args[0].reshape(attrs["dims"])
     x, shape = args[0], list(attrs["shape"])
     if not attrs.get("allowzero"):
         shape = [x.shape[d] if n == 0 else n for d, n in enumerate(shape)]
@@ -118,13 +124,34 @@ def _unsqueeze(attrs: Mapping[str, Any], args: Any) -> Any:
 
 RECORDS = (
     OperatorRecord(
-        "Reshape", "layout", _reshape_types, _reshape, view, refold(_reshape), {1: "shape"}
+        "Reshape",
+        "layout",
+        _reshape_types,
+        _reshape,
+        view,
+        refold(_reshape),
+        {1: "shape"},
+        run_time=RESHAPE,
     ),
     OperatorRecord("Flatten", "layout", _flatten_types, _flatten, view),
     OperatorRecord(
-        "Squeeze", "layout", _squeeze_types, _squeeze, view, refold(_squeeze), {1: "axes"}
+        "Squeeze",
+        "layout",
+        _squeeze_types,
+        _squeeze,
+        view,
+        refold(_squeeze),
+        {1: "axes"},
+        run_time=SQUEEZE,
     ),
     OperatorRecord(
-        "Unsqueeze", "layout", _unsqueeze_types, _unsqueeze, view, refold(_unsqueeze), {1: "axes"}
+        "Unsqueeze",
+        "layout",
+        _unsqueeze_types,
+        _unsqueeze,
+        view,
+        refold(_unsqueeze),
+        {1: "axes"},
+        run_time=UNSQUEEZE,
     ),
 )

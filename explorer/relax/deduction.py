@@ -9,6 +9,7 @@ annotation, and a match_cast that names its dims.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import onnx
@@ -174,17 +175,30 @@ class Deduction:
         values = tuple(known.values(a) for a in args)
         site = Site(call.op, where, args, dict(call.attrs), self.symbols.env, values, count)
         check_dtypes(site)
-        before: list[Binding] = []
-        site = arguments_by_value(record, site)
-        if any(site.has(p) for p in record.by_value) and record.run_time is not None:
-            before, site = at_run_time(self, site, record.run_time, binding)
-            record = RECORDS[site.op]
         try:
-            expr, found = self.annotated(record, site)
-        except UnsupportedOperator as refused:
-            expr, found = self.library(given, count, refused)
-            return [], expr, found
-        return before, expr, found
+            expr, found = self.annotated(record, arguments_by_value(record, site))
+        except (Unprovable, UnsupportedOperator) as refused:
+            return self.by_run_time(record, site, binding, given, refused)
+        return [], expr, found
+
+    def by_run_time(
+        self,
+        record: OperatorRecord,
+        site: Site,
+        binding: Binding,
+        call: OpCall,
+        refused: Unprovable | UnsupportedOperator,
+    ) -> Deduced:
+        """What the host can find when the program runs; without a rule a coarser annotation, or a
+        library call.
+        """
+        if record.run_time is not None:
+            with suppress(Unprovable, UnsupportedOperator):
+                before, symbolic = at_run_time(self, site, record.run_time, binding)
+                return before, *self.annotated(RECORDS[symbolic.op], symbolic)
+        if isinstance(refused, UnsupportedOperator):
+            return [], *self.library(call, site.results, refused)
+        return [], call, coarse_types(call, site.results, self.constants, site.where)
 
     def without_record(self, call: OpCall, count: int, binding: Binding, where: str) -> Deduced:
         """An operator that only a library has; of constants it is one."""
@@ -207,14 +221,12 @@ class Deduction:
         return LibraryCall("onnx", call.op, call.args, plain.attrs), found
 
     def annotated(self, record: OperatorRecord, site: Site) -> tuple[Expr, tuple[Found, ...]]:
-        """What a record's rules say of a site; a coarser annotation where they cannot know."""
+        """What a record's rules say of a site; Unprovable where they cannot know."""
         call = OpCall(site.op, site.args, tuple(site.attrs.items()))
-        if any(site.has(p) for p in record.by_value):  # depends on values of the run
-            return call, coarse_types(call, site.results, self.constants, site.where)
+        if any(site.has(p) for p in record.by_value):
+            raise Unprovable("it depends on values of the run")
         try:
             types = record.deduce(site)
-        except Unprovable:
-            return call, coarse_types(call, site.results, self.constants, site.where)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             given = ", ".join(_text(a.type) for a in site.given)
             raise ShapeError(

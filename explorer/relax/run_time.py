@@ -8,6 +8,7 @@ y: float32[y_extent] = Slice(x, begin=(y_begin,), extent=(y_extent,))
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from explorer.ir.calls import LibraryCall, MatchCast, ShapeOf, Var
@@ -31,24 +32,17 @@ def at_run_time(
         if arg is not None and position not in rule.reads:
             arg = _shape_of(arg, f"{name}.shape{position}", binding, before)
         args.append(arg)
-    symbols = tuple(deduction.symbols.fresh(f"{name}_{n}", low) for n, low in rule.names(site))
+    numbers = rule.names(site)
+    fresh = deduction.symbols.fresh
+    symbols = {n.name: fresh(f"{name}_{n.name}", n.low, n.high) for n in numbers}
     values = Var(f"{name}.values", Tensor((len(symbols),), "int64"))
-    attrs = tuple(site.attrs.items())
+    attrs = (*site.attrs.items(), ("where", site.where), ("names", tuple(symbols)))
     call = LibraryCall("shape", site.op, tuple(args), attrs)
     before.append(Binding((values,), call, binding.origin))
-    dims = Var(f"{name}.dims", ShapeType(symbols))
+    dims = Var(f"{name}.dims", ShapeType(tuple(symbols.values())))
     before.append(Binding((dims,), MatchCast(values), binding.origin))
-    deduction.scope.update(*(symbols_of(s) for s in symbols))
-    known = Site(
-        site.op,
-        site.where,
-        site.args,
-        site.attrs,
-        deduction.symbols.env,
-        site.values,
-        site.results,
-    )
-    return before, rule.rewrite(known, symbols)
+    deduction.scope.update(*map(symbols_of, symbols.values()))
+    return before, rule.rewrite(replace(site, env=deduction.symbols.env), symbols)
 
 
 def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
