@@ -92,11 +92,11 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
         column = p.regions.axes[n][found.column.name]
         if found.b.tensor in p.kernel.constants and column.lo.terms:
             _check_columns(c, column, p.tiling)
-        before = (dict(p.buffers), list(p.packings), dict(p.tables))
+        before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
         made = contract(p, n, c, found, epilogue, halo)
         if made is not None:
             return [*_fills(p, (epilogue or c).out), *body, *made], epilogue
-        p.buffers, p.packings, p.tables = before
+        p.places, p.buffers, p.packings, p.tables = before
     return [*_fills(p, c.out), *body, _loop(p, n, c, halo)], None
 
 
