@@ -204,6 +204,14 @@ def test_a_long_chain_is_one_kernel() -> None:
     np.testing.assert_array_equal(run(program, x=x)["v59"], x)
 
 
+def test_a_product_whose_left_operand_is_walked_by_symbolic_steps_has_code() -> None:
+    body = Body()
+    y = body.map("tanh", body.matmul(body.transpose(X), X))
+    x = numbers(4, 4)
+    got = run(body.program([X], y), x=x)["v2"]
+    np.testing.assert_allclose(got, np.tanh(x.T @ x), rtol=1e-5)
+
+
 # Shapes.
 
 
