@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from explorer.compiler import compile
     from explorer.compiler import device_of as device
     from explorer.devices.catalogue import device_names
+    from explorer.frontends.load import load
     from explorer.frontends.model import Model
-    from explorer.frontends.onnx_import import load
+    from explorer.frontends.tracing.annotations import tensor
+    from explorer.frontends.tracing.casts import match_cast, shape
+    from explorer.frontends.tracing.control import cond, scan, while_loop
+    from explorer.frontends.tracing.functions import function
+    from explorer.frontends.tracing.trace import trace
     from explorer.ir.stage import Stage
     from explorer.ops.evaluate import evaluate
     from explorer.options import Options
@@ -40,8 +45,18 @@ _HOME = {
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
     "evaluate": ("explorer.ops.evaluate", "evaluate"),
-    "load": ("explorer.frontends.onnx_import", "load"),
+    "load": ("explorer.frontends.load", "load"),
     "race": ("explorer.tuning.race", "race"),
+    # models written in Python
+    "cond": ("explorer.frontends.tracing.control", "cond"),
+    "function": ("explorer.frontends.tracing.functions", "function"),
+    "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
+    "np": ("explorer.np", ""),
+    "scan": ("explorer.frontends.tracing.control", "scan"),
+    "shape": ("explorer.frontends.tracing.casts", "shape"),
+    "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
+    "trace": ("explorer.frontends.tracing.trace", "trace"),
+    "while_loop": ("explorer.frontends.tracing.control", "while_loop"),
 }
 
 __all__ = [
@@ -53,12 +68,21 @@ __all__ = [
     "compare",
     "compile",
     "compiler_pass",
+    "cond",
     "counters",
     "device",
     "device_names",
     "evaluate",
+    "function",
     "load",
+    "match_cast",
+    "np",
     "race",
+    "scan",
+    "shape",
+    "tensor",
+    "trace",
+    "while_loop",
 ]
 
 
@@ -66,7 +90,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'explorer' has no attribute {name!r}")
     module, attribute = _HOME[name]
-    value = getattr(import_module(module), attribute)
+    home = import_module(module)
+    value = getattr(home, attribute) if attribute else home
     globals()[name] = value
     return value
 

@@ -20,6 +20,7 @@ __all__ = [
     "NoSuchDevice",
     "ShapeError",
     "SnapshotError",
+    "TraceError",
     "UnknownInput",
     "UnsupportedOperator",
     "VerifyError",
@@ -64,6 +65,10 @@ class BadModelFile(IronworksError):
 
 class UnsupportedOperator(IronworksError):
     """The model holds an operator that no record, and no library call, stands for."""
+
+
+class TraceError(IronworksError):
+    """A traced function does what only a run could decide, or what no program can say."""
 
 
 class ShapeError(IronworksError):

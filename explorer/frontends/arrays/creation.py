@@ -1,0 +1,163 @@
+"""Functions of NumPy that make arrays of shapes and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from explorer.frontends.arrays.axes import refuse, shape_of
+from explorer.frontends.arrays.elementwise import (
+    add,
+    astype,
+    divide,
+    equal,
+    multiply,
+    subtract,
+    where,
+)
+from explorer.frontends.arrays.shaping import broadcast_to, expand_dims
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import plain_dim
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
+
+
+@operation(numpy.full)
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """NumPy's `full`."""
+    kind = numpy.dtype(common_dtype([fill_value]) if dtype is None else dtype)
+    if is_traced(fill_value):
+        return broadcast_to(converted(fill_value, kind), shape)
+    value = numpy.asarray(fill_value).astype(kind).item()
+    return emit("ConstantOfShape", shape=shape_of(shape), value=value, dtype=kind.name)
+
+
+@operation(numpy.zeros)
+def zeros(shape: Any, dtype: Any = "float64") -> Any:
+    """NumPy's `zeros`."""
+    return full(shape, 0, dtype)
+
+
+@operation(numpy.ones)
+def ones(shape: Any, dtype: Any = "float64") -> Any:
+    """NumPy's `ones`."""
+    return full(shape, 1, dtype)
+
+
+@operation(numpy.full_like)
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """NumPy's `full_like`: of the shape, and unless another is given the dtype, of x."""
+    given = traced(x)
+    return full(given.shape, fill_value, given.dtype if dtype is None else dtype)
+
+
+@operation(numpy.zeros_like)
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    """NumPy's `zeros_like`."""
+    return full_like(x, 0, dtype)
+
+
+@operation(numpy.ones_like)
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    """NumPy's `ones_like`."""
+    return full_like(x, 1, dtype)
+
+
+@operation(numpy.arange)
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    """NumPy's `arange`; of numbers that only a run knows it has a length that the run finds."""
+    start, stop = (0, start) if stop is None else (start, stop)
+    kind = numpy.dtype(common_dtype([start, stop, step]) if dtype is None else dtype)
+    dims = [plain_dim(v) for v in (start, stop, step)]
+    if None not in dims and isinstance(dims[2], int):
+        if dims[2] == 0:
+            refuse("the step of arange is 0")
+        found = emit("Range", start=dims[0], limit=dims[1], delta=dims[2], dtype="int64")
+        return converted(found, kind)
+    if numpy.result_type(kind).kind not in "iu":
+        refuse("arange of values of the run counts in integers")
+    args = [converted(v, "int64") for v in (start, stop, step)]
+    return converted(emit("Range", *args), kind)
+
+
+@operation(numpy.linspace)
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True) -> Any:
+    """NumPy's `linspace`, of numbers."""
+    kind = numpy.result_type(common_dtype([start, stop]), float)
+    places = astype(arange(num), kind) if is_traced(num) else numpy.arange(num).astype(kind)
+    gaps = num - 1 if endpoint else num
+    step = divide(subtract(converted(stop, kind), start), maximum_of(gaps, 1))
+    return add(multiply(places, step), start)
+
+
+def maximum_of(a: Any, b: Any) -> Any:
+    """The greater one, of dims or numbers."""
+    return TracedArray.functions.maximum(a, b)
+
+
+@operation(numpy.eye)
+def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Any:
+    """NumPy's `eye`: ones on a diagonal."""
+    rows, columns = expand_dims(arange(n), 1), arange(n if m is None else m)
+    return astype(equal(add(rows, k), columns), dtype)
+
+
+@operation(numpy.identity)
+def identity(n: Any, dtype: Any = "float64") -> Any:
+    """NumPy's `identity`."""
+    return eye(n, dtype=dtype)
+
+
+@operation(numpy.asarray)
+def asarray(x: Any, dtype: Any = None) -> Any:
+    """NumPy's `asarray`; a list of values is stacked."""
+    found = traced(x)
+    return TracedArray(found.var, found.home) if dtype is None else converted(found, dtype)
+
+
+array = asarray
+
+
+@operation(numpy.copy)
+def copy(x: Any) -> Any:
+    """The array itself, which is never changed."""
+    return x
+
+
+def _triangle(x: Any, k: int, upper: int) -> TracedArray:
+    given = traced(x)
+    if given.ndim < 2:
+        refuse("a triangle is of an array of two dims or more")
+    found: TracedArray = emit("Trilu", given, k=k, upper=upper)
+    return found
+
+
+@operation(numpy.tril)
+def tril(x: Any, k: int = 0) -> Any:
+    """NumPy's `tril`: zeros above a diagonal."""
+    return _triangle(x, k, 0)
+
+
+@operation(numpy.triu)
+def triu(x: Any, k: int = 0) -> Any:
+    """NumPy's `triu`: zeros below a diagonal."""
+    return _triangle(x, k, 1)
+
+
+@operation(numpy.tri)
+def tri(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Any:
+    """NumPy's `tri`: ones on and below a diagonal."""
+    rows, columns = expand_dims(arange(n), 1), arange(n if m is None else m)
+    return astype(columns <= add(rows, k), dtype)
+
+
+@operation(numpy.diag)
+def diag(x: Any) -> Any:
+    """NumPy's `diag`, of one dim: a matrix with these elements on its diagonal."""
+    given = traced(x)
+    if given.ndim != 1:
+        refuse("diag of a matrix has no rule; einsum('ii->i', x) takes a diagonal")
+    zero = numpy.zeros((), given.dtype)
+    return where(eye(given.shape[0], dtype=bool), given, zero)

@@ -1,0 +1,157 @@
+"""Functions of NumPy that join arrays, take them apart, and put something around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy
+
+from explorer.frontends.arrays.axes import axis_of, refuse, shape_of
+from explorer.frontends.arrays.creation import arange
+from explorer.frontends.arrays.elementwise import remainder, subtract
+from explorer.frontends.arrays.shaping import atleast_1d, atleast_2d, expand_dims, ravel
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import python_dim
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.promote import common_dtype, converted, is_weak, traced
+
+
+def _alike(arrays: Sequence[Any]) -> list[TracedArray]:
+    """The arrays with one dtype; numbers of Python yield to no array here, as in NumPy."""
+    dtype = common_dtype(
+        [numpy.asarray(a) if is_weak(a) and not _is_traced(a) else a for a in arrays]
+    )
+    return [converted(a, dtype) for a in arrays]
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, TracedArray) or not isinstance(value, (int, float))
+
+
+@operation(numpy.concatenate)
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+    """NumPy's `concatenate`; of all elements where the axis is None."""
+    given = _alike(arrays)
+    if axis is None:
+        given, axis = [ravel(a) for a in given], 0
+    if not given or given[0].ndim == 0:
+        refuse("arrays of no dims cannot be joined; stack makes a new dim")
+    return emit("Concat", *given, axis=axis_of(axis, given[0].ndim))
+
+
+concat = concatenate
+
+
+@operation(numpy.stack)
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    """NumPy's `stack`: along a new dim."""
+    given = _alike(arrays)
+    at = axis_of(axis, given[0].ndim + 1)
+    if any(a.ndim != given[0].ndim for a in given):
+        refuse("the arrays of a stack have other numbers of dims")
+    return emit("Concat", *(expand_dims(a, at) for a in given), axis=at)
+
+
+@operation(numpy.hstack)
+def hstack(arrays: Sequence[Any]) -> Any:
+    """NumPy's `hstack`: along the second dim, of one dim along the first."""
+    given = [atleast_1d(traced(a)) for a in arrays]
+    return concatenate(given, 0 if given[0].ndim == 1 else 1)
+
+
+@operation(numpy.vstack)
+def vstack(arrays: Sequence[Any]) -> Any:
+    """NumPy's `vstack`: along the first of at least two dims."""
+    return concatenate([atleast_2d(traced(a)) for a in arrays], 0)
+
+
+@operation(numpy.append)
+def append(x: Any, values: Any, axis: int | None = None) -> Any:
+    """NumPy's `append`."""
+    return concatenate([x, values], axis)
+
+
+@operation(numpy.split)
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """NumPy's `split`: into so many equal parts, or at these places."""
+    given = traced(x)
+    at = axis_of(axis, given.ndim)
+    if isinstance(indices_or_sections, (int, numpy.integer)):
+        return _equal_parts(given, int(indices_or_sections), at)
+    places = [None, *shape_of(indices_or_sections), None]
+    cuts = [slice(_python(a), _python(b)) for a, b in pairwise(places)]
+    return [given[(*(slice(None),) * at, cut)] for cut in cuts]
+
+
+def _python(dim: Any) -> Any:
+    return None if dim is None else python_dim(dim)
+
+
+def _equal_parts(x: TracedArray, parts: int, axis: int) -> list[Any]:
+    extent = x.shape[axis]
+    if parts < 1 or extent % parts != 0:
+        refuse(f"dim {axis} of {x.type} does not divide into {parts} equal parts")
+    (each,) = shape_of(extent // parts)
+    found = emit("Split", x, results=parts, axis=axis, split=(each,) * parts)
+    return list(found) if parts > 1 else [found]
+
+
+@operation(numpy.array_split)
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """NumPy's `array_split`: the first parts may be longer by one."""
+    given = traced(x)
+    at = axis_of(axis, given.ndim)
+    extent = given.shape[at]
+    if not isinstance(indices_or_sections, int):
+        return split(given, indices_or_sections, axis)
+    parts = indices_or_sections
+    if not isinstance(extent, int):
+        refuse(f"dim {at} of {given.type} is no number; array_split needs one")
+    sizes = [extent // parts + (i < extent % parts) for i in range(parts)]
+    return split(given, numpy.cumsum(sizes[:-1]).tolist(), axis)
+
+
+@operation(numpy.roll)
+def roll(x: Any, shift: int, axis: int | None = None) -> Any:
+    """NumPy's `roll`: what leaves at the end comes in at the start."""
+    given = traced(x)
+    if axis is None:
+        return roll(ravel(given), shift, 0).reshape(given.shape)
+    at = axis_of(axis, given.ndim)
+    extent = given.shape[at]
+    if isinstance(extent, int) and extent == 0:
+        return given
+    places = remainder(subtract(arange(extent), shift), extent)
+    return emit("Gather", given, traced(places), axis=at)
+
+
+@operation(numpy.pad)
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    """NumPy's `pad`, with the modes constant, edge and reflect."""
+    given = traced(x)
+    if mode not in ("constant", "edge", "reflect"):
+        refuse(f"pad has no mode {mode!r}; it has constant, edge and reflect")
+    pairs = _pairs(pad_width, given.ndim)
+    pads = (*(a for a, _ in pairs), *(b for _, b in pairs))
+    value = numpy.asarray(constant_values)
+    if value.ndim:
+        refuse("pad fills with one number")
+    fill = value.astype(given.dtype).item() if mode == "constant" else None
+    return emit("Pad", given, pads=pads, mode=mode, value=fill)
+
+
+def _pairs(width: Any, rank: int) -> list[tuple[Any, Any]]:
+    """How much is put before and after each dim: one number, a pair, or a pair for each."""
+    items = list(width) if isinstance(width, (tuple, list, numpy.ndarray)) else [width]
+    if items and isinstance(items[0], (tuple, list, numpy.ndarray)):
+        rows = [shape_of(tuple(i)) for i in items]
+    else:
+        rows = [shape_of(tuple(items))]
+    rows = [r * 2 if len(r) == 1 else r for r in rows]
+    rows = rows * rank if len(rows) == 1 else rows
+    if len(rows) != rank or any(len(r) != 2 for r in rows):
+        refuse(f"pad_width {width} does not fit an array of {rank} dims")
+    return [(a, b) for a, b in rows]

@@ -1,0 +1,181 @@
+"""Functions of NumPy that take some dims away, and sums along one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from explorer.frontends.arrays.axes import axes_of, axis_of, refuse
+from explorer.frontends.arrays.elementwise import divide, multiply, not_equal, sqrt, subtract
+from explorer.frontends.arrays.shaping import ravel, reshape
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import python_dim
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.promote import converted, traced
+from explorer.ir.dims import product
+
+SMALL = ("int8", "int16", "uint8", "uint16", "bool")  # ONNX's reductions take larger ones
+
+
+def _reduce(op: str, x: TracedArray, axis: Any, keepdims: bool) -> TracedArray:
+    axes = axes_of(axis, x.ndim)
+    found: TracedArray = emit(
+        op, x, axes=axes, keepdims=int(keepdims), noop_with_empty_axes=int(not axes)
+    )
+    return found
+
+
+def _total_dtype(of: Callable[..., Any], x: TracedArray, dtype: Any) -> Any:
+    """NumPy adds small integers up as large ones."""
+    return dtype if dtype is not None else of(numpy.empty(1, x.dtype)).dtype
+
+
+@operation(numpy.sum)
+def sum(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `sum`."""
+    given = traced(x)
+    return _reduce(
+        "ReduceSum", converted(given, _total_dtype(numpy.sum, given, dtype)), axis, keepdims
+    )
+
+
+@operation(numpy.prod)
+def prod(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `prod`."""
+    given = traced(x)
+    return _reduce(
+        "ReduceProd", converted(given, _total_dtype(numpy.prod, given, dtype)), axis, keepdims
+    )
+
+
+@operation(numpy.mean)
+def mean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `mean`; float16 is added up as float32."""
+    given = traced(x)
+    result = numpy.dtype(dtype or _total_dtype(numpy.mean, given, None))
+    wide = "float32" if result == numpy.float16 else result
+    return converted(_reduce("ReduceMean", converted(given, wide), axis, keepdims), result)
+
+
+def _extreme(op: str) -> Callable[..., Any]:
+    def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        given = traced(x)
+        wide = converted(given, "int32") if given.dtype.name in SMALL else given
+        return converted(_reduce(op, wide, axis, keepdims), given.dtype)
+
+    return record
+
+
+def _named(name: str, of: Callable[..., Any], record: Callable[..., Any]) -> Callable[..., Any]:
+    record.__name__, record.__doc__ = name, f"NumPy's `{name}`."
+    return operation(of)(record)
+
+
+max = amax = _named("max", numpy.max, _extreme("ReduceMax"))
+min = amin = _named("min", numpy.min, _extreme("ReduceMin"))
+
+
+@operation(numpy.any)
+def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `any`: false of nothing."""
+    return converted(_count(x, axis, keepdims), "bool")
+
+
+@operation(numpy.all)
+def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `all`: true of nothing."""
+    missing = _count(emit("Not", converted(traced(x), "bool")), axis, keepdims)
+    return emit("Not", converted(missing, "bool"))
+
+
+@operation(numpy.count_nonzero)
+def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `count_nonzero`."""
+    return _count(x, axis, keepdims)
+
+
+def _count(x: Any, axis: Any, keepdims: bool) -> TracedArray:
+    return _reduce("ReduceSum", converted(converted(traced(x), "bool"), "int64"), axis, keepdims)
+
+
+@operation(numpy.var)
+def var(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+    """NumPy's `var`: the mean square of what lies off the mean, over n - ddof."""
+    return _variance(traced(x), axis, ddof, keepdims)
+
+
+@operation(numpy.std)
+def std(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+    """NumPy's `std`: the square root of `var`."""
+    return sqrt(_variance(traced(x), axis, ddof, keepdims))
+
+
+def _variance(x: TracedArray, axis: Any, ddof: int, keepdims: bool) -> Any:
+    off = subtract(x, mean(x, axis, keepdims=True))
+    if not ddof:
+        return mean(multiply(off, off), axis, keepdims=keepdims)
+    count = python_dim(product(x.type.dims[a] for a in axes_of(axis, x.ndim)))
+    return divide(sum(multiply(off, off), axis, keepdims=keepdims), count - ddof)
+
+
+@operation(numpy.ptp)
+def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """NumPy's `ptp`: the greatest minus the least."""
+    return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
+
+
+# Places.
+
+
+def _place(op: str) -> Callable[..., Any]:
+    def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        given = traced(x)
+        wide = converted(given, "int32") if given.dtype.kind == "b" else given
+        if axis is not None:
+            return emit(op, wide, axis=axis_of(axis, wide.ndim), keepdims=int(keepdims))
+        found = emit(op, ravel(wide), axis=0, keepdims=0)
+        return reshape(found, (1,) * wide.ndim) if keepdims else found
+
+    return record
+
+
+argmax = _named("argmax", numpy.argmax, _place("ArgMax"))
+argmin = _named("argmin", numpy.argmin, _place("ArgMin"))
+
+
+# Along one dim.
+
+
+@operation(numpy.cumsum)
+def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """NumPy's `cumsum`; over all elements where no axis is given."""
+    given = traced(x)
+    wide = converted(given, _total_dtype(numpy.sum, given, dtype))
+    flat = ravel(wide) if axis is None else wide
+    return emit("CumSum", flat, axis=axis_of(axis or 0, flat.ndim))
+
+
+@operation(numpy.diff)
+def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
+    """NumPy's `diff`: each element minus the one before it."""
+    found = traced(x)
+    at = axis_of(axis, found.ndim)
+    lead = (slice(None),) * at
+    for _ in range(n):
+        differ = not_equal if found.dtype.kind == "b" else subtract
+        found = differ(found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))])
+    return found
+
+
+@operation(numpy.average)
+def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
+    """NumPy's `average`, with weights of the array's shape."""
+    if weights is None:
+        return mean(x, axis)
+    given, by = traced(x), traced(weights)
+    if given.ndim != by.ndim:
+        refuse("the weights of an average have the shape of the array")
+    return divide(sum(multiply(given, by), axis), sum(by, axis))

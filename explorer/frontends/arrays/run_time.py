@@ -1,0 +1,76 @@
+"""Functions whose results have an extent that only a run knows: it gets a symbol of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import onnx
+
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.emit import cast
+from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.promote import traced
+from explorer.frontends.tracing.recorder import current_frame
+from explorer.ir.calls import AttrValue, OpCall, Var
+from explorer.ir.dims import product
+from explorer.ir.types import Tensor
+from explorer.ops import RECORDS
+
+
+def _found(op: str, x: TracedArray, types: list[Tensor], **attrs: AttrValue) -> list[Var]:
+    """What an operator gives, of which the run finds the dims."""
+    frame = current_frame()
+    if op not in RECORDS:
+        attrs["opset"] = onnx.defs.onnx_opset_version()
+    call = OpCall(op, (frame.own(x.var, x.home),), tuple(attrs.items()))
+    return frame.bind([f"{op.lower()}.found"] * len(types), types, call)
+
+
+@operation(numpy.nonzero)
+def nonzero(x: Any) -> Any:
+    """NumPy's `nonzero`: for each dim the places of what is not 0."""
+    given, frame = traced(x), current_frame()
+    (raw,) = _found("NonZero", given, [Tensor(None, "int64", 2)])
+    count = frame.recorder.symbol("nonzero")
+    table = TracedArray(cast(frame, raw, (given.ndim, count), "nonzero"), frame)
+    return tuple(table[axis] for axis in range(given.ndim))
+
+
+@operation(numpy.flatnonzero)
+def flatnonzero(x: Any) -> Any:
+    """NumPy's `flatnonzero`: the places of what is not 0, in one dim."""
+    return nonzero(traced(x).reshape(-1))[0]
+
+
+@operation(numpy.argwhere)
+def argwhere(x: Any) -> Any:
+    """NumPy's `argwhere`: a row for each element that is not 0."""
+    return TracedArray.functions.stack(list(nonzero(x)), -1)
+
+
+@operation(numpy.unique)
+def unique(
+    x: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
+    """NumPy's `unique`: each value once, in order; where each stands first, which one each element
+    is, and how often it is there.
+    """
+    given, frame = traced(x), current_frame()
+    wanted = (True, return_index, return_inverse, return_counts)
+    used = 1 + max(i for i, w in enumerate(wanted) if w)
+    dtypes = (given.type.element, "int64", "int64", "int64")[:used]
+    raw = _found("Unique", given, [Tensor(None, t, 1) for t in dtypes], sorted=1)
+    count = frame.recorder.symbol("unique")
+    extents = (count, count, product(given.type.dims), count)
+    results = [
+        TracedArray(cast(frame, var, (n,), "unique"), frame)
+        for var, n in zip(raw, extents, strict=False)
+    ]
+    if return_inverse:  # as NumPy 2 has it
+        results[2] = results[2].reshape(given.shape)
+    kept = [r for r, w in zip(results, wanted, strict=False) if w]
+    return kept[0] if len(kept) == 1 else tuple(kept)

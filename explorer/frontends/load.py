@@ -1,0 +1,56 @@
+"""One way in: a file, a name of the zoo, a PyTorch export, or a Python function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.frontends.model import Model
+from explorer.frontends.symbols import Bounds
+
+
+def load(
+    source: Any, bounds: Bounds | None = None, *, inputs: Mapping[str, Any] | None = None
+) -> Model:
+    """The model that `source` holds: the path of an ONNX file; "zoo:" and a name; what
+    `torch.export.export` gave; a function of `explorer.trace`.
+
+    `bounds` limits symbolic dims: `{"batch": (1, 64)}`. `inputs` annotates the parameters of a
+    traced function whose signature does not. Raises BadModelFile, UnsupportedOperator, BoundError,
+    TraceError, or BadOption where it is none of these.
+    """
+    kind = type(source)
+    if inputs is not None and kind.__name__ != "Traced":
+        raise BadOption("inputs are declared of a traced function only", where="inputs")
+    if isinstance(source, (str, Path)):
+        from explorer.frontends.onnx_import import load as load_file
+
+        return load_file(source, bounds)
+    if kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram":
+        from explorer.frontends.torch_export import load_exported
+
+        return load_exported(source, bounds)
+    return _traced(source, bounds, inputs or {})
+
+
+def _traced(source: Any, bounds: Bounds | None, inputs: Mapping[str, Any]) -> Model:
+    from explorer.frontends.tracing.trace import Traced
+
+    if isinstance(source, Traced):
+        return source.model(inputs, bounds)
+    if isinstance(source, Model):
+        if bounds:
+            raise BadOption("bounds are given where a model is loaded first", where="bounds")
+        return source
+    hint = "explorer.trace of it" if callable(source) else "the path of an ONNX file"
+    if type(source).__module__.startswith("torch."):
+        hint = "torch.export.export(module, args) of it"
+    raise BadOption(
+        f"a model is the path of an ONNX file, a name such as 'zoo:squeezenet', a "
+        f"torch.export.ExportedProgram or a function of explorer.trace; found "
+        f"{type(source).__name__}",
+        where=source if isinstance(source, (int, float)) else type(source).__name__,
+        try_=hint,
+    )

@@ -1,0 +1,302 @@
+"""An array whose value only a run knows: what is done with it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from explorer.errors import TraceError
+from explorer.frontends.tracing.dims import python_dim
+from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.recorder import Frame
+from explorer.ir.calls import Var
+from explorer.ir.dims import product
+from explorer.ir.types import Tensor, numpy_dtype
+
+
+class TracedArray:
+    """An array of which dtype and dims are known. Operators, methods and NumPy's own functions
+    mean what `explorer.np` makes of them.
+
+    `weak`: it stands for a Python number, so that its dtype yields to an array's.
+    """
+
+    functions: ClassVar[Any] = None  # explorer.np, which is made of what stands here
+
+    def __init__(self, var: Var, home: Frame, *, weak: bool = False) -> None:
+        self.var, self.home, self.weak = var, home, weak
+
+    def __repr__(self) -> str:
+        return f"<{self.var.name}: {self.type}>"
+
+    # What is known of it.
+
+    @property
+    def type(self) -> Tensor:
+        """The annotation."""
+        assert isinstance(self.var.type, Tensor)
+        return self.var.type
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The dims: numbers, and `SymbolicDim`s where a run decides."""
+        return tuple(python_dim(d) for d in self.type.dims)
+
+    @property
+    def size(self) -> Any:
+        """How many elements there are."""
+        return python_dim(product(self.type.dims))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return len(self.type.dims)
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """NumPy's dtype of the elements."""
+        return numpy_dtype(self.type.element)
+
+    @property
+    def T(self) -> Any:
+        """The dims in reverse."""
+        return self.functions.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two dims swapped."""
+        return self.functions.swapaxes(self, -1, -2)
+
+    # What a run alone could say.
+
+    def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
+        line = calling_line()
+        raise TraceError(
+            f"{line}: {what} needs the value of {self.var.name!r}, which only a run knows; "
+            f"use {instead} ({line.text})",
+            where=line,
+            try_=instead,
+        )
+
+    def __bool__(self) -> bool:
+        self._only_a_run_knows(
+            "an if or a while", "explorer.cond, explorer.while_loop or explorer.np.where"
+        )
+
+    def __int__(self) -> int:
+        self._only_a_run_knows("int()", "the array itself, or .astype('int64')")
+
+    def __float__(self) -> float:
+        self._only_a_run_knows("float()", "the array itself, or .astype('float32')")
+
+    def __index__(self) -> int:
+        self._only_a_run_knows("an index or a range", "explorer.np.take or explorer.while_loop")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self._only_a_run_knows("a NumPy array", "functions of explorer.np")
+
+    def item(self) -> Any:
+        """No number before a run."""
+        self._only_a_run_knows("item()", "the array itself")
+
+    def tolist(self) -> Any:
+        """No list before a run."""
+        self._only_a_run_knows("tolist()", "the array itself")
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without dims")
+        first = self.shape[0]
+        if not isinstance(first, int):
+            self._only_a_run_knows("len()", ".shape[0] as it is, or explorer.scan")
+        return first
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim and not isinstance(self.shape[0], int):
+            self._only_a_run_knows("a for loop", "explorer.scan")
+        return iter([self[i] for i in range(len(self))])
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        line = calling_line()
+        raise TraceError(
+            f"{line}: a traced array is never changed ({line.text}); make another with "
+            "explorer.np.where or explorer.np.concatenate",
+            where=line,
+        )
+
+    __hash__ = None  # type: ignore[assignment] # as NumPy's arrays
+
+    # NumPy's protocols: numpy.exp(x), array + x, numpy.sum(x).
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            self._unknown(f"numpy.{ufunc.__name__}.{method}")
+        return self._named(ufunc.__name__)(*inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return self._named(func.__name__)(*args, **kwargs)
+
+    def _named(self, name: str) -> Any:
+        found = getattr(self.functions, name, None)
+        return found if found is not None else self._unknown(f"numpy.{name}")
+
+    def _unknown(self, name: str) -> NoReturn:
+        line = calling_line()
+        raise TraceError(
+            f"{line}: {name} has no meaning on traced arrays; explorer.np lists what has",
+            where=line,
+        )
+
+    # Operators.
+
+    def __add__(self, other: Any) -> Any:
+        return self.functions.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self.functions.add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.functions.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.functions.subtract(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.functions.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.functions.multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.functions.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.functions.divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self.functions.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self.functions.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self.functions.remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self.functions.remainder(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self.functions.power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self.functions.power(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.functions.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self.functions.matmul(other, self)
+
+    def __neg__(self) -> Any:
+        return self.functions.negative(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.functions.abs(self)
+
+    def __invert__(self) -> Any:
+        return self.functions.invert(self)
+
+    def __and__(self, other: Any) -> Any:
+        return self.functions.bitwise_and(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self.functions.bitwise_and(other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self.functions.bitwise_or(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self.functions.bitwise_or(other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self.functions.bitwise_xor(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self.functions.bitwise_xor(other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.functions.less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.functions.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.functions.greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.functions.greater_equal(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self.functions.equal(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self.functions.not_equal(self, other)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.functions.getitem(self, index)
+
+    # Methods: functions of the same name.
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in METHODS:
+            raise AttributeError(f"a traced array has no attribute {name!r}")
+        function = getattr(self.functions, name)
+        return lambda *args, **kwargs: function(self, *args, **kwargs)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements under another shape; one dim may be -1."""
+        return self.functions.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        """The dims in another order, in reverse if none is given."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return self.functions.transpose(self, order or None)
+
+    def flatten(self) -> Any:
+        """All elements in one dim."""
+        return self.functions.ravel(self)
+
+
+METHODS = frozenset(
+    [
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "astype",
+        "clip",
+        "compress",
+        "copy",
+        "cumsum",
+        "dot",
+        "max",
+        "mean",
+        "min",
+        "nonzero",
+        "prod",
+        "ravel",
+        "repeat",
+        "round",
+        "squeeze",
+        "std",
+        "sum",
+        "swapaxes",
+        "take",
+        "var",
+    ]
+)

@@ -1,0 +1,194 @@
+"""A dim that only a run knows, as Python sees it: arithmetic stays a dim, comparisons are decided
+by bounds where they can be.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import sympy
+
+from explorer.errors import TraceError
+from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.recorder import current_frame, is_tracing
+from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
+
+
+def python_dim(dim: Dim) -> Any:
+    """A number where it is one."""
+    return dim if isinstance(dim, int) else SymbolicDim(dim)
+
+
+def plain_dim(value: Any) -> Dim | None:
+    """The dim that a Python value stands for; None if it is none."""
+    if isinstance(value, SymbolicDim):
+        return value.expr
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    return None
+
+
+class SymbolicDim:
+    """An integer expression over the symbols of a model."""
+
+    functions: ClassVar[Any] = None  # explorer.np, for what is no arithmetic on dims
+    __array_ufunc__ = None  # NumPy's arrays leave `array * n` to us
+
+    def __init__(self, expr: sympy.Expr) -> None:
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return str(self.expr)
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def _arithmetic(self, other: Any, name: str, flip: bool = False) -> Any:
+        dim = plain_dim(other)
+        a, b = (dim, self.expr) if flip else (self.expr, dim)
+        found = None if a is None or b is None else _on_dims(name, a, b)
+        if found is None:
+            return getattr(self.functions, name)(*((other, self) if flip else (self, other)))
+        return python_dim(found)
+
+    def __add__(self, other: Any) -> Any:
+        return self._arithmetic(other, "add")
+
+    def __radd__(self, other: Any) -> Any:
+        return self._arithmetic(other, "add", flip=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._arithmetic(other, "subtract")
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._arithmetic(other, "subtract", flip=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._arithmetic(other, "multiply")
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._arithmetic(other, "multiply", flip=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._arithmetic(other, "floor_divide")
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._arithmetic(other, "floor_divide", flip=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._arithmetic(other, "remainder")
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._arithmetic(other, "remainder", flip=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._arithmetic(other, "divide")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._arithmetic(other, "divide", flip=True)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._arithmetic(other, "power")
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._arithmetic(other, "power", flip=True)
+
+    def __neg__(self) -> Any:
+        return python_dim(simplify(-self.expr))
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.functions.abs(self)
+
+    # Comparisons: True or False where the bounds say so, else a value of the run.
+
+    def _compare(self, other: Any, name: str) -> Any:
+        dim = plain_dim(other)
+        found = None if dim is None else _decided(name, self.expr, dim)
+        if found is not None:
+            return found
+        if dim is None and isinstance(other, str | type(None)):
+            return name == "not_equal"
+        return getattr(self.functions, name)(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, "equal")
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare(other, "not_equal")
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, "less")
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, "less_equal")
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare(other, "greater")
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare(other, "greater_equal")
+
+    # What a run alone could say.
+
+    def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
+        line = calling_line()
+        raise TraceError(
+            f"{line}: {what} needs the value of the dim {self.expr}, which only a run knows; "
+            f"use {instead} ({line.text})",
+            where=line,
+            try_=instead,
+        )
+
+    def __bool__(self) -> bool:
+        found = _decided("not_equal", self.expr, 0)
+        if found is None:
+            self._only_a_run_knows("an if or a while", "explorer.cond")
+        return found
+
+    def __index__(self) -> int:
+        self._only_a_run_knows(
+            "an index or a range", "explorer.scan, explorer.while_loop or explorer.np.arange"
+        )
+
+    def __int__(self) -> int:
+        self._only_a_run_knows("int()", "the dim as it is")
+
+    def __float__(self) -> float:
+        self._only_a_run_knows("float()", "the dim as it is")
+
+
+def _on_dims(name: str, a: Dim, b: Dim) -> Dim | None:
+    """Arithmetic whose result is a dim again."""
+    match name:
+        case "add":
+            return simplify(a + b)
+        case "subtract":
+            return simplify(a - b)
+        case "multiply":
+            return simplify(a * b)
+        case "floor_divide" if b != 0:
+            return floor_div(a, b)
+        case "remainder" if b != 0:
+            return simplify(a - floor_div(a, b) * b)
+        case "power" if isinstance(b, int) and b >= 0:
+            return simplify(a**b)
+    return None
+
+
+def _decided(name: str, a: Dim, b: Dim) -> bool | None:
+    env = current_frame().recorder.env if is_tracing() else ShapeEnv()
+    low, high = env.bounds(simplify(a - b))
+    match name:
+        case "equal" | "not_equal":
+            same = env.equal(a, b)
+            return same if same is None or name == "equal" else not same
+        case "less" | "greater_equal":
+            below = True if high is not None and high < 0 else False if low >= 0 else None
+            return below if below is None or name == "less" else not below
+        case _:  # less_equal, greater
+            up_to = True if high is not None and high <= 0 else False if low > 0 else None
+            return up_to if up_to is None or name == "less_equal" else not up_to

@@ -1,0 +1,145 @@
+"""One operator recorded: its annotation is deduced at once, so that an error names the line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import onnx
+
+from explorer.errors import IronworksError, ShapeError
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.coarse import Known, coarse_dims
+from explorer.frontends.tracing.recorder import Frame, current_frame, current_source
+from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
+from explorer.ir.dims import Dim
+from explorer.ir.lattice import defined_by
+from explorer.ir.types import Annotation, Tensor
+from explorer.ops import RECORDS
+from explorer.ops.broadcast import ImpliedBound, Unprovable
+from explorer.ops.dtypes import check_dtypes
+from explorer.ops.elementwise import snake_case
+from explorer.ops.record import OperatorRecord, Site
+
+
+def emit(
+    op: str,
+    *args: TracedArray | None,
+    types: Sequence[Annotation] | None = None,
+    results: int = 1,
+    **attrs: AttrValue,
+) -> Any:
+    """What an operator gives: one array, or a tuple of them.
+
+    `types` states the annotations, for an operator that has no record. A dim that is not known, or
+    cannot be proved, gets a fresh symbol, which the run defines.
+    """
+    frame, record = current_frame(), RECORDS.get(op)
+    own = tuple(None if a is None else frame.own(a.var, a.home) for a in args)
+    given = {name: value for name, value in attrs.items() if value is not None}
+    if record is None:
+        given["opset"] = onnx.defs.onnx_opset_version()
+    dims: Known | None = None
+    if record is not None:
+        types, dims = _deduced(frame, record, own, given, results)
+    assert types is not None, f"{op} has no record, and its types are not stated"
+    call = OpCall(op, own, tuple(given.items()))
+    found = bind(frame, call, types, snake_case(op), [] if dims is None else [dims])
+    return found[0] if results == 1 else tuple(found)
+
+
+def bind(
+    frame: Frame,
+    expr: Expr,
+    types: Sequence[Annotation],
+    name: str,
+    dims: Sequence[Known] = (),
+) -> list[TracedArray]:
+    """The values of an expression, each with known dims: by a match_cast where they are not.
+
+    `dims` are those that are known of each value although its annotation has none.
+    """
+    open_ = [isinstance(t, Tensor) and t.shape is None for t in types]
+    names = [f"{name}.found" if o else name for o in open_]
+    raw = frame.bind(names, types, expr)
+    found = []
+    for var, is_open, known_dims in zip_longest(raw, open_, dims):
+        known = cast(frame, var, known_dims, name) if is_open else var
+        found.append(TracedArray(known, frame))
+    return found
+
+
+def cast(frame: Frame, var: Var, dims: Known | None, name: str) -> Var:
+    """A match_cast that gives a symbol to each dim that is not known."""
+    assert isinstance(var.type, Tensor)
+    known = dims if dims is not None else (None,) * (var.type.rank or 0)
+    shape = tuple(
+        frame.recorder.symbol(f"{name}_{axis}") if d is None else d for axis, d in enumerate(known)
+    )
+    return matched(frame, var, Tensor(shape, var.type.dtype), name)
+
+
+def matched(frame: Frame, var: Var, annotation: Annotation, name: str) -> Var:
+    """A match_cast; the symbols that stand bare in the annotation are defined from here on."""
+    (found,) = frame.bind([name], [annotation], MatchCast(var))
+    frame.defined.update(defined_by(annotation))
+    return found
+
+
+def _deduced(
+    frame: Frame,
+    record: OperatorRecord,
+    args: tuple[Var | None, ...],
+    attrs: Mapping[str, AttrValue],
+    results: int,
+) -> tuple[tuple[Tensor, ...], Known | None]:
+    """What the record's rule says; errors name the line and the arguments."""
+    while True:
+        site = Site(
+            record.name,
+            current_source(),
+            args,
+            attrs,
+            frame.recorder.env,
+            (None,) * len(args),
+            results,
+        )
+        try:
+            check_dtypes(site)
+            return record.deduce(site), None
+        except ImpliedBound as bound:
+            frame.recorder.tighten(bound)
+        except Unprovable as open_:
+            dims = coarse_dims(site, record.family)
+            if dims is None:
+                raise _error(ShapeError, site, f"nothing proves that {open_} agree") from None
+            return (Tensor(None, _dtype(site), len(dims)),), dims
+        except IronworksError as error:
+            raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            raise _error(ShapeError, site, "it does not take such arguments") from None
+
+
+def _dtype(site: Site) -> str:
+    if site.op in ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"):
+        return "bool"
+    return site.dtype(1 if site.op == "Where" else 0)
+
+
+def _error(kind: type[IronworksError], site: Site, problem: str) -> IronworksError:
+    given = " and ".join(str(a.type) for a in site.given)
+    return kind(
+        f"{site.where}: {problem} ({site.op} of {given})",
+        where=site.where,
+        found=given,
+        try_="explorer.match_cast" if "nothing proves" in problem else "",
+    )
+
+
+def emit_shape(dims: tuple[Dim, ...], *, scalar: bool = False) -> TracedArray:
+    """Dims as a small array, or one of them as a scalar."""
+    frame = current_frame()
+    shape = () if scalar else (len(dims),)
+    expr = ShapeOf(dims, 0 if scalar else 1)
+    return bind(frame, expr, [Tensor(shape, "int64")], "dims")[0]

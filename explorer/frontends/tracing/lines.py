@@ -1,0 +1,41 @@
+"""Which line of the user's Python is being traced."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS = str(Path(__file__).parents[2])  # the folder of the package `explorer`
+BETWEEN = (OURS, contextlib.__file__, functools.__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of Python: the file's name without its folder, the number, and the text."""
+
+    file: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+def calling_line() -> Line:
+    """The innermost line that is not of this package, nor what Python runs it through."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(BETWEEN):
+        frame = frame.f_back
+    path, number = frame.f_code.co_filename, frame.f_lineno
+    return Line(_label(path), number, linecache.getline(path, number).strip())
+
+
+def _label(path: str) -> str:
+    """A notebook's cell is a file of no meaning in a folder of the kernel's."""
+    if "ipykernel_" in path or path.startswith("<ipython"):
+        return "cell"
+    return Path(path).name

@@ -1,0 +1,100 @@
+"""NumPy's rules of dtypes (NEP 50): what stands for a Python number yields to an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import DtypeError
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import SymbolicDim
+from explorer.frontends.tracing.emit import emit, emit_shape
+from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.recorder import current_frame
+from explorer.ir.types import ITEM_BYTES, dtype_of
+
+Number = bool | int | float
+
+
+def traced(value: Any) -> TracedArray:
+    """A value as a traced array: arrays and numbers become constants of the program."""
+    if isinstance(value, TracedArray):
+        return value
+    if isinstance(value, SymbolicDim):
+        found = emit_shape((value.expr,), scalar=True)
+        found.weak = True
+        return found
+    if isinstance(value, (list, tuple)) and any(is_traced(v) for v in value):
+        from_parts: TracedArray = TracedArray.functions.stack(list(value))
+        return from_parts
+    array = np.asarray(value)
+    if array.dtype.name not in ITEM_BYTES:
+        raise DtypeError(
+            f"{calling_line()}: an array of {array.dtype} has no place in a program",
+            where=calling_line(),
+            expected=", ".join(ITEM_BYTES),
+            found=array.dtype,
+        )
+    frame = current_frame()
+    constant = frame.recorder.constant(array)
+    return TracedArray(constant, frame, weak=isinstance(value, Number))
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value, or one in it, is known only to a run."""
+    if isinstance(value, (TracedArray, SymbolicDim)):
+        return True
+    if isinstance(value, (list, tuple)):
+        return any(is_traced(v) for v in value)
+    if isinstance(value, slice):
+        return any(is_traced(v) for v in (value.start, value.stop, value.step))
+    return isinstance(value, dict) and any(is_traced(v) for v in value.values())
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value is, or stands for, a Python number."""
+    if isinstance(value, TracedArray):
+        return value.weak
+    return isinstance(value, (Number, SymbolicDim)) and not isinstance(value, np.generic)
+
+
+def kind_of(value: Any) -> Any:
+    """What NumPy's promotion is to be told of a value: a dtype, or Python's int or float."""
+    if isinstance(value, SymbolicDim):
+        return int
+    if isinstance(value, TracedArray):
+        if value.weak and value.dtype.kind in "if":
+            return int if value.dtype.kind == "i" else float
+        return value.dtype
+    if is_weak(value) and not isinstance(value, bool):
+        return type(value)
+    return np.asarray(value).dtype
+
+
+def common_dtype(values: Sequence[Any]) -> np.dtype[np.generic]:
+    """The dtype of an array that holds them all."""
+    return np.result_type(*(_example(kind_of(v)) for v in values))
+
+
+def _example(kind: Any) -> Any:
+    return kind(0) if kind in (int, float) else kind
+
+
+def converted(value: Any, dtype: Any) -> TracedArray:
+    """The value with another dtype."""
+    wanted = np.dtype(dtype)
+    if not is_traced(value):
+        return traced(np.asarray(value).astype(wanted))
+    array = traced(value)
+    if array.dtype == wanted:
+        return TracedArray(array.var, array.home) if array.weak else array
+    if wanted.name not in ITEM_BYTES:
+        raise DtypeError(f"{calling_line()}: there are no kernels for {wanted}", found=wanted)
+    if wanted.kind == "b":  # any number but 0 is true, NaN as well
+        zero = traced(np.zeros((), array.dtype))
+        found: TracedArray = emit("Not", emit("Equal", array, zero))
+        return found
+    found = emit("Cast", array, to=dtype_of(np.empty(0, wanted)))
+    return found

@@ -1,0 +1,116 @@
+"""A Python function over arrays as a model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any
+
+from explorer.errors import TraceError
+from explorer.frontends import arrays
+from explorer.frontends.model import Model
+from explorer.frontends.symbols import Bounds, environment
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.bodies import own_results
+from explorer.frontends.tracing.functions import declared_inputs, is_declared
+from explorer.frontends.tracing.promote import traced
+from explorer.frontends.tracing.recorder import Frame, Recorder, source_of, writing
+from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
+from explorer.ir.dims import ShapeEnv, symbol, symbols_of
+from explorer.ir.program import Function, Program
+from explorer.ir.text import print_program
+
+assert arrays, "importing it says what operators on traced arrays mean"
+
+
+class Traced:
+    """A function over arrays: on arrays it runs eagerly; on annotations it gives the `Model`."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.run = run
+        update_wrapper(self, run)
+
+    def __repr__(self) -> str:
+        return f"<explorer.trace {self.run.__qualname__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not any(map(is_declared, (*args, *kwargs.values()))):
+            return self.run(*args, **kwargs)
+        given = inspect.signature(self.run).bind_partial(*args, **kwargs).arguments
+        return self.model(given)
+
+    def model(self, given: Mapping[str, Any], bounds: Bounds | None = None) -> Model:
+        """The model, for inputs that are annotated in the signature or here.
+
+        Raises TraceError, ShapeError, DtypeError or BoundError; each names the line.
+        """
+        declared = declared_inputs(self.run, given)
+        fixed = {n: v for n, v in given.items() if n not in declared}
+        leaves, _ = flatten(declared)
+        names = [s for t in leaves for d in t.dims for s in sorted(symbols_of(d))]
+        program = _program(self.run, declared, fixed, environment(names, bounds))
+        where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
+        return Model(program.name, where, program, print_program(program).encode())
+
+
+def trace(run: Callable[..., Any]) -> Traced:
+    """A model written in Python: a function over arrays, on functions of `explorer.np`.
+
+        @explorer.trace
+        def model(x: explorer.tensor("float32", "batch", 64)):
+            return explorer.np.tanh(x) @ weights
+
+    `model(array)` runs it in NumPy; `explorer.load(model)` and `explorer.compile(model)` take it,
+    and `model(x=explorer.tensor(...))` is the Model where the signature does not say it all.
+    """
+    return run if isinstance(run, Traced) else Traced(run)
+
+
+def _program(
+    run: Callable[..., Any], declared: Mapping[str, Any], fixed: Mapping[str, Any], env: ShapeEnv
+) -> Program:
+    recorder = Recorder(env)
+    frame = Frame(recorder, recorder.fresh("main"))
+    frame.symbols.update({s.name: symbol(s.name) for s in env.symbols})
+    types, nesting = flatten(dict(declared))
+    params = [recorder.value(n, t) for n, t in zip(_paths(nesting), types, strict=True)]
+    with writing(frame):
+        values = rebuild(nesting, [TracedArray(p, frame) for p in params])
+        leaves, structure = flatten(run(**values, **fixed))
+        if not leaves:
+            raise TraceError(f"{run.__name__} gives no array", where=run.__name__)
+        with source_of("result"):
+            outputs = own_results(frame, [traced(leaf) for leaf in leaves])
+    names = ("output",) if isinstance(structure, Leaf) else _paths(structure, "output_")
+    main = Function("main", tuple(params), tuple(frame.body), outputs, names)
+    return _finished(recorder, main, run.__name__)
+
+
+def _finished(recorder: Recorder, main: Function, name: str) -> Program:
+    """The program with the constants that are read; lines that compute nothing are dropped."""
+    functions = (main, *recorder.functions)
+    read = {v.name for f in functions for b in f.body for v in b.reads}
+    standing = {o for f in functions for b in f.body for o in b.origin}
+    sources = tuple(s for s in recorder.sources if s.op != "result" or s.name in standing)
+    return Program(
+        functions,
+        {n: c for n, c in recorder.constants.items() if n in read},
+        recorder.env,
+        sources,
+        tuple((s.name, "computes nothing") for s in sources if s.name not in standing),
+        name=name,
+    )
+
+
+def _paths(structure: Structure, prefix: str = "") -> tuple[str, ...]:
+    """A name for each value: keys and places, with dots between."""
+    if isinstance(structure, Leaf):
+        return ("",)
+    keys = structure.keys or range(len(structure.parts))
+    found: list[str] = []
+    for key, part in zip(keys, structure.parts, strict=False):
+        word = str(key) if structure.keys else f"{prefix}{key}"
+        found += [f"{word}.{p}" if p else word for p in _paths(part)]
+    return tuple(found)
