@@ -21,9 +21,8 @@ def write_concats_in_place(program: Program) -> Program:
 
     `a = f(x); b = g(x); y = [a, b]` becomes `a = f(x) in y's shape; y = g(x) updating a`.
     """
-    for function in program.functions:
-        program = program.with_function(_InPlace(function, program).done())
-    return program
+    functions = tuple(_InPlace(f, program).done() for f in program.functions)
+    return program if functions == program.functions else replace(program, functions=functions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,8 @@ def fold_copies(program: Program) -> Program:
     `t = T(x); y = f(t)` becomes `y[i, j] = f(x[j, i])`; `t = f(x); y = T(t)` becomes `y[j, i] =
     f(x[i, j])`. A view stays where nothing moves. What is left of a chain of copies is one kernel.
     """
-    for function in program.functions:
-        program = program.with_function(_Folder(program, function).folded())
-    return program
+    functions = tuple(_Folder(program, f).folded() for f in program.functions)
+    return program if functions == program.functions else replace(program, functions=functions)
 
 
 class _Folder:
@@ -46,7 +45,7 @@ class _Folder:
     def __init__(self, program: Program, function: Function) -> None:
         self.program, self.function, self.env = program, function, program.env
         body = [step for b in function.body for step in rows_apart(b)]
-        self.order = [b.vars[0].name for b in body]
+        self.place = {b.vars[0].name: n for n, b in enumerate(body)}  # of what is there, in order
         self.bindings = {b.vars[0].name: b for b in body}
         self.outputs = {v.name for v in function.outputs}
         self.uses = Counter(v.name for b in body for v in b.reads)
@@ -54,25 +53,27 @@ class _Folder:
 
     def folded(self) -> Function:
         """The function after all sweeps."""
-        for name in list(self.order):
+        for name in self._order():
             self._into_rows(name)
-        for name in list(self.order):
+        for name in self._order():
             self._join_copies(name)
-        for name in list(self.order):
+        for name in self._order():
             self._into_readers(name)
-        for name in list(self.order):
+        for name in self._order():
             self._into_store(name, where_free)
-        for name in list(self.order):
+        for name in self._order():
             self._as_view(name)
-        return replace(self.function, body=tuple(self._live()))
+        body = tuple(self._live())
+        return self.function if body == self.function.body else replace(self.function, body=body)
+
+    def _order(self) -> list[str]:
+        return sorted(self.place, key=self.place.__getitem__)
 
     def _live(self) -> list[Binding]:
         """All bindings but the copies that nothing reads any more."""
         live, kept = set(self.outputs), list[Binding]()
-        for name in reversed(self.order):
-            binding = self.bindings.get(name)
-            if binding is None:
-                continue
+        for name in reversed(self._order()):
+            binding = self.bindings[name]
             if copy_map(binding) and name not in live and name not in self.outputs:
                 continue
             kept.append(binding)
@@ -125,8 +126,7 @@ class _Folder:
         old, new = producer.var.name, copy.var.name
         self.bindings[new] = Binding(copy.vars, call, producer.origin | copy.origin)
         del self.bindings[old]
-        self.order.remove(new)
-        self.order[self.order.index(old)] = new
+        self.place[new] = self.place.pop(old)
         self.stored.add(new)
 
     # Sweep 2: kernels read the source of what was copied for them.
@@ -207,7 +207,9 @@ class _Folder:
 
     def _release(self, names: Iterable[str]) -> None:
         """Copies that nothing reads any more no longer count as readers."""
-        for name in list(names):
+        todo = list(names)
+        while todo:
+            name = todo.pop()
             binding = self.bindings.get(name)
             if (
                 binding is None
@@ -217,9 +219,9 @@ class _Folder:
             ):
                 continue
             del self.bindings[name]
-            self.order.remove(name)
+            del self.place[name]
             self.uses.subtract(v.name for v in binding.reads)
-            self._release(v.name for v in binding.reads)
+            todo += [v.name for v in binding.reads]
 
     # Sweep 4: a copy that keeps the order of memory is a view, and a view of a view is one view.
 
