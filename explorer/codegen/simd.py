@@ -156,6 +156,10 @@ def select(context, condition, x, y):
     return x(types.boolean, x, x), emit
 
 
+def _has_sign(kind: Any) -> bool:
+    return isinstance(kind, types.Integer) and kind.signed
+
+
 @intrinsic
 def maximum(context, x, y):
     """The larger one; NaN where either is (NumPy's maximum)."""
@@ -166,7 +170,7 @@ def maximum(context, x, y):
                 "llvm.maximum", [a[0].type], ir.FunctionType(a[0].type, [a[0].type] * 2)
             )
             return b.call(f, [a[0], a[1]])
-        less = b.icmp_signed if x.signed else b.icmp_unsigned
+        less = b.icmp_signed if _has_sign(x) else b.icmp_unsigned
         return b.select(less("<", a[0], a[1]), a[1], a[0])
 
     return x(x, x), emit
@@ -182,7 +186,7 @@ def minimum(context, x, y):
                 "llvm.minimum", [a[0].type], ir.FunctionType(a[0].type, [a[0].type] * 2)
             )
             return b.call(f, [a[0], a[1]])
-        less = b.icmp_signed if x.signed else b.icmp_unsigned
+        less = b.icmp_signed if _has_sign(x) else b.icmp_unsigned
         return b.select(less("<", a[0], a[1]), a[0], a[1])
 
     return x(x, x), emit
