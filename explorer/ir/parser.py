@@ -138,6 +138,8 @@ class _Parser:
             if outputs:
                 line.expect(",")
             outputs.append(self.value(line))
+            if line.accept(":"):
+                outputs[-1] = replace(outputs[-1], type=parse_type(line))
             names.append(line.name() if line.accept("as") else outputs[-1].name)
         return Function(name, params, tuple(body), tuple(outputs), tuple(names) if named else ())
 

@@ -93,13 +93,24 @@ def _function(function: Function, constants: Collection[str]) -> Iterator[str]:
     for binding in function.body:
         for line in binding_lines(binding, constants):
             yield IN + line
-    outputs = [_value(v, constants) for v in function.outputs]
+    bound = {v.name: v.type for v in (*function.params, *_bound(function))}
+    outputs = [
+        _value(v, constants)
+        if bound.get(v.name, v.type) == v.type
+        else f"{_value(v, constants)}: {print_type(v.type)}"  # what it promises, where that is more
+        for v in function.outputs
+    ]
     if function.output_names:
         outputs = [
             text if name == v.name else f"{text} as {print_name(name)}"
             for text, name, v in zip(outputs, function.output_names, function.outputs, strict=True)
         ]
     yield f"{IN}{'output' if function.output_names else 'return'} {', '.join(outputs)}"
+
+
+def _bound(function: Function) -> Iterator[Var]:
+    for binding in function.body:
+        yield from binding.vars
 
 
 def _typed(v: Var) -> str:
