@@ -31,6 +31,7 @@ from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
+from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory_plan import PlanMemory
 from explorer.roller import Price, Roll
 from explorer.welder import Weld
@@ -41,11 +42,14 @@ REMEMBERED_CODES = 32
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     """Every step in order, under the name that the pictures show."""
+    libraries = patterns(options.relax.dispatch)
+    dispatch = (Step("dispatch to libraries", Stage.TYPED, Dispatch(libraries)),)
     fuse = (Step("fuse operators", Stage.LEGALIZED, FuseOps()),) if options.relax.fuse else ()
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("fold constants", Stage.TYPED, fold_constants),
+        *(dispatch if libraries else ()),
         Step("legalise to kernels", Stage.LEGALIZED, legalize),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),

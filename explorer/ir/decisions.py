@@ -286,6 +286,7 @@ class Decisions:
     tilings: tuple[TilingDecision, ...] = ()
     rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
     memory: object | None = None  # the memory planner's options: evaluated per binding
+    dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
     fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
 
     def tiling(self, binding: str) -> TilingDecision | None:

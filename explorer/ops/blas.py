@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from explorer.ir.dims import Shape
 from explorer.ir.types import Tensor
 from explorer.ops.library_functions import LibraryFunction, register_function
 
@@ -44,12 +45,14 @@ def gemm(
 def _matmul_type(a: Tensor, b: Tensor, *bias: Tensor) -> Tensor:
     rows = a.dims[-2:-1] if len(a.dims) > 1 else ()
     columns = b.dims[-1:] if len(b.dims) > 1 else ()
-    batch = np.broadcast_shapes(_extents(a)[:-2], _extents(b)[:-2])
-    return Tensor((*batch, *rows, *columns), a.element)
+    return Tensor((*_batch(a.dims[:-2], b.dims[:-2]), *rows, *columns), a.element)
 
 
-def _extents(type: Tensor) -> tuple[int, ...]:
-    return tuple(d for d in type.dims if isinstance(d, int))
+def _batch(a: Shape, b: Shape) -> Shape:
+    """The leading dims together, of which one may be 1."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple(n if m == 1 else m for m, n in pairs)
 
 
 def _gemm_type(

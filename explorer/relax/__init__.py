@@ -1,17 +1,18 @@
 """Relax (Lai et al., ASPLOS 2025): symbolic shapes deduced forward, operators made loop nests.
 
 The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`,
-cross-level call, partial lowering (`legalize`), library dispatch, analysis feedback (`kinds`),
-operator fusion (`FuseOps`).
+cross-level call, partial lowering (`legalize`), library dispatch (`Dispatch`), analysis feedback
+(`kinds`), operator fusion (`FuseOps`).
 """
 
 from __future__ import annotations
 
 from explorer.relax.deduction import deduce
+from explorer.relax.dispatch import Dispatch
 from explorer.relax.fusion import FuseOps
 from explorer.relax.legalization import legalize
 from explorer.relax.memory_plan import PlanMemory
 from explorer.relax.options import Options
 from explorer.relax.pattern_kinds import kinds
 
-__all__ = ["FuseOps", "Options", "PlanMemory", "deduce", "kinds", "legalize"]
+__all__ = ["Dispatch", "FuseOps", "Options", "PlanMemory", "deduce", "kinds", "legalize"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from explorer.counters import counters
-from explorer.errors import ShapeError
+from explorer.errors import DtypeError, ShapeError
 from explorer.grinder import Carried, LibraryTask
 from explorer.ops.libraries import call_library
 from explorer.runtime.assemble import HostBranch, HostLoop, LaunchCode, Step
@@ -99,9 +99,11 @@ class _Recorder:
 
         def deed(start: Start) -> None:
             counters.add("library_calls")
-            found = function([look and look() for look in args], len(places))
-            for (name, place), value in zip(places, found, strict=True):
-                _put(task, name, place(), value)
+            out = [place() for _, place in places]
+            found = function([look and look() for look in args], len(places), out)
+            for (name, _), place, value in zip(places, out, found, strict=True):
+                if value is not place:
+                    _put(task, name, place, value)
 
         return deed
 
@@ -181,6 +183,14 @@ def _put(task: LibraryTask, name: str, place: Array, value: Array) -> None:
             where=name,
             expected=place.shape,
             found=value.shape,
+        )
+    if value.dtype != place.dtype and task.call.library != "onnx":
+        raise DtypeError(
+            f"{task.call.library}.{task.call.function} gave {name} as {value.dtype}, "
+            f"which was deduced as {place.dtype}",
+            where=name,
+            expected=place.dtype,
+            found=value.dtype,
         )
     np.copyto(place, value, casting="same_kind")
 

@@ -1,0 +1,22 @@
+"""Library dispatch (Relax, section 4.6): graph patterns that a library takes, tried in order; all
+that does not match is lowered as ever, which is the paper's partial lowering.
+"""
+
+from explorer.relax.dispatch.pattern import Match, Op, number, op, wild
+from explorer.relax.dispatch.policy import Moved, choose
+from explorer.relax.dispatch.registry import LibraryPattern, library, patterns
+from explorer.relax.dispatch.transform import Dispatch
+
+__all__ = [
+    "Dispatch",
+    "LibraryPattern",
+    "Match",
+    "Moved",
+    "Op",
+    "choose",
+    "library",
+    "number",
+    "op",
+    "patterns",
+    "wild",
+]

@@ -1,0 +1,126 @@
+"""Which operators go to which library: patterns in order, and the reason where one is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.errors import BadOption, ShapeError
+from explorer.ir.calls import OpCall
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+from explorer.ops.library_functions import accepted
+from explorer.ops.verify import same
+from explorer.relax.dispatch.pattern import Match, find
+from explorer.relax.dispatch.registry import LibraryPattern
+from explorer.relax.known import is_known
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A match of a pattern: the operators that it is of, and where they went, or why not."""
+
+    value: str
+    operators: tuple[str, ...]
+    library: str
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A match that is taken, with the pattern that it is of."""
+
+    pattern: LibraryPattern
+    match: Match
+
+
+def choose(
+    program: Program, function: Function, patterns: Sequence[LibraryPattern]
+) -> tuple[tuple[Choice, ...], tuple[Moved, ...]]:
+    """The matches to take, and all that were found. No binding is in two of them.
+
+    What a match makes inside is read by it alone, so a call in the place of its last binding reads
+    only what was there before: no cycle can arise.
+    """
+    outputs = {v.name for v in function.outputs}
+    uses = Counter(v.name for b in function.body for v in b.reads)
+    makers = {b.var.name: b for b in function.body if len(b.vars) == 1}
+    taken: set[str] = set()
+    chosen: list[Choice] = []
+    rows: list[Moved] = []
+    for pattern in patterns:
+        for binding in reversed(function.body):
+            for match in _matches(pattern, binding, makers, program):
+                names = [b.vars[0].name for b in match.bindings]
+                if taken & set(names):
+                    continue
+                why = _refusal(match, pattern, uses, outputs, program)
+                words = tuple(b.expr.op for b in match.bindings if isinstance(b.expr, OpCall))
+                rows.append(Moved(names[0], words, _name(pattern, words), why))
+                if not why:
+                    taken.update(names)
+                    chosen.append(Choice(pattern, match))
+                    break
+    return tuple(chosen), tuple(rows)
+
+
+def _name(pattern: LibraryPattern, words: tuple[str, ...]) -> str:
+    return pattern.name if pattern.function else f"{pattern.library}.{words[0]}"
+
+
+def _matches(
+    pattern: LibraryPattern, binding: Binding, makers: dict[str, Binding], program: Program
+) -> list[Match]:
+    if not isinstance(binding.expr, OpCall):
+        return []
+    if pattern.pattern is None:
+        return [Match((binding,), binding.expr.args, binding.expr.attrs)]
+    return list(find(pattern.pattern, binding, makers, program.constants))
+
+
+def _refusal(
+    match: Match,
+    pattern: LibraryPattern,
+    uses: Counter[str],
+    outputs: set[str],
+    program: Program,
+) -> str:
+    inside = Counter(v.name for b in match.bindings for v in b.reads)
+    for binding in match.inner:
+        for var in binding.vars:
+            if var.name in outputs:
+                return f"{var.name} is an output"
+            if uses[var.name] > inside[var.name]:
+                return f"{var.name} is read elsewhere too"
+    if not all(is_known(v) for v in (*match.args, *match.root.vars)):
+        return "not all shapes are known before the program runs"
+    why = pattern.check(match)
+    if not why:
+        _check_annotation(match, pattern, program)
+    return why
+
+
+def _check_annotation(match: Match, pattern: LibraryPattern, program: Program) -> None:
+    """ShapeError where a function says of its results what cannot be true of the operators'."""
+    if pattern.annotation is None:
+        return
+    args = [None if a is None else a.type for a in match.args]
+    try:
+        found = pattern.annotation(*args, **accepted(pattern.annotation, match.attrs))
+    except Exception as problem:  # a user's code may raise anything
+        raise BadOption(
+            f"the annotation of {pattern.name} failed: {type(problem).__name__}: {problem}",
+            where=pattern.name,
+            try_="it takes one tensor annotation for each value of its pattern",
+        ) from problem
+    types = found if isinstance(found, tuple) else (found,)
+    for var, given in zip(match.root.vars, types, strict=False):
+        if not isinstance(given, Tensor) or not same(var.type, given, program.env):
+            raise ShapeError(
+                f"{pattern.name} is annotated to give {given}, and {var.name!r} is {var.type}",
+                where=pattern.name,
+                expected=str(var.type),
+                found=str(given),
+                try_="correct the annotation, or narrow the pattern with check=",
+            )

@@ -1,0 +1,131 @@
+"""Which patterns a library takes: BLAS, the onnx package, and what a user registers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from explorer.errors import BadOption
+from explorer.ir.types import Tensor
+from explorer.ops.blas import DTYPES
+from explorer.ops.library_functions import Annotate, LibraryFunction, register_function
+from explorer.relax.dispatch.pattern import Match, Op, op
+
+Check = Callable[[Match], str]  # why a match is not taken; empty where it is
+Registered = TypeVar("Registered", bound=Callable[..., object])
+
+
+def always(match: Match) -> str:
+    """Every match is taken."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPattern:
+    """Operators that become one call of `library.function`. A pattern of None is any operator."""
+
+    library: str
+    function: str
+    pattern: Op | None
+    check: Check = always
+    annotation: Annotate | None = None
+
+    @property
+    def name(self) -> str:
+        """As options name it."""
+        return f"{self.library}.{self.function}" if self.function else self.library
+
+
+def _floats(match: Match) -> str:
+    found = {a.type.dtype for a in match.args if a is not None and isinstance(a.type, Tensor)}
+    if len(found) == 1 and found <= set(DTYPES):
+        return ""
+    return f"a BLAS computes {' and '.join(DTYPES)}, and this is {' and '.join(map(str, found))}"
+
+
+def _bias(match: Match) -> str:
+    """The second step adds into the product, so what is added must not be larger."""
+    why = _floats(match)
+    product = match.inner[0].var.type
+    if why or match.root.var.type == product:
+        return why
+    return "what is added makes the product larger, so it stays a step of its own"
+
+
+BLAS = (
+    LibraryPattern("blas", "matmul_add", op("Add", op("MatMul", "a", "b"), "c"), _bias),
+    LibraryPattern("blas", "matmul", op("MatMul", "a", "b"), _floats),
+    LibraryPattern("blas", "gemm", Op("Gemm"), _floats),
+)
+
+_registered: dict[str, LibraryPattern] = {}
+
+
+def library(
+    name: str,
+    *,
+    pattern: Op | str,
+    annotation: Annotate | None = None,
+    check: Check = always,
+) -> Callable[[Registered], Registered]:
+    """Register a function over NumPy arrays as `library.function`, for the operators of a pattern.
+
+    It returns its result (a tuple of several), or writes into the array `out` if it has a parameter
+    of that name; it then needs an annotation: from those of the arguments, tensors, to that of the
+    result. Attributes of the operators reach keyword-only parameters of their names. A pattern may
+    be an operator's name. Calls are moved where `Options(relax=Options(dispatch=(name,)))` says so.
+
+    Raises BadOption where the name, the pattern or the function does not fit.
+    """
+    room, dot, function = name.rpartition(".")
+    if not (dot and room and function) or room in ("onnx", "blas", "shape"):
+        raise BadOption(
+            f"a library function is named library.function, and not {name!r}",
+            where=name,
+            expected="mylib.gelu, in a library of your own",
+            found=name,
+        )
+    found = Op(pattern) if isinstance(pattern, str) else pattern
+
+    def register(run: Registered) -> Registered:
+        _check_parameters(name, run)
+        register_function(LibraryFunction(room, function, run, annotation))
+        _registered[name] = LibraryPattern(room, function, found, check, annotation)
+        return run
+
+    return register
+
+
+def _check_parameters(name: str, run: Callable[..., object]) -> None:
+    parameters = inspect.signature(run).parameters
+    out = parameters.get("out")
+    if out is not None and out.kind is out.POSITIONAL_ONLY:
+        raise BadOption(f"{name} must take `out` by name", where=name, found="positional only")
+
+
+def patterns(names: tuple[str, ...]) -> tuple[LibraryPattern, ...]:
+    """The patterns of libraries or functions by name, in order; BadOption names what there is."""
+    out: list[LibraryPattern] = []
+    for name in names:
+        found = _named(name)
+        if not found:
+            known = ", ".join(("blas", "onnx", "onnx.Softmax", *_registered))
+            raise BadOption(
+                f"no library and no library function is named {name!r}",
+                where="relax.dispatch",
+                expected=known,
+                found=name,
+                try_="register it with @explorer.library first",
+            )
+        out += [p for p in found if p not in out]
+    return tuple(out)
+
+
+def _named(name: str) -> list[LibraryPattern]:
+    room, _, function = name.partition(".")
+    if room == "onnx":
+        return [LibraryPattern("onnx", function, Op(function) if function else None)]
+    known = [*BLAS, *_registered.values()]
+    return [p for p in known if name in (p.name, p.library)]

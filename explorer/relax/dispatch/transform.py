@@ -1,0 +1,73 @@
+"""Dispatch: matched operators become one library call; what does not match is lowered later.
+
+h = MatMul(x, w); y = Add(h, b)   ->   y = library blas.matmul_add(x, w, b)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from explorer.ir.calls import LibraryCall, OpCall, Var
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.types import Tensor, dtype_of
+from explorer.ops import RECORDS
+from explorer.passes.registry import compiler_pass
+from explorer.relax.dispatch.policy import Choice, Moved, choose
+from explorer.relax.dispatch.registry import LibraryPattern
+from explorer.relax.library import library_call
+
+
+@compiler_pass("dispatch", paper="Relax, ASPLOS 2025, section 4.6: partial library lowering")
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """After: operators that match a pattern are library calls; all others are as they were."""
+
+    patterns: tuple[LibraryPattern, ...] = ()
+
+    def __call__(self, program: Program) -> Program:
+        """The program with library calls, and every match among its decisions."""
+        rows: list[Moved] = []
+        constants = dict(program.constants)
+        for function in program.functions:
+            chosen, found = choose(program, function, self.patterns)
+            rows += found
+            program = program.with_function(_moved(function, chosen, constants))
+        decisions = replace(program.decisions, dispatch=tuple(rows))
+        return replace(program, constants=constants, decisions=decisions)
+
+
+def _moved(
+    function: Function, chosen: tuple[Choice, ...], constants: dict[str, Constant]
+) -> Function:
+    calls = {c.match.root.vars[0].name: c for c in chosen}
+    gone = {b.vars[0].name for c in chosen for b in c.match.inner}
+    body: list[Binding] = []
+    for binding in function.body:
+        name = binding.vars[0].name if binding.vars else ""
+        if name in gone:
+            continue
+        found = _call(calls[name], constants) if name in calls else None
+        body.append(found or binding)
+    return replace(function, body=tuple(body))
+
+
+def _call(choice: Choice, constants: dict[str, Constant]) -> Binding | None:
+    """The library call in the place of the operators; None where onnx takes no symbolic extents."""
+    pattern, match = choice.pattern, choice.match
+    origin = frozenset[str]().union(*(b.origin for b in match.bindings))
+    if pattern.library != "onnx":
+        args = match.args
+        expr = LibraryCall(pattern.library, pattern.function, args, match.attrs)
+        return Binding(match.root.vars, expr, origin)
+    call, name = match.root.expr, match.root.vars[0].name
+    assert isinstance(call, OpCall)
+
+    def constant(array: np.ndarray, hint: str) -> Var:
+        made = Var(f"{name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
+        constants[made.name] = Constant(array)
+        return made
+
+    found = library_call(call, RECORDS.get(call.op), constant)
+    return None if found is None else Binding(match.root.vars, found, origin)
