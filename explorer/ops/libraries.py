@@ -15,8 +15,9 @@ from onnx import helper
 
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Attrs
-from explorer.ir.types import numpy_dtype
+from explorer.ir.types import dtype_of
 from explorer.ops import RECORDS, blas
+from explorer.ops.dtypes import code_of
 from explorer.ops.library_functions import find_function, library_functions
 
 assert blas.FUNCTIONS, "importing it registers them"
@@ -35,7 +36,8 @@ def call_library(
     results: int,
     out: Sequence[np.ndarray] | None = None,
 ) -> tuple[Any, ...]:
-    """The results of a library's function, arrays or lists of them; arrays of `out` are written by one that takes them.
+    """The results of a library's function, arrays or lists of them; arrays of `out` are
+    written by one that takes them.
 
     Raises UnsupportedOperator where there is no function of that name, and ShapeError or DtypeError
     where a result is not as its annotation says.
@@ -56,12 +58,18 @@ def _call_onnx(
 ) -> tuple[Any, ...]:
     given = tuple(a is not None for a in args)
     arrays = [a if isinstance(a, np.ndarray) else None for a in args]
-    dtypes = tuple(None if a is None else str(a.dtype.name) for a in arrays)
+    dtypes = tuple(None if a is None else dtype_of(a) for a in arrays)
     ranks = tuple(None if a is None else a.ndim for a in arrays)
     session = _reference(function, attrs, given, dtypes, ranks, results)
     feeds = {f"x{i}": a for i, a in enumerate(args) if a is not None}
     found = session.run(None, feeds)
-    return tuple(v if v is None or isinstance(v, list) else np.asarray(v) for v in found)
+    return tuple(v if v is None or isinstance(v, list) else _array(v) for v in found)
+
+
+def _array(value: Any) -> np.ndarray:
+    """A result as an array; strings are objects."""
+    found = np.asarray(value)
+    return found.astype(object) if found.dtype.kind in "US" else found
 
 
 def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | None]) -> np.ndarray:
@@ -108,12 +116,14 @@ def one_node_model(
     plain: dict[str, Any] = {
         n: list(v) if isinstance(v, tuple) else v for n, v in attrs if n != "opset"
     }
+    if isinstance(plain.get("to"), str):
+        plain["to"] = code_of(plain["to"])
     version = next((v for n, v in attrs if n == "opset"), None)
     names = [f"x{i}" if g else "" for i, g in enumerate(given)]
     outputs = [f"y{i}" for i in range(results)]
     node = helper.make_node(function, names, outputs, **plain)
     inputs = [
-        helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(numpy_dtype(t)), s)
+        helper.make_tensor_value_info(f"x{i}", code_of(t), s)
         for i, (g, t, s) in enumerate(zip(given, dtypes, shapes, strict=True))
         if g and t
     ]
