@@ -61,6 +61,8 @@ def quotient(a: Dim, b: Dim) -> Dim | None:
     found = sympy.cancel(sympy.sympify(a) / b)
     if found.is_Integer:
         return int(found)
+    if found.is_number:
+        return None
     if found.is_polynomial() and all(c.is_Integer for c in sympy.Poly(found).coeffs()):
         return simplify(found)
     return None
