@@ -108,9 +108,7 @@ class Scope:
         self.captured: dict[str, Var] = {}  # the outer graph's name -> our parameter
         self.body: list[Binding] = []
         self.called: tuple[Key, ...] = outer.called if outer else ()
-        self.origin: str = (
-            outer.origin if outer else ""
-        )  # of all nodes here
+        self.origin: str = outer.origin if outer else ""  # of all nodes here
         self.prefix: str = outer.prefix if outer else ""  # of the names of nodes
 
     @cached_property

@@ -34,10 +34,24 @@ def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
 
 
 def _bound(name: str, given: int | tuple[int, int | None] | None) -> SymbolBound:
-    low, high = (1, None) if given is None else (given, given) if isinstance(given, int) else given
+    low, high = (1, None) if given is None else _ends(name, given)
     if low < 0 or (high is not None and high < low):
         raise BoundError(f"the bound {low} .. {high} of {name!r} is empty or negative", where=name)
     lower = name.lower()
     hint = next((value for word, value in HINTS if word in lower), 1)
     hint = max(hint, low)
     return SymbolBound(name, low, high, hint if high is None else min(hint, high))
+
+
+def _ends(name: str, given: object) -> tuple[int, int | None]:
+    match given:
+        case int():
+            return given, given
+        case (int(low), int() | None as high) if isinstance(given, tuple):
+            return low, high
+    raise BoundError(
+        f"the bound of {name!r} must be a number or a pair (low, high), found {given!r}",
+        where=name,
+        expected="a number or (low, high)",
+        found=given,
+    )

@@ -1,0 +1,180 @@
+"""A torch.export.ExportedProgram, written as ONNX by PyTorch's own exporter, and imported as such.
+
+Nothing is written to a file: weights go from PyTorch's tensors into the program's constants.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+
+from explorer.errors import BoundError, UnsupportedOperator
+from explorer.frontends.model import Model
+from explorer.frontends.onnx_file import OnnxFile
+from explorer.frontends.onnx_import import from_file
+from explorer.frontends.symbols import Bounds, symbol_name
+
+OPSET = 20  # what PyTorch's exporter is written for
+UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
+
+
+def load_exported(program: Any, bounds: Bounds | None = None) -> Model:
+    """The model of an ExportedProgram: its dynamic dims keep their names and their ranges, which
+    `bounds` may only narrow.
+
+    Raises UnsupportedOperator where PyTorch's exporter has no ONNX for what the program does.
+    """
+    names = _dim_names(program)
+    proto, weights = _as_onnx(program)
+    _rename_dims(proto, names)
+    head = proto.SerializeToString()
+    known = {d.dim_param for i in proto.graph.input for d in i.type.tensor_type.shape.dim}
+    ranges = {n: r for n, r in _ranges(program, names).items() if n in known}
+    name = _name(program)
+    limits = _narrowed(ranges, bounds or {})
+    return from_file(OnnxFile(proto, weights, head), name, f"torch.export:{name}", limits)
+
+
+def _name(program: Any) -> str:
+    """The class of the module that was exported."""
+    calls = getattr(program, "module_call_graph", None) or []
+    kinds = [m for n in program.graph.nodes for m in n.meta.get("nn_module_stack", {}).values()]
+    outermost = next((kind for path, kind in kinds if path == ""), None) if calls else None
+    text = outermost if isinstance(outermost, str) else getattr(outermost, "__name__", "")
+    return text.rpartition(".")[2] or "exported"
+
+
+# ONNX.
+
+
+def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The graph without its weights, and the weights."""
+    try:
+        import onnx_ir
+        import torch
+        from onnxscript import version_converter as _  # noqa: F401
+    except ImportError as error:
+        raise UnsupportedOperator(
+            f"PyTorch writes ONNX with the package {error.name!r}, which is not installed",
+            where=error.name,
+            try_="pip install 'ironworks[peers]'",
+        ) from error
+    try:
+        with _quietly():
+            written = torch.onnx.export(
+                program, dynamo=True, opset_version=OPSET, verbose=False, optimize=True
+            )
+    except Exception as error:  # its exporter raises what its parts raise
+        raise UnsupportedOperator(
+            f"PyTorch's exporter has no ONNX for this program: {_first_reason(error)}",
+            where=_name(program),
+            try_="torch.onnx.export(program, dynamo=True, report=True) tells more",
+        ) from error
+    assert written is not None
+    initializers = written.model.graph.initializers
+    weights = {n: _array(v.const_value) for n, v in initializers.items()}
+    for value in list(initializers.values()):
+        value.const_value = None
+    initializers.clear()
+    return onnx_ir.serde.serialize_model(written.model), weights
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return np.ascontiguousarray(tensor.numpy()).reshape(tuple(tensor.shape))
+
+
+def _first_reason(error: BaseException) -> str:
+    """The sentence at the root of an error, without the exporter's advice."""
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(root).splitlines()]
+    return next((line for line in lines if line), type(root).__name__)[:300]
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the exporter's notes on packages that it would like to have."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+# Dims.
+
+
+def _dim_names(program: Any) -> dict[str, str]:
+    """PyTorch's symbols -> the names that `torch.export.Dim` gave them, if it still knows."""
+    found: dict[str, str] = {}
+    for node in program.graph.nodes:
+        for dim in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
+            env = getattr(getattr(dim, "node", None), "shape_env", None)
+            given = getattr(env, "source_name_to_debug_name", {})
+            sources = getattr(env, "var_to_sources", {})
+            for symbol, places in sources.items():
+                named = [given[_text(p)] for p in places if _text(p) in given]
+                found.update({str(symbol): n for n in named if str(symbol) not in found})
+    return found
+
+
+def _text(source: Any) -> str:
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+def _rename_dims(proto: onnx.ModelProto, names: Mapping[str, str]) -> None:
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                words = re.sub(r"\w+", lambda m: names.get(m[0], m[0]), dim.dim_param)
+                dim.dim_param = symbol_name(words, "dim")
+
+
+def _ranges(program: Any, names: Mapping[str, str]) -> dict[str, tuple[int, int | None]]:
+    """The range of each dynamic dim that PyTorch has proved the program for."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for symbol, values in program.range_constraints.items():
+        low, high = (_limit(v) for v in (values.lower, values.upper))
+        found[symbol_name(names.get(str(symbol), str(symbol)), "dim")] = (low or 0, high)
+    return found
+
+
+def _limit(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    return number if abs(number) < UNBOUNDED else None
+
+
+def _narrowed(
+    ranges: Mapping[str, tuple[int, int | None]], bounds: Bounds
+) -> dict[str, tuple[int, int | None]]:
+    """The bounds that are asked for, within those that the program was exported for."""
+    found: dict[str, tuple[int, int | None]] = dict(ranges)
+    for name, wanted in bounds.items():
+        low, high = (wanted, wanted) if isinstance(wanted, int) else wanted
+        least, most = ranges.get(name, (0, None))
+        if low < least or (most is not None and (high is None or high > most)):
+            raise BoundError(
+                f"{name!r} was exported for {least} .. {most or 'any'} and is bounded to "
+                f"{low} .. {high or 'any'}",
+                where=name,
+                expected=f"{least} .. {most or 'any'}",
+                try_=f"torch.export.Dim({name!r}, min=…, max=…)",
+            )
+        found[name] = (low, high)
+    return found
