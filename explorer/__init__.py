@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from explorer.ops.evaluate import evaluate
     from explorer.options import Options
     from explorer.passes.registry import compiler_pass
+    from explorer.relax.dispatch import library
     from explorer.tuning.forecast import check
     from explorer.tuning.race import race
     from explorer.tuning.what_if import compare
@@ -45,6 +46,7 @@ _HOME = {
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
     "evaluate": ("explorer.ops.evaluate", "evaluate"),
+    "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "race": ("explorer.tuning.race", "race"),
     # models written in Python
@@ -74,6 +76,7 @@ __all__ = [
     "device_names",
     "evaluate",
     "function",
+    "library",
     "load",
     "match_cast",
     "np",
