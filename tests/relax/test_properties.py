@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from explorer.errors import DtypeError, IronworksError, ShapeError, VerifyError
+from explorer.ir.annotations import signature_of
 from explorer.ir.calls import (
     Branch,
     Expr,
@@ -201,3 +204,62 @@ def test_a5_06_the_elements_of_a_tensor_become_symbols() -> None:
     verify(program)
     given = {"x": np.arange(6, dtype=np.float32), "at": np.array([3, 2])}
     assert evaluate(program, given)["y"].tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+# Signatures.
+
+
+def calling(steps: list[str], known: bool) -> Program:
+    """main(x: [m, k]) = [Relu(f(x)), f(f(x))], where f(y: [n, m]) -> [m, n] is made of steps."""
+    y = Var("y", f32(n, m))
+    body: list[Binding] = []
+    last, turned = y, False
+    for at, step in enumerate([*steps, "Transpose"]):
+        turned ^= step == "Transpose"
+        out = Var(f"s{at}", f32(m, n) if turned else f32(n, m))
+        args = (last, last) if step == "Mul" else (last,)
+        attrs = (("perm", (1, 0)),) if step == "Transpose" else ()
+        body.append(Binding((out,), OpCall(step, args, attrs)))
+        last = out
+    if not known:  # what the body alone can know is erased from the signature
+        out = Var("cast", f32(k, n))
+        body.append(Binding((out,), MatchCast(last)))
+        last = out
+    callee = Function("f", (y,), tuple(body), (last,))
+    x, unknown = Var("x", f32(m, k)), Tensor(None, "float32", 2)
+    once = Var("once", f32(k, m) if known else unknown)
+    twice = Var("twice", f32(m, k) if known else unknown)
+    found = (
+        Binding((once,), FunctionCall("f", (x,))),
+        Binding((Var("r", once.type),), OpCall("Relu", (once,))),
+        Binding((twice,), FunctionCall("f", (once,))),
+    )
+    outputs = (Var("r", once.type), twice)
+    main = Function("main", (x,), found, outputs, ("r", "twice"))
+    env = ShapeEnv(tuple(SymbolBound(s, 0) for s in "nmk"))
+    return Program((main, callee), env=env)
+
+
+@given(
+    st.lists(st.sampled_from(["Relu", "Neg", "Mul", "Abs"]), max_size=6),
+    st.lists(st.sampled_from(["Relu", "Neg", "Mul", "Abs"]), max_size=6),
+    st.booleans(),
+)
+def test_a5_04_another_body_of_the_same_signature_changes_no_caller(
+    one: list[str], other: list[str], known: bool
+) -> None:
+    first, second = (deduce(calling(steps, known)) for steps in (one, other))
+    assert first.main == second.main
+    assert first.env == second.env
+    assert signature_of(first.function("f")) == signature_of(second.function("f"))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for program in (first, second):
+        verify(program)
+        found = evaluate(program, {"x": x})
+        assert [a.shape for a in found.values()] == [(3, 2), (2, 3)]
+
+
+def test_a5_04_the_caller_speaks_of_its_own_symbols() -> None:
+    main = deduce(calling(["Relu"], True)).main
+    types = {v.name: v.type for b in main.body for v in b.vars}
+    assert types == {"once": f32(k, m), "r": f32(k, m), "twice": f32(m, k)}
