@@ -114,7 +114,7 @@ def identity(n: Any, dtype: Any = "float64") -> Any:
 def asarray(x: Any, dtype: Any = None) -> Any:
     """NumPy's `asarray`; a list of values is stacked."""
     found = traced(x)
-    return TracedArray(found.var, found.home) if dtype is None else converted(found, dtype)
+    return TracedArray(found.value, found.home) if dtype is None else converted(found, dtype)
 
 
 array = asarray

@@ -26,7 +26,7 @@ Body = Callable[..., TracedArray]
 def loop_dtypes(ufunc: Any, values: tuple[Any, ...]) -> tuple[list[Any], Any]:
     """The dtypes that NumPy's function would work in, and that of its result."""
     kinds = [kind_of(v) for v in values]
-    if all(k in (int, float) for k in kinds):  # numbers alone
+    if all(k is int or k is float for k in kinds):  # numbers alone
         kinds = [numpy.dtype(k) for k in kinds]
     try:
         *given, result = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
@@ -58,7 +58,7 @@ def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
 def weakened(array: TracedArray, values: tuple[Any, ...]) -> TracedArray:
     """What is made of Python numbers alone stands for one."""
     weak = array.ndim == 0 and all(is_weak(v) for v in values)
-    return TracedArray(array.var, array.home, weak=True) if weak else array
+    return TracedArray(array.value, array.home, weak=True) if weak else array
 
 
 def _number(value: float, like: TracedArray) -> TracedArray:

@@ -155,7 +155,7 @@ def _one_each(x: TracedArray, axes: list[int]) -> TracedArray:
     if any(shape[a] != 1 for a in axes):
         frame = current_frame()
         wanted = tuple(1 if d in axes else n for d, n in enumerate(shape))
-        x = TracedArray(cast(frame, frame.own(x.var, x.home), wanted, "index"), frame)
+        x = TracedArray(cast(frame, frame.own(x.value, x.home), wanted, "index"), frame)
     found: TracedArray = squeeze(x, tuple(axes)) if axes else x
     return found
 

@@ -23,7 +23,7 @@ def _found(op: str, x: TracedArray, types: list[Tensor], **attrs: AttrValue) -> 
     frame = current_frame()
     if op not in RECORDS:
         attrs["opset"] = onnx.defs.onnx_opset_version()
-    call = OpCall(op, (frame.own(x.var, x.home),), tuple(attrs.items()))
+    call = OpCall(op, (frame.own(x.value, x.home),), tuple(attrs.items()))
     return frame.bind([f"{op.lower()}.found"] * len(types), types, call)
 
 

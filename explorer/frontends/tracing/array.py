@@ -25,19 +25,19 @@ class TracedArray:
 
     functions: ClassVar[Any] = None  # explorer.np, which is made of what stands here
 
-    def __init__(self, var: Var, home: Frame, *, weak: bool = False) -> None:
-        self.var, self.home, self.weak = var, home, weak
+    def __init__(self, value: Var, home: Frame, *, weak: bool = False) -> None:
+        self.value, self.home, self.weak = value, home, weak
 
     def __repr__(self) -> str:
-        return f"<{self.var.name}: {self.type}>"
+        return f"<{self.value.name}: {self.type}>"
 
     # What is known of it.
 
     @property
     def type(self) -> Tensor:
         """The annotation."""
-        assert isinstance(self.var.type, Tensor)
-        return self.var.type
+        assert isinstance(self.value.type, Tensor)
+        return self.value.type
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class TracedArray:
     def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
         line = calling_line()
         raise TraceError(
-            f"{line}: {what} needs the value of {self.var.name!r}, which only a run knows; "
+            f"{line}: {what} needs the value of {self.value.name!r}, which only a run knows; "
             f"use {instead} ({line.text})",
             where=line,
             try_=instead,

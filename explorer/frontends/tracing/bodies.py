@@ -44,7 +44,7 @@ def run_body(
     """
     recorder, outer = current_frame().recorder, current_frame()
     frame = Frame(recorder, recorder.fresh(name), outer)
-    given = [(n, t, False) for n, t in lead] + [(p.var.name, p.type, p.weak) for p in params]
+    given = [(n, t, False) for n, t in lead] + [(p.value.name, p.type, p.weak) for p in params]
     values = [
         TracedArray(recorder.value(f"{frame.name}.{n}", t), frame, weak=weak)
         for n, t, weak in given
@@ -54,7 +54,7 @@ def run_body(
         leaves, structure = flatten(function(*values))
         with under(source):
             results = [traced(leaf) for leaf in leaves]
-    return Body(frame, tuple(v.var for v in values), results, structure)
+    return Body(frame, tuple(v.value for v in values), results, structure)
 
 
 def finish(body: Body, captures: Mapping[str, Var], convert: Convert | None = None) -> None:
@@ -80,7 +80,7 @@ def captured(bodies: Iterable[Body]) -> dict[str, Var]:
     found: dict[str, Var] = {}
     for body in bodies:
         for result in body.results:
-            body.frame.own(result.var, result.home)
+            body.frame.own(result.value, result.home)
         found.update(body.frame.read)
     return found
 
@@ -90,7 +90,7 @@ def own_results(frame: Frame, results: Sequence[TracedArray]) -> tuple[Var, ...]
     bound = {v.name for b in frame.body for v in b.vars}
     found: list[Var] = []
     for result in results:
-        var = frame.own(result.var, result.home)
+        var = frame.own(result.value, result.home)
         if var.name not in bound:
             (var,) = frame.bind(["result"], [var.type], OpCall("Identity", (var,)))
         bound.discard(var.name)

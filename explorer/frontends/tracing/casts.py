@@ -56,7 +56,7 @@ def _cast(x: TracedArray, annotation: Tensor | ShapeType) -> Any:
         )
     if level == Match.PROVED:
         return x
-    return TracedArray(matched(frame, frame.own(x.var, x.home), target, "match"), frame)
+    return TracedArray(matched(frame, frame.own(x.value, x.home), target, "match"), frame)
 
 
 def _dims(frame: Frame, x: TracedArray, target: ShapeType) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ def _dims(frame: Frame, x: TracedArray, target: ShapeType) -> tuple[Any, ...]:
             f"{calling_line()}: {len(dims)} dims are as many integers, and {x.type} is given",
             where=calling_line(),
         )
-    matched(frame, frame.own(x.var, x.home), target, "match")
+    matched(frame, frame.own(x.value, x.home), target, "match")
     return tuple(python_dim(d) for d in dims)
 
 

@@ -60,9 +60,9 @@ def _cond(pred: TracedArray, then: Run, orelse: Run, args: tuple[Any, ...]) -> A
     captures = captured(sides)
     for side in sides:
         finish(side, captures, lambda i, value: converted(value, dtypes[i]))
-    shared = (*(frame.own(v.var, v.home) for v in given), *captures.values())
+    shared = (*(frame.own(v.value, v.home) for v in given), *captures.values())
     branch = Branch(
-        frame.own(pred.var, pred.home), sides[0].frame.name, sides[1].frame.name, shared
+        frame.own(pred.value, pred.home), sides[0].frame.name, sides[1].frame.name, shared
     )
     types = [_type(t.name, d) for t, d in zip(dtypes, dims, strict=True)]
     found = bind(frame, branch, types, "cond", dims)
@@ -213,11 +213,11 @@ def _loop(
         return converted(value, dtypes[i] if i < len(dtypes) else value.dtype)
 
     finish(body, captures, convert)
-    own = [frame.own(s.var, s.home) for s in state]
+    own = [frame.own(s.value, s.home) for s in state]
     loop = Loop(
         body.frame.name,
-        None if trip is None else frame.own(trip.var, trip.home),
-        None if going is None else frame.own(going.var, going.home),
+        None if trip is None else frame.own(trip.value, trip.home),
+        None if going is None else frame.own(going.value, going.home),
         tuple(own),
         tuple(captures.values()),
         scans,

@@ -24,6 +24,8 @@ def plain_dim(value: Any) -> Dim | None:
     """The dim that a Python value stands for; None if it is none."""
     if isinstance(value, SymbolicDim):
         return value.expr
+    if isinstance(value, sympy.Expr):
+        return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
     return None

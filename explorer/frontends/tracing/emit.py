@@ -36,7 +36,7 @@ def emit(
     cannot be proved, gets a fresh symbol, which the run defines.
     """
     frame, record = current_frame(), RECORDS.get(op)
-    own = tuple(None if a is None else frame.own(a.var, a.home) for a in args)
+    own = tuple(None if a is None else frame.own(a.value, a.home) for a in args)
     given = {name: value for name, value in attrs.items() if value is not None}
     if record is None:
         given["opset"] = onnx.defs.onnx_opset_version()

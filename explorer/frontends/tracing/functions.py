@@ -95,7 +95,7 @@ class IsolatedFunction:
                 try_=error.try_,
             ) from None
         assert isinstance(derived.result, TupleType)
-        call = FunctionCall(signature.name, tuple(frame.own(g.var, g.home) for g in given))
+        call = FunctionCall(signature.name, tuple(frame.own(g.value, g.home) for g in given))
         found = bind(frame, call, derived.result.items, self.run.__name__)
         return rebuild(signature.structure, found)
 
@@ -162,7 +162,7 @@ class IsolatedFunction:
                 )
             if level == Match.CHECKED and wanted.shape is not None:
                 value = TracedArray(
-                    matched(frame, frame.own(value.var, value.home), wanted, "result"), frame
+                    matched(frame, frame.own(value.value, value.home), wanted, "result"), frame
                 )
             found.append(value)
         return found

@@ -79,7 +79,7 @@ def common_dtype(values: Sequence[Any]) -> np.dtype[np.generic]:
 
 
 def _example(kind: Any) -> Any:
-    return kind(0) if kind in (int, float) else kind
+    return kind(0) if kind is int or kind is float else kind
 
 
 def converted(value: Any, dtype: Any) -> TracedArray:
@@ -89,7 +89,7 @@ def converted(value: Any, dtype: Any) -> TracedArray:
         return traced(np.asarray(value).astype(wanted))
     array = traced(value)
     if array.dtype == wanted:
-        return TracedArray(array.var, array.home) if array.weak else array
+        return TracedArray(array.value, array.home) if array.weak else array
     if wanted.name not in ITEM_BYTES:
         raise DtypeError(f"{calling_line()}: there are no kernels for {wanted}", found=wanted)
     if wanted.kind == "b":  # any number but 0 is true, NaN as well
