@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import sympy
+
 from explorer.ir.dims import Dim, Shape, simplify
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
 
@@ -44,15 +46,25 @@ def whole(shape: Shape) -> Region:
 
 def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
     """The values of an index while its axes run over their ranges; exact where each axis occurs
-    once.
+    once, and the sign of its factor is known.
     """
     lo, size = Affine((), index.const), 1
     for name, factor in index.terms:
         r = ranges[name]
-        down = isinstance(factor, int) and factor < 0
-        lo = lo + (r.lo + (r.size - 1) if down else r.lo) * factor
-        size = size + (-factor if down else factor) * (r.size - 1)
+        up, down = _reach(factor)
+        lo = lo + r.lo * factor + (r.size - 1) * -down
+        size = size + (up + down) * (r.size - 1)
     return Interval(lo, simplify(size))
+
+
+def _reach(factor: Dim) -> tuple[Dim, Dim]:
+    """How far up and how far down one step goes at most; symbols are never negative."""
+    if isinstance(factor, int):
+        return max(factor, 0), max(-factor, 0)
+    parts = sympy.Add.make_args(factor)
+    up = (p for p in parts if not p.could_extract_minus_sign())
+    down = (-p for p in parts if p.could_extract_minus_sign())
+    return simplify(sympy.Add(*up)), simplify(sympy.Add(*down))
 
 
 def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape: Shape) -> Region:

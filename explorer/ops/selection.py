@@ -11,7 +11,8 @@ from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, letters, shape_of
-from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.record import Number, OperatorRecord, RunTime, Site
+from explorer.ops.run_time import Host, symbolic
 
 MOST_COMPARISONS = 1 << 26  # of a TopK, at the symbols' hints
 
@@ -30,10 +31,8 @@ def _top_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_top(low: Lowering) -> None:
     site, shape = low.site, low.site.shape()
-    axis, env = site.axis(len(shape), -1), low.site.env
-    total = env.hint(low.site.tensor(0).elements) * env.hint(shape[axis])
-    if total > MOST_COMPARISONS:
-        site.unsupported(f"{total} comparisons have no kernel rule")
+    axis = site.axis(len(shape), -1)
+    _affordable(site, axis)
     wanted = shape_of(low.result)
     places = low.temporary("places", wanted, "int64")
     if len(low.results) > 1:
@@ -49,6 +48,35 @@ def _lower_top(low: Lowering) -> None:
             return Read(nest.tensor(site.arg(0), "x"), index)
 
         nest.map("y", low.result, body)
+
+
+def _affordable(site: Site, axis: int) -> None:
+    total = site.env.hint(site.tensor(0).elements) * site.env.hint(site.shape()[axis])
+    if total > MOST_COMPARISONS:
+        site.unsupported(f"{total} comparisons have no kernel rule")
+
+
+def _top_names(site: Site) -> tuple[Number, ...]:
+    axis = site.axis(len(site.shape()), -1)
+    _affordable(site, axis)
+    return (Number("k", 0, site.env.at_most(site.shape()[axis])),)
+
+
+def _top_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("TopK", attrs, args)
+    shape, k = host.given(0), host.one(1)
+    extent = shape[host.axis(attrs.get("axis", -1), len(shape))]
+    if not 0 <= k <= extent:
+        host.fail(f"there are no {k} of {extent} elements")
+    return {"k": k}
+
+
+TOP_K = RunTime(
+    frozenset({1}),
+    _top_names,
+    _top_values,
+    lambda site, symbols: symbolic(site, site.arg(0), k=(symbols["k"],)),
+)
 
 
 def _places(low: Lowering, places: Any, axis: int) -> None:
@@ -199,7 +227,9 @@ def _reverse(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    OperatorRecord("TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}),
+    OperatorRecord(
+        "TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}, run_time=TOP_K
+    ),
     OperatorRecord("Hardmax", "reduction", _same, _hardmax, _lower_hardmax),
     OperatorRecord("EyeLike", "layout", _eye_types, _eye, _lower_eye),
     OperatorRecord("ReverseSequence", "layout", _same, _reverse, _lower_reverse),
