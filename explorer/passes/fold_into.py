@@ -150,6 +150,8 @@ def store_through(
     assert kernel is not None and isinstance(result.type, Tensor)
     if any(r.tensor == kernel.output for c in kernel.computes for r in reads(c.expr)):
         return None
+    if not copy.result and any(c.axes for c in kernel.computes if c.out == kernel.output):
+        return None  # a store without dims would mean the axes themselves
     kernel = _split_for_stores(kernel, copy, env, may_split)
     if kernel is None:
         return None
