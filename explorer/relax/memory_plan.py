@@ -27,14 +27,16 @@ class Options:
     """How memory is planned. `share` False: every intermediate has bytes of its own.
 
     For the policy "storages": `outputs` gives results storages of their own, from which they are
-    copied out; `bounds` puts upper bounds in the place of symbols; `in_place` lets an elementwise
-    kernel write over an input that dies in it.
+    copied out; `bounds` puts upper bounds in the place of symbols; `ordered` lets proofs of "at
+    most" do where the paper asks for proofs of equality; `in_place` lets an elementwise kernel
+    write over an input that dies in it.
     """
 
     policy: str = "arena"
     share: bool = True
     outputs: bool = False
     bounds: bool = True
+    ordered: bool = False
     in_place: bool = False
 
     def __post_init__(self) -> None:

@@ -14,7 +14,8 @@ import sympy
 
 from explorer.ir.dims import Dim, ShapeEnv, product, symbols_of
 from explorer.ir.types import ITEM_BYTES, DType, Tensor
-from explorer.relax.storage_pool import Free, Pool, text
+from explorer.relax.memory_plan import Options
+from explorer.relax.storage_pool import Free, Pool
 
 SCOPE = "global"  # all memory is of one kind here
 
@@ -142,20 +143,10 @@ def total(sizes: Iterable[Dim]) -> Dim:
 
 
 def plan_storages(
-    allocations: Sequence[Allocation],
-    steps: Sequence[Step],
-    env: ShapeEnv,
-    *,
-    outputs: bool = False,
-    bounds: bool = True,
-    share: bool = True,
+    allocations: Sequence[Allocation], steps: Sequence[Step], env: ShapeEnv, options: Options
 ) -> StoragePlan:
-    """The plan of these allocations along these steps.
-
-    `outputs`: results get storages too, each its own. `bounds`: use the upper bounds of symbols.
-    `share` False: no storage is used twice.
-    """
-    return _Planner(allocations, steps, env, outputs, bounds, share).plan()
+    """The plan of these allocations along these steps."""
+    return _Planner(allocations, steps, env, options).plan()
 
 
 def room_of(kind: Tensor, env: ShapeEnv, used: set[str] | None = None) -> Dim:
@@ -175,13 +166,10 @@ class _Planner:
         allocations: Sequence[Allocation],
         steps: Sequence[Step],
         env: ShapeEnv,
-        outputs: bool,
-        bounds: bool,
-        share: bool,
+        options: Options,
     ) -> None:
         self.by_name = {a.name: a for a in allocations}
-        self.steps, self.env = steps, env
-        self.outputs, self.bounds, self.share = outputs, bounds, share
+        self.steps, self.env, self.options = steps, env, options
         self.used: set[str] = set()
         self.pools: dict[tuple[str, str, DType], Pool] = {}
         self.storages: list[_Open] = []
@@ -204,13 +192,13 @@ class _Planner:
         return StoragePlan(storages, tuple(self.results), tuple(sorted(self.used)))
 
     def token(self, a: Allocation) -> Token:
-        room = room_of(a.type, self.env, self.used) if self.bounds else a.type.bytes
+        room = room_of(a.type, self.env, self.used) if self.options.bounds else a.type.bytes
         ends = self.first[a.name], self.last[a.name]
         return Token(a.name, a.type, a.type.bytes, room, *ends, a.aliases)
 
     def make(self, a: Allocation, position: int, over: Mapping[str, str]) -> None:
         token = self.token(a)
-        if a.result and not self.outputs:
+        if a.result and not self.options.outputs:
             self.results.append(replace(token, taken="kept", reason="a result: the caller's array"))
         elif a.result or a.kept:
             reason = a.kept or "a result, in a storage of its own"
@@ -222,7 +210,12 @@ class _Planner:
         """Into the bytes of an input that dies in the same call."""
         source = over.get(a.name)
         found = self.placed.get(source) if source else None
-        if found is None or source is None or not self.share or self.last[source] != position:
+        if (
+            found is None
+            or source is None
+            or not self.options.share
+            or self.last[source] != position
+        ):
             return False
         other = self.by_name[source]
         same_kind = (other.type.element, other.block) == (a.type.element, a.block)
@@ -236,16 +229,16 @@ class _Planner:
 
     def take(self, a: Allocation, token: Token) -> None:
         """A free storage, where one is proved to do, else a fresh one."""
-        pool = self.pools.setdefault((a.block, SCOPE, a.type.element), Pool(self.env))
-        found, reason = pool.take(token.room, text(a.type))
-        if found is None:
-            self.open(a, token, "fresh", reason)
+        key = (a.block, SCOPE, a.type.element)
+        pool = self.pools.setdefault(key, Pool(self.env, self.options.ordered))
+        choice = pool.take(token.room, a.type)
+        if choice.free is None:
+            self.open(a, token, "fresh", choice.reason)
             return
-        storage = self.storages[found.number]
-        grows = isinstance(token.room, int) and token.room > found.bytes
-        if grows:
+        storage = self.storages[choice.free.number]
+        if choice.grows:
             storage.bytes = token.room
-        self.lay(a, storage, token, "grown" if grows else "reused", reason)
+        self.lay(a, storage, token, "grown" if choice.grows else "reused", choice.reason)
 
     def open(self, a: Allocation, token: Token, taken: str, reason: str) -> None:
         kept = reason if taken == "kept" else ""
@@ -260,7 +253,7 @@ class _Planner:
 
     def free(self, a: Allocation, position: int) -> None:
         storage = self.placed.get(a.name)
-        if storage is None or storage.kept or storage.owner != a.name or not self.share:
+        if storage is None or storage.kept or storage.owner != a.name or not self.options.share:
             return
         pool = self.pools[a.block, SCOPE, a.type.element]
         pool.give(Free(storage.number, storage.bytes, storage.name, a.name, position))

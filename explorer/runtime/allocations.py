@@ -10,9 +10,7 @@ from explorer.relax.storages import Allocation, Step
 from explorer.runtime.timeline import Uses
 
 
-def allocations(
-    program: UProgram, uses: Uses, direct: Collection[str], outputs: bool = False
-) -> tuple[Allocation, ...]:
+def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple[Allocation, ...]:
     """Every root that is written into memory of its own; the aliases of one have one owner."""
     aliases: dict[str, list[str]] = {}
     for value in program.values.values():

@@ -138,18 +138,10 @@ class Planner:
     @cached_property
     def storages(self) -> StoragePlan:
         """Relax's plan, whichever policy runs."""
-        outputs = self.memory.outputs
         found = allocations(self.program, self.uses, self.direct)
         names = {a.name for a in found}
         walk = steps(self.program, self.uses, names, self.memory.in_place)
-        return plan_storages(
-            found,
-            walk,
-            self.env,
-            outputs=outputs,
-            bounds=self.memory.bounds,
-            share=self.memory.share,
-        )
+        return plan_storages(found, walk, self.env, self.memory)
 
     @cached_property
     def _storage_rows(self) -> StorageRows:
@@ -211,7 +203,7 @@ class Planner:
         begin = next(s.begin for s in self.uses.stretches if s.key == key_of(part))
         end = begin + len(part.operators)
         return [
-            (write - begin, {p - begin for p in before if p >= begin})
+            (write - begin, {p - begin for p in before if begin <= p < write})
             for write, before in self._turns
             if begin <= write < end
         ]
@@ -276,16 +268,4 @@ def _direct(program: UProgram) -> dict[str, int]:
     return direct
 
 
-def make_plan(
-    program: UProgram,
-    sizes: Sizes,
-    device: Device,
-    task_facts: TaskFacts,
-    rammer: RammerOptions,
-    memory: MemoryOptions,
-) -> Plan:
-    """The plan of one binding of a program that is planned once only."""
-    return Planner(program, ShapeEnv(), device, task_facts, rammer, memory).plan(sizes)
-
-
-__all__ = ["Extents", "Plan", "Planner", "TaskFacts", "make_plan", "straights"]
+__all__ = ["Extents", "Plan", "Planner", "TaskFacts", "straights"]

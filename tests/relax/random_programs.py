@@ -1,0 +1,138 @@
+"""Random programs of hand-made kernels: views, match_cast, updates, branches, loops, calls."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from numba import cfunc
+
+from explorer.codegen.build import Argument
+from explorer.ir.calls import KernelCall, MatchCast, Var
+from explorer.ir.decisions import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.types import Tensor
+from explorer.runtime.intrinsics import load, store
+from tests.runtime.programs import CHUNK, HandCode, Model, extent, vector
+
+COUNT, TRUTH = Tensor((), "int64"), Tensor((), "bool")
+
+
+@cfunc("void(int64, int64, int64)")
+def put_code(first, last, args):
+    """args: a, b, out, n, where out lies on a. out[i] = b[n-1-i] in the first half."""
+    n = extent(load(args + 24))
+    for i in range(first * CHUNK, min(n // 2, last * CHUNK)):
+        store(load(args + 16) + 8 * i, load(load(args + 8) + 8 * (n - 1 - i)))
+
+
+def put(body, a, b):
+    """A kernel that takes over the memory of `a` and writes its first half."""
+    (n,) = a.type.dims
+    specs = tuple(TensorSpec(name, (n,), "int64") for name in ("a", "b", "out"))
+    compute = Compute(
+        "out", (Axis("i", n // 2),), Read("b", (affine({"i": -1}, n - 1),)), store=(var("i"),)
+    )
+    kernel = Kernel("put", specs, (compute,), ("a", "b"), "out", updates="a")
+    out = body.bind(KernelCall(kernel, (a, b), Tiling()), a.type)
+    arguments = [Argument("tensor", name, name) for name in ("a", "b", "out")]
+    arguments.append(Argument("table", "t", "t", values=(n,)))
+    body.model.codes[out.name] = HandCode("put", put_code.address, tuple(arguments), n // 2)
+    return out
+
+
+class Writer:
+    """Draws the bindings of functions; `n` is the extent of every whole vector."""
+
+    def __init__(self, draw, model, n):
+        self.draw, self.model, self.n = draw, model, n
+        self.functions = 0
+
+    def body(self, body, known, depth, most=7):
+        """Bindings over the known vectors; what is known after them."""
+        known = list(known)
+        for _ in range(self.draw(st.integers(1, most))):
+            known.append(self.one(body, known, depth))
+        return known
+
+    def pick(self, known):
+        return self.draw(st.sampled_from(known))
+
+    def one(self, body, known, depth):
+        """One more vector of n elements."""
+        draw, n = self.draw, self.n
+        a, b = self.pick(known), self.pick(known)
+        kinds = ["flip", "mix", "mix", "half", "fold", "cast", "put", "library"]
+        if depth:
+            kinds += ["branch", "branch", "loop", "loop", "call"]
+        match draw(st.sampled_from(kinds)):
+            case "flip":
+                return body.flip(a)
+            case "mix":
+                return body.mix(a, b)
+            case "half":
+                half = body.view(body.flip(a), (n // 2,), draw(st.sampled_from([0, n // 2])))
+                low, high = body.flip(half), body.flip(body.mix(half, half))
+                return self.joined(body, a, low, high)
+            case "fold":
+                return body.flip(body.view(body.mix(a, b), (2, n // 2)))
+            case "cast":
+                return body.bind(MatchCast(a), vector(n))
+            case "put":
+                return put(body, body.flip(a), b)
+            case "library":
+                return body.library("Identity", a, type=vector(n))
+            case "branch":
+                return self.branch(body, a, b, depth)
+            case "loop":
+                return self.loop(body, a, b, depth)
+            case "call":
+                f = self.function([vector(n)] * 2, 1, depth)
+                return body.call(f, [a, b], vector(n))
+        raise AssertionError
+
+    def joined(self, body, a, low, high):
+        """Halves that lived apart meet again."""
+        return body.mix(body.flip(a), self.doubled(body, body.mix(low, high)))
+
+    def doubled(self, body, half):
+        return body.library("Tile", half, self.model.constant(np.array([2])), type=vector(self.n))
+
+    def function(self, types, results, depth, own=()):
+        """A function of these parameters, plus its `own` first ones that it does not use."""
+        self.functions += 1
+        name = f"f{self.functions}"
+        params = tuple(self.model.var(t) for t in (*own, *types))
+
+        def write(body, *given):
+            known = self.body(body, given[len(own) :], depth - 1, 4)
+            made = [self.pick(known) for _ in range(results)]
+            return [*([given[1]] if own else []), *made]
+
+        return self.model.function(name, params, write)
+
+    def branch(self, body, a, b, depth):
+        arms = [self.function([vector(self.n)] * 2, 2, depth) for _ in range(2)]
+        one, other = body.branch(body.test(a), *arms, [a, b], vector(self.n), vector(self.n))
+        return body.mix(one, other)
+
+    def loop(self, body, a, b, depth):
+        f = self.function([vector(self.n)] * 3, 2, depth, own=(COUNT, TRUTH))
+        trip = self.model.constant(np.array(self.draw(st.integers(0, 3))))
+        state = [body.flip(a), b] if self.draw(st.booleans()) else [a, b]
+        one, other = body.loop(f, trip, None, state, [b])
+        return body.mix(one, other)
+
+
+@st.composite
+def programs(draw, decisions, depth=2):
+    """(model, program, extent) with several results, some of them inputs or views."""
+    model = Model()
+    n = draw(st.sampled_from([4, 8, 16]))
+    writer = Writer(draw, model, n)
+
+    def write(body, x, y):
+        known = writer.body(body, [x, y], depth, 6)
+        return draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+
+    params = (Var("x", vector(n)), Var("y", vector(n)))
+    return model, model.program(params, write, draw(decisions)), n
