@@ -10,11 +10,11 @@ import numpy as np
 from explorer.ir.dims import Dim, floor_div, simplify
 from explorer.ir.kernel import Affine, Axis, Read, var
 from explorer.ir.types import Tensor
-from explorer.ops.broadcast import agree
+from explorer.ops.broadcast import Unprovable, agree
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.record import OperatorRecord, Site, Values
 from explorer.ops.reshaping import text
-from explorer.ops.run_time_shapes import SPLIT
+from explorer.ops.run_time_shapes import SPLIT, even_parts
 from explorer.ops.slicing import lower_slice
 
 
@@ -71,12 +71,21 @@ def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
         parts = site.integer("num_outputs", site.results)
         if parts != site.results:
             site.fail(f"{parts} parts, and {site.results} of them are used")
-        each = -(-extent // parts) if isinstance(extent, int) else floor_div(extent, parts)
-        given = (*(each,) * (parts - 1), simplify(extent - each * (parts - 1)))
+        return axis, _even(extent, parts)
     total = simplify(sum(given[1:], given[0]))
     if total != extent and not agree(total, extent, site.env):
         site.fail(f"parts {given} do not add up to {extent}")
     return axis, given
+
+
+def _even(extent: Dim, parts: int) -> tuple[Dim, ...]:
+    """Parts of one size, rounded up; the last ones are what is left."""
+    if isinstance(extent, int):
+        return tuple(even_parts(extent, parts))
+    each = floor_div(extent, parts)
+    if simplify(each * parts - extent) != 0:
+        raise Unprovable(f"{extent} is divided into {parts}")
+    return (each,) * parts
 
 
 def _split_types(site: Site) -> tuple[Tensor, ...]:
@@ -99,10 +108,7 @@ def _lower_split(low: Lowering) -> None:
 def _split(attrs: Mapping[str, Any], args: Any) -> Any:
     x, axis, sizes = args[0], attrs.get("axis", 0), attrs.get("sizes", attrs.get("split"))
     if sizes is None:
-        parts = attrs["num_outputs"]
-        each = -(-x.shape[axis] // parts)
-        sizes = [each] * (parts - 1)
-        return tuple(np.split(x, np.cumsum(sizes), axis))
+        sizes = even_parts(x.shape[axis], attrs["num_outputs"])
     return tuple(np.split(x, np.cumsum(sizes)[:-1], axis))
 
 

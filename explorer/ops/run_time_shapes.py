@@ -103,10 +103,18 @@ def _split_names(site: Site) -> tuple[Number, ...]:
     return dim_names(site.results, high)
 
 
+def even_parts(extent: int, parts: int) -> list[int]:
+    """Parts of one size, rounded up; the last ones are what is left."""
+    each = -(-extent // parts)
+    return [min(each, max(0, extent - i * each)) for i in range(parts)]
+
+
 def _split_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Split", attrs, args)
-    shape, sizes = host.given(0), host.given(1)
+    shape, sizes = host.given(0), host.integers(1)
     extent = shape[host.axis(attrs.get("axis", 0), len(shape))]
+    if sizes is None:
+        sizes = even_parts(extent, attrs["num_outputs"])
     if sum(sizes) != extent or any(n < 0 for n in sizes):
         host.fail(f"parts {sizes} do not add up to {extent}")
     return dim_values(sizes)
