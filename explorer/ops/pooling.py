@@ -154,7 +154,7 @@ def _lower_global(combiner: str) -> Any:
 
 def scaled(total: Expr, count: Any, dtype: str) -> Expr:
     """A sum divided by how many there were."""
-    if isinstance(count, int):
+    if isinstance(count, int) and count:
         return call("mul", total, 1 / count, dtype=dtype)
     return call("div", total, Const(count, dtype))
 

@@ -16,6 +16,7 @@ from explorer.ops.lowering import Lowering, Nest, entry, letters
 from explorer.ops.pooling import scaled
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.run_time_reduction import CUMSUM, reduction_rule
+from explorer.ops.scalar import identity
 
 Each = Callable[[Expr, DType], Expr]
 Finish = Callable[[Expr, Dim, DType], Expr]
@@ -165,6 +166,16 @@ def _record(name: str, kernel: str, how: Reduction, function: Callable[..., Any]
     )
 
 
+def _extreme(combiner: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of no elements it is the least, or the greatest, value that there is."""
+
+    def reference(x: Array, **kw: Any) -> Any:
+        none = {} if x.size else {"initial": identity(combiner, x.dtype.name)}
+        return function(x, **kw, **none)
+
+    return reference
+
+
 def _square(x: Expr, t: DType) -> Expr:
     return call("mul", x, x)
 
@@ -191,7 +202,7 @@ def _lower_log_sum_exp(low: Lowering) -> None:
 
 
 def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
-    top = np.max(x, axis=axis, keepdims=True)
+    top = _extreme("max", np.max)(x, axis=axis, keepdims=True)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return total if keepdims else total.reshape(np.sum(x, axis=axis).shape)
 
@@ -269,8 +280,8 @@ def _same(site: Site) -> tuple[Tensor, ...]:
 
 RECORDS = (
     _record("ReduceSum", "sum", Reduction("sum"), np.sum),
-    _record("ReduceMax", "max", Reduction("max"), np.max),
-    _record("ReduceMin", "min", Reduction("min"), np.min),
+    _record("ReduceMax", "max", Reduction("max"), _extreme("max", np.max)),
+    _record("ReduceMin", "min", Reduction("min"), _extreme("min", np.min)),
     _record("ReduceProd", "prod", Reduction("prod"), np.prod),
     _record("ReduceMean", "mean", Reduction("sum", after=scaled), np.mean),
     _record("ReduceSumSquare", "sum_square", Reduction("sum", _square), _sum_square),

@@ -58,12 +58,16 @@ def _axis(attrs: Mapping[str, Any], x: np.ndarray) -> tuple[int, ...]:
 
 def _softmax(attrs: Mapping[str, Any], args: Any) -> Any:
     x, axis = args[0], _axis(attrs, args[0])
+    if not x.size:
+        return x
     e = np.exp(x - x.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
 
 def _log_softmax(attrs: Mapping[str, Any], args: Any) -> Any:
     x, axis = args[0], _axis(attrs, args[0])
+    if not x.size:
+        return x
     x = x - x.max(axis=axis, keepdims=True)
     return x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
 
