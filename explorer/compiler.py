@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from explorer.codegen.build import KernelCode, build
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled
+from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_import import load
 from explorer.grinder import grind
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -33,6 +33,8 @@ from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory_plan import PlanMemory
+from explorer.relax.split_reduction import SplitReduction
+from explorer.relax.workspace import LiftWorkspaces
 from explorer.roller import Price, Roll
 from explorer.welder import Weld
 
@@ -45,6 +47,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     libraries = patterns(options.relax.dispatch)
     dispatch = (Step("dispatch to libraries", Stage.TYPED, Dispatch(libraries)),)
     fuse = (Step("fuse operators", Stage.LEGALIZED, FuseOps()),) if options.relax.fuse else ()
+    lift = _lifting(device) if options.relax.lift else ()
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
         Step("deduce shapes", Stage.TYPED, deduce),
@@ -59,6 +62,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
         *fuse,
+        *lift,
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
@@ -67,8 +71,17 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     )
 
 
+def _lifting(device: Device) -> tuple[Step, ...]:
+    """Sums are split where their results have fewer tiles than the device has units."""
+    lift = Step("lift workspaces", Stage.LEGALIZED, LiftWorkspaces())
+    if device.units < 2:
+        return (lift,)
+    split = SplitReduction(device.units, tiles=device.units - 1)
+    return (Step("split long sums", Stage.LEGALIZED, split), lift)
+
+
 def compile(
-    model: Model | str | Path,
+    model: Any,
     target: str | Device = "cpu",
     options: Options | None = None,
     until: Stage | str = Stage.EMITTED,
@@ -79,8 +92,8 @@ def compile(
 ) -> Compilation:
     """The model compiled for a target, through `until`.
 
-    `target`: "cpu" (this machine), or a device or its name to look at what would be done there;
-    only this machine runs. `check` validates every step on random inputs. `progress(step, done,
+    `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device or
+    its name to look at what would be done there; only this machine runs. `check` validates every step on random inputs. `progress(step, done,
     steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, BadOption,
     NoSuchDevice, or Cancelled where `cancelled()` says so.
     """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from explorer.errors import UnsupportedOperator
+from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_import import load
 from explorer.ir.calls import LibraryCall, OpCall
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
@@ -52,7 +52,7 @@ class Forecast:
         return "\n".join(lines)
 
 
-def check(model: Model | str | Path) -> Forecast:
+def check(model: Any) -> Forecast:
     """What would become of each operator, and how much memory it would take; nothing is compiled.
 
     Raises BadModelFile where the file cannot be read.
