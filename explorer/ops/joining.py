@@ -44,7 +44,7 @@ def _lower_concat(low: Lowering) -> None:
         extent = site.shape(i)[axis]
         along = Axis(f"{letters(low.shape)[axis].name}{i}", extent)
         axes[axis] = along
-        if extent != 0:
+        if extent != 0 or (i == len(site.given) - 1 and not nest.computes):
             store = [var(a.name) for a in axes]
             store[axis] = store[axis] + at
             read = Read(nest.tensor(part, f"x{i}"), tuple(var(a.name) for a in axes))

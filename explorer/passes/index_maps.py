@@ -74,6 +74,8 @@ def divide(index: Affine, by: Dim, ranges: Ranges) -> tuple[Affine, Affine] | Sp
     """
     if by == 1:
         return index, Affine()
+    if by == 0:  # no element is there
+        return None
     above: dict[str, Dim] = {}
     below: dict[str, Dim] = {}
     for name, factor in index.terms:
