@@ -6,7 +6,7 @@ A value's shape may depend on a symbol without reading the value that the symbol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import sympy
@@ -44,6 +44,20 @@ def needed_by(binding: Binding) -> frozenset[str]:
     for var in binding.vars:
         found |= symbols_in(var.type)
     return found - defined_by(binding)
+
+
+def definitions(body: Iterable[Binding]) -> dict[str, int]:
+    """For each symbol that a match_cast of a body defines the place of the first that does."""
+    found: dict[str, int] = {}
+    for n, binding in enumerate(body):
+        for name in defined_by(binding):
+            found.setdefault(name, n)
+    return found
+
+
+def are_defined(needed: Iterable[str], places: Mapping[str, int], at: int) -> bool:
+    """Whether symbols have values at a place of a body; those of no match_cast there always do."""
+    return all(places.get(name, -1) < at for name in needed)
 
 
 def parameter_symbols(function: Function) -> frozenset[str]:

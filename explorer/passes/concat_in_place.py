@@ -8,6 +8,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dims import Shape
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.symbols import are_defined, definitions, needed_by
 from explorer.ir.types import Tensor
 from explorer.passes.registry import compiler_pass
 
@@ -45,6 +46,7 @@ class _InPlace:
         self.place = {b.vars[0].name: n for n, b in enumerate(function.body)}
         self.outputs = {v.name for v in function.outputs}
         self.readers: dict[str, set[int]] = {}
+        self.defined = definitions(function.body)
         for n, b in enumerate(function.body):
             self._note(n, b)
 
@@ -85,6 +87,9 @@ class _InPlace:
         free = [p for p in parts if self._is_free(p, at)] if len(parts) > 1 else []
         if not free:
             return
+        needed = needed_by(self._binding(at))
+        if not are_defined(needed, self.defined, min(self.place[p.value.name] for p in free)):
+            return
         producers = sorted({p.value.name for p in free}, key=self.place.__getitem__)
         if len(producers) != len(free):
             return
@@ -93,6 +98,11 @@ class _InPlace:
             return
         moved = [next(p for p in free if p.value.name == n) for n in producers]
         self._rewrite(at, parts, moved, start)
+
+    def _binding(self, n: int) -> Binding:
+        found = self.slots[n]
+        assert found is not None
+        return found
 
     def _is_free(self, part: _Part, at: int) -> bool:
         """Whether the part is made by a kernel here and read by kernels alone, at known places."""

@@ -12,6 +12,7 @@ from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.dims import simplify
 from explorer.ir.kernel import Affine, Kernel, reads
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.symbols import are_defined, definitions, needed_by
 from explorer.passes.copy_maps import AffineMap, CopyMap, ViewMap, copy_map
 from explorer.passes.fold_into import (
     MaySplit,
@@ -50,6 +51,7 @@ class _Folder:
         self.outputs = {v.name for v in function.outputs}
         self.uses = Counter(v.name for b in body for v in b.reads)
         self.stored: set[str] = set()  # kernels whose store took a copy in
+        self.defined = definitions(body)
 
     def folded(self) -> Function:
         """The function after all sweeps."""
@@ -122,9 +124,12 @@ class _Folder:
             self._take_over(producer, binding, new)
 
     def _take_over(self, producer: Binding, copy: Binding, call: KernelCall) -> None:
-        """The producer binds what the copy bound."""
+        """The producer binds what the copy bound, unless a symbol of that is defined later."""
         old, new = producer.var.name, copy.var.name
-        self.bindings[new] = Binding(copy.vars, call, producer.origin | copy.origin)
+        both = Binding(copy.vars, call, producer.origin | copy.origin)
+        if not are_defined(needed_by(both), self.defined, self.place[old]):
+            return
+        self.bindings[new] = both
         del self.bindings[old]
         self.place[new] = self.place.pop(old)
         self.stored.add(new)
