@@ -93,9 +93,10 @@ def compile(
     """The model compiled for a target, through `until`.
 
     `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device or
-    its name to look at what would be done there; only this machine runs. `check` validates every step on random inputs. `progress(step, done,
-    steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, BadOption,
-    NoSuchDevice, or Cancelled where `cancelled()` says so.
+    its name to look at what would be done there; only this machine runs. `check` validates every
+    step on random inputs. `progress(step, done, steps)` is told how far it is. Raises BadModelFile,
+    UnsupportedOperator, TraceError, BadOption, NoSuchDevice, or Cancelled where `cancelled()` says
+    so.
     """
     given = model if isinstance(model, Model) else load(model)
     chosen = options or Options()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,13 @@ def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
 
 
 def onnx_source(model: Model) -> str | bytes:
-    """What another runtime loads: the model's own file, or the bytes of one of the zoo's models."""
+    """What another runtime loads: the model's own file, or the bytes of one of the zoo's models.
+
+    Raises Skipped where the model comes from Python.
+    """
     if not model.path.startswith(zoo.PREFIX):
+        if not Path(model.path).is_file():
+            raise Skipped("the model was not read from an ONNX file")
         return model.path
     seed = SEED.search(model.head)
     found: bytes = zoo.proto(model.path, int(seed[1]) if seed else 0).SerializeToString()
