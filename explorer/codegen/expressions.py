@@ -179,7 +179,7 @@ class Printer:
             case "div":
                 return f"{a[0]} / {a[1]}" if real else f"truncated_div({a[0]}, {a[1]})"
             case "floordiv":
-                return self.whole(f"floor_div({a[0]}, {a[1]})", dtype, op)
+                return f"{'floor_div' if real else 'integer_floor_div'}({a[0]}, {a[1]})"
             case "mod":
                 return f"{'floor_mod' if real else 'integer_mod'}({a[0]}, {a[1]})"
             case "pow" if not real:

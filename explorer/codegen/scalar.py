@@ -66,6 +66,23 @@ def truncated_div(context, x, y):
 
 
 @intrinsic
+def integer_floor_div(context, x, y):
+    """Integer division rounded down; 0 where the divisor is 0."""
+
+    def emit(cx, b, sig, a):
+        zero, one = ir.Constant(a[0].type, 0), ir.Constant(a[0].type, 1)
+        safe, is_zero, is_less = _divisor(b, a[1], x.signed)
+        q = b.sdiv(a[0], safe) if x.signed else b.udiv(a[0], safe)
+        if x.signed:
+            uneven = b.icmp_signed("!=", b.mul(q, safe), a[0])
+            other = b.icmp_signed("<", b.xor(a[0], safe), zero)
+            q = b.select(b.and_(uneven, other), b.sub(q, one), q)
+        return b.select(is_zero, zero, b.select(is_less, b.sub(zero, a[0]), q))
+
+    return x(x, x), emit
+
+
+@intrinsic
 def integer_mod(context, x, y):
     """The remainder with the divisor's sign; 0 where the divisor is 0."""
 
