@@ -287,6 +287,7 @@ class Decisions:
     rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
     memory: object | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
+    workspaces: tuple[object, ...] = ()  # explorer.relax.workspace.Workspace
     fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
 
     def tiling(self, binding: str) -> TilingDecision | None:
