@@ -73,7 +73,8 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
 
 def _lifting(device: Device) -> tuple[Step, ...]:
     """Sums are split where their results have fewer tiles than the device has units."""
-    lift = Step("lift workspaces", Stage.LEGALIZED, LiftWorkspaces())
+    private = [m.capacity_bytes or 0 for m in device.levels if not m.shared]
+    lift = Step("lift workspaces", Stage.LEGALIZED, LiftWorkspaces(max(private, default=0)))
     if device.units < 2:
         return (lift,)
     split = SplitReduction(device.units, tiles=device.units - 1)
