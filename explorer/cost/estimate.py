@@ -4,16 +4,21 @@ microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.contraction import contraction
+from explorer.ir.compiled_dims import Evaluator, compile_dims
+from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
-from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Compute, Expr, Kernel, Read, reads
-from explorer.ir.regions import Regions, propagate
+from explorer.ir.dims import Dim, Sizes, evaluate_dim
+from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads
+from explorer.ir.regions import Interval, Region, Regions, propagate
 from explorer.ir.types import ITEM_BYTES
+
+Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 
 FUNCTION_COST = {
     "exp": 8,
@@ -50,55 +55,164 @@ def task_terms(
     The levels overlap with computing, so a term is what its level adds beyond the ones before it.
     `regions` may be passed where they are known: those that `propagate` gives for the tiling.
     """
-    regions = regions or propagate(kernel, dict(tiling.tile))
-    cycles = sum(
-        _cycles(kernel, c, n, regions, tiling.micro, device, sizes)
-        for n, c in enumerate(kernel.computes)
-    )
-    compute_us = cycles / (device.clock_ghz * 1e3)
-    terms = [("compute", compute_us)]
-    longest = compute_us
-    for level, count in _traffic(kernel, regions, tiling, device, sizes):
-        bandwidth = next(m.bandwidth_gb_per_s for m in device.levels if m.name == level)
-        time_us = count / (bandwidth * 1e3)
-        terms.append((level, max(0.0, time_us - longest)))
-        longest = max(longest, time_us)
-    terms.append(("task", device.task_ns / 1e3))
-    return tuple(terms)
+    return Estimate(kernel, tiling, device, regions, once=True).terms(sizes)
 
 
-def _axis_sizes(c: Compute, n: int, regions: Regions, sizes: Sizes) -> dict[str, int]:
-    extents = {a.name: evaluate_dim(a.extent, sizes) for a in (*c.axes, *c.reduce)}
-    ranges = regions.axes[n]
-    return {
-        name: max(1, min(extent, evaluate_dim(ranges[name].size, sizes)))
-        if name in ranges
-        else extent
-        for name, extent in extents.items()
+class Estimate:
+    """The time of a task for any binding: all that no size changes is worked out beforehand."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        tiling: Tiling,
+        device: Device,
+        regions: Regions | None = None,
+        once: bool = False,
+    ) -> None:
+        self.micro, self.device = tiling.micro, device
+        known = regions or propagate(kernel, dict(tiling.tile))
+        dims: list[Dim] = []
+        self.works = tuple(
+            _work(kernel, c, known.axes[n], device, dims) for n, c in enumerate(kernel.computes)
+        )
+        self.boxes = tuple(
+            _box(kernel, name, region, self.works, dims) for name, region in known.tensors.items()
+        )
+        self.numbers = _interpreted(dims) if once else compile_dims(dims)
+
+    def terms(self, sizes: Sizes) -> tuple[tuple[str, float], ...]:
+        """As `task_terms` tells them."""
+        numbers = self.numbers(sizes)
+        cycles = sum(w.cycles(numbers, self.micro, self.device) for w in self.works)
+        compute_us = cycles / (self.device.clock_ghz * 1e3)
+        terms = [("compute", compute_us)]
+        longest = compute_us
+        for level, count in zip(self.device.levels, self._traffic(numbers)):
+            if count:
+                time_us = count / (level.bandwidth_gb_per_s * 1e3)
+                terms.append((level.name, max(0.0, time_us - longest)))
+                longest = max(longest, time_us)
+        terms.append(("task", self.device.task_ns / 1e3))
+        return tuple(terms)
+
+    def _traffic(self, numbers: Numbers) -> list[float]:
+        """Bytes that one task moves from each level that its operands lie in, nearest first."""
+        moved = [0.0] * len(self.device.levels)
+        for box in self.boxes:
+            count, whole = box.bytes(numbers), box.whole_bytes(numbers)
+            moved[_home(self.device, whole, box.inside)] += count * (2 if box.inside else 1)
+            if box.reader is not None:
+                again = box.reader.passes(numbers, self.micro) - 1
+                moved[_home(self.device, count, True)] += count * again
+        return moved
+
+
+def _interpreted(dims: Sequence[Dim]) -> Evaluator:
+    return lambda sizes: tuple(evaluate_dim(d, sizes) for d in dims)
+
+
+def _place(dims: list[Dim], dim: Dim) -> int:
+    """Where a dim's number will be."""
+    dims.append(dim)
+    return len(dims) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """An axis in a task: where its extent is, and that of its tile where it has one."""
+
+    extent: int
+    tile: int | None
+
+    def of(self, numbers: Numbers) -> int:
+        """How many values of the axis a task has."""
+        extent = numbers[self.extent]
+        return extent if self.tile is None else max(1, min(extent, numbers[self.tile]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a compute does in a task."""
+
+    axes: Mapping[str, _Size]
+    found: Contraction | None
+    packs: bool
+    inner: str
+    cycles_per_point: float
+
+    def count(self, numbers: Numbers, axes: Iterable[Axis]) -> int:
+        return prod(self.axes[a.name].of(numbers) for a in axes)
+
+    def cycles(self, numbers: Numbers, micro: Micro, device: Device) -> float:
+        """As register tiles where it is a contraction wide enough, else point by point."""
+        found = self.found
+        if found is not None and (columns := self.axes[found.column.name].of(numbers)) >= 8:
+            rows, depth = self.count(numbers, found.rows), self.count(numbers, found.depth)
+            pack = depth * columns / device.lanes if self.packs else 0.0
+            once = contract_cycles(rows, columns, depth, micro, device) + pack
+            return self.count(numbers, found.batch) * once
+        size = {name: axis.of(numbers) for name, axis in self.axes.items()}
+        points = prod(size.values())
+        return points * self.cycles_per_point + points / max(1, size.get(self.inner, 1)) * 2
+
+    def passes(self, numbers: Numbers, micro: Micro) -> int:
+        """How often the register tiles of one task walk its packed operand."""
+        assert self.found is not None
+        return max(1, -(-self.count(numbers, self.found.rows) // micro.rows))
+
+
+def _work(
+    kernel: Kernel, c: Compute, ranges: Mapping[str, Interval], device: Device, dims: list[Dim]
+) -> _Work:
+    sizes = {
+        a.name: _Size(
+            _place(dims, a.extent), _place(dims, ranges[a.name].size) if a.name in ranges else None
+        )
+        for a in (*c.axes, *c.reduce)
     }
-
-
-def _cycles(
-    kernel: Kernel, c: Compute, n: int, regions: Regions, micro: Micro, device: Device, sizes: Sizes
-) -> float:
-    size = _axis_sizes(c, n, regions, sizes)
     found = contraction(c)
-    if found is not None and size[found.column.name] >= 8:
-        rows = _product(size[a.name] for a in found.rows)
-        depth = _product(size[a.name] for a in found.depth)
-        batch = _product(size[a.name] for a in found.batch)
-        columns = size[found.column.name]
-        pack = 0.0 if found.b.tensor in kernel.constants else depth * columns / device.lanes
-        return batch * (contract_cycles(rows, columns, depth, micro, device) + pack)
-    points = _product(size.values())
+    packs = found is not None and found.b.tensor not in kernel.constants
     inner = c.axes[-1].name if c.axes else ""
     loads = list(reads(c.expr))
     dense = all(_is_dense(r, inner, [a.name for a in c.reduce[-1:]]) for r in loads)
     work = _operations(c.expr) + len(loads) * 0.5 + 1.0
-    lanes = device.lanes if dense else 1
-    scatter = 1.0 if dense else GATHER_COST / 2
-    return (
-        points * work * scatter / lanes + _product(size.values()) / max(1, size.get(inner, 1)) * 2
+    per_point = work / device.lanes if dense else work * GATHER_COST / 2
+    return _Work(sizes, found, packs, inner, per_point)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The part of a tensor that a task touches; `reader` contracts a constant from its panels."""
+
+    item_bytes: int
+    shape: tuple[int, ...]
+    region: tuple[int, ...]
+    inside: bool
+    reader: _Work | None
+
+    def bytes(self, numbers: Numbers) -> int:
+        """Of the part."""
+        sides = zip(self.region, self.shape, strict=True)
+        return prod(max(1, min(numbers[e], numbers[r])) for r, e in sides) * self.item_bytes
+
+    def whole_bytes(self, numbers: Numbers) -> int:
+        """Of the whole tensor; of the part where it is made and used inside."""
+        if self.inside:
+            return self.bytes(numbers)
+        return prod(numbers[e] for e in self.shape) * self.item_bytes
+
+
+def _box(
+    kernel: Kernel, name: str, region: Region, works: Sequence[_Work], dims: list[Dim]
+) -> _Box:
+    spec = kernel.spec(name)
+    readers = (w for w in works if w.found is not None and w.found.b.tensor == name)
+    return _Box(
+        ITEM_BYTES[spec.dtype],
+        tuple(_place(dims, d) for d in spec.shape),
+        tuple(_place(dims, r.size) for r in region),
+        name not in kernel.inputs and name != kernel.output,
+        next(readers, None) if name in kernel.constants else None,
     )
 
 
@@ -144,53 +258,15 @@ def _operations(expr: Expr) -> float:
             return 0.0
 
 
-def _traffic(
-    kernel: Kernel, regions: Regions, tiling: Tiling, device: Device, sizes: Sizes
-) -> list[tuple[str, float]]:
-    """Bytes that one task moves from each level that its operands lie in, nearest level first."""
-    levels = [m.name for m in device.levels]
-    moved = dict.fromkeys(levels, 0.0)
-    for name, region in regions.tensors.items():
-        spec = kernel.spec(name)
-        item = ITEM_BYTES[spec.dtype]
-        shape = evaluate_shape(spec.shape, sizes)
-        box = 1
-        for r, extent in zip(region, shape, strict=True):
-            box *= max(1, min(extent, evaluate_dim(r.size, sizes)))
-        inside = name not in kernel.inputs and name != kernel.output
-        whole = (box if inside else _product(shape)) * item
-        moved[_home(device, whole, inside)] += box * item * (2 if inside else 1)
-        if name in kernel.constants:
-            moved[_home(device, box * item, True)] += (
-                box * item * (_passes(kernel, name, regions, tiling, sizes) - 1)
-            )
-    return [(level, moved[level]) for level in levels if moved[level]]
-
-
-def _passes(kernel: Kernel, name: str, regions: Regions, tiling: Tiling, sizes: Sizes) -> int:
-    """How often a packed operand is walked by the register tiles of one task."""
-    for n, c in enumerate(kernel.computes):
-        found = contraction(c)
-        if found is not None and found.b.tensor == name:
-            size = _axis_sizes(c, n, regions, sizes)
-            rows = _product(size[a.name] for a in found.rows)
-            return max(1, -(-rows // tiling.micro.rows))
-    return 1
-
-
-def _home(device: Device, bytes_: float, inside: bool) -> str:
+def _home(device: Device, bytes_: float, inside: bool) -> int:
     """The nearest level that holds this much; what other units wrote is at least one shared level
     away.
     """
-    for m in device.levels:
+    for n, m in enumerate(device.levels):
         if (
             m.capacity_bytes is not None
             and bytes_ <= m.capacity_bytes * 0.5
             and (inside or m.shared)
         ):
-            return m.name
-    return device.levels[-1].name
-
-
-def _product(values: Iterable[int]) -> int:
-    return prod(values)
+            return n
+    return len(device.levels) - 1

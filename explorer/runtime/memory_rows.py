@@ -34,13 +34,16 @@ class StorageRows:
 
     def __init__(self, plan: StoragePlan, program: UProgram) -> None:
         self.layout = StorageLayout(plan)
-        self.storages = plan.storages
-        self.tokens = tuple((n, t) for n, s in enumerate(plan.storages) for t in s.tokens)
-        self.origins = {t.name: program.values[t.name].origin for _, t in self.tokens}
-        self.bounded = plan.bounded_bytes
+        self.storages = tuple((s, str(s.bytes)) for s in plan.storages)
+        self.tokens = tuple(
+            (n, t, str(t.bytes), program.values[t.name].origin)
+            for n, s in enumerate(plan.storages)
+            for t in s.tokens
+        )
+        self.is_static = plan.bounded_bytes is not None
         self.formulas = (str(plan.planned), str(plan.naive_room))
-        self._token_bytes = compile_dims([t.bytes for _, t in self.tokens])
-        self._token_rooms = compile_dims([t.room for _, t in self.tokens])
+        self._token_bytes = compile_dims([t.bytes for _, t, _, _ in self.tokens])
+        self._token_rooms = compile_dims([t.room for _, t, _, _ in self.tokens])
 
     def plan(self, sizes: Sizes) -> MemoryPlan:
         """The plan of a binding. Naive is what its values would take with a storage each."""
@@ -48,40 +51,46 @@ class StorageRows:
         planned, naive = self.formulas
         return MemoryPlan(
             tuple(
-                self.buffer(t, n, offsets[n], count)
-                for (n, t), count in zip(self.tokens, self._token_bytes(sizes))
+                _buffer(token, count, offsets[n], text, origin, self.storages[n][0].name)
+                for (n, token, text, origin), count in zip(self.tokens, self._token_bytes(sizes))
             ),
             offsets[-1],
             sum(map(aligned, self._token_rooms(sizes))),
             "storages",
-            tuple(map(_storage, self.storages, rooms, offsets)),
+            tuple(
+                _storage(storage, text, room, at)
+                for (storage, text), room, at in zip(self.storages, rooms, offsets)
+            ),
             planned,
             naive,
-            None if self.bounded is None else offsets[-1],
-        )
-
-    def buffer(self, token: Token, storage: int, offset: int, count: int) -> BufferPlacement:
-        return BufferPlacement(
-            token.name,
-            count,
-            offset,
-            token.first,
-            token.last,
-            str(token.bytes),
-            "",
-            self.origins[token.name],
-            self.storages[storage].name,
-            token.taken,
-            token.reason,
+            offsets[-1] if self.is_static else None,
         )
 
 
-def _storage(storage: Storage, room: int, offset: int) -> StoragePlacement:
+def _buffer(
+    token: Token, count: int, offset: int, formula: str, origin: frozenset[str], storage: str
+) -> BufferPlacement:
+    return BufferPlacement(
+        token.name,
+        count,
+        offset,
+        token.first,
+        token.last,
+        formula,
+        "",
+        origin,
+        storage,
+        token.taken,
+        token.reason,
+    )
+
+
+def _storage(storage: Storage, formula: str, room: int, offset: int) -> StoragePlacement:
     return StoragePlacement(
         storage.name,
         room,
         offset,
-        str(storage.bytes),
+        formula,
         storage.static,
         storage.dtype,
         tuple(t.name for t in storage.tokens),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from explorer.codegen.build import KernelCode
-from explorer.cost.estimate import task_terms, tasks
+from explorer.cost.estimate import Estimate, tasks
 from explorer.devices.model import Device
 from explorer.grinder import OperatorTask
 from explorer.ir.decisions import Tiling
@@ -13,7 +13,6 @@ from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Program
-from explorer.ir.regions import Regions, propagate
 
 
 class TaskTimes:
@@ -21,21 +20,21 @@ class TaskTimes:
 
     def __init__(self, program: Program, codes: Mapping[str, KernelCode], device: Device) -> None:
         self.codes, self.device = codes, device
-        self._known: dict[str, tuple[Kernel, Tiling, Regions]] = {}
+        self._known: dict[str, tuple[Kernel, Tiling, Estimate]] = {}
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[int, float]:
         """(tasks, microseconds of one)."""
-        kernel, tiling, regions = self._normal(operator)
-        terms = task_terms(kernel, tiling, self.device, sizes, regions)
+        kernel, tiling, estimate = self._normal(operator)
+        terms = estimate.terms(sizes)
         code = self.codes.get(operator.binding)
         count = tasks(kernel, tiling, sizes) if code is None else code.tasks(sizes)
         return count, sum(us for _, us in terms)
 
-    def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Regions]:
+    def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Estimate]:
         if operator.binding not in self._known:
             kernel = normalise(operator.call.kernel)
             found = operator.call.tiling
             tiling = found if isinstance(found, Tiling) else Tiling()
-            regions = propagate(kernel, dict(tiling.tile))
-            self._known[operator.binding] = (kernel, tiling, regions)
+            estimate = Estimate(kernel, tiling, self.device)
+            self._known[operator.binding] = (kernel, tiling, estimate)
         return self._known[operator.binding]
