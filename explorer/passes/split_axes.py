@@ -128,7 +128,7 @@ def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
         while len(writers) == 1:
             merged = next(_merged_entries(writers[0]), None)
             opened = None if merged is None else split_dim(kernel, name, *merged, env)
-            if opened is None or not _keeps_contractions(kernel, opened):
+            if opened in (None, kernel) or not _keeps_contractions(kernel, opened):
                 break
             kernel = opened
             writers = [c for c in kernel.computes if c.out == name]
