@@ -17,6 +17,7 @@ from explorer.ir.calls import (
     ShapeOf,
     View,
 )
+from explorer.ir.kernel import Apply, Expr
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, needed_by
 from explorer.relax.fusion.model import Dominator, Edge, FusionGraph, Node
@@ -57,10 +58,22 @@ def graph_of(program: Program, function: Function) -> FusionGraph:
             any(v.name in outputs for v in binding.vars),
             tuple(v.name for v in binding.reads),
             tuple(edges[number]),
+            _depth(binding),
         )
         for number, (binding, (label, kind)) in enumerate(zip(function.body, found, strict=True))
     )
     return FusionGraph(function.name, nodes, post_dominators(nodes))
+
+
+def _depth(binding: Binding) -> int:
+    """How deep the scalar expressions of a kernel nest, its computes one in the other."""
+    if not isinstance(binding.expr, KernelCall):
+        return 0
+    return sum(_nesting(c.expr) for c in binding.expr.kernel.computes)
+
+
+def _nesting(expr: Expr) -> int:
+    return 1 + max(map(_nesting, expr.args), default=0) if isinstance(expr, Apply) else 0
 
 
 def _overwritten(function: Function) -> frozenset[str]:

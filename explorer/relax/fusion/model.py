@@ -25,7 +25,8 @@ class Edge:
 @dataclass(frozen=True, slots=True)
 class Node:
     """One binding. `why` is the evidence of its kind; an extern node is read outside of the
-    function, so it may end a group and is never inside of one.
+    function, so it may end a group and is never inside of one. `depth`: how deep its scalar
+    expressions nest.
     """
 
     number: int
@@ -36,6 +37,7 @@ class Node:
     extern: bool
     reads: tuple[str, ...]
     edges: tuple[Edge, ...] = ()
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,13 @@ REDUCE, ANCHOR, OPAQUE = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a group may be; TVM's FuseOps takes 256 nodes."""
+    """How large a group may be; TVM's FuseOps takes 256 nodes. `depth`: how deep its expressions
+    may nest, since merging puts one into the other.
+    """
 
     nodes: int = 256
     inputs: int = 64
+    depth: int = 200
 
 
 def plan(program: Program, function: Function, limits: Limits = Limits()) -> FusionPlan:
@@ -173,6 +176,9 @@ class _Fuser:
             return "the group would have two anchors"
         if len(members) > self.limits.nodes:
             return f"the group would have {len(members)} nodes, at most {self.limits.nodes}"
+        depth = sum(self.graph.nodes[m].depth for m in members)
+        if depth > self.limits.depth:
+            return f"its expressions would nest {depth} deep, at most {self.limits.depth}"
         made = {self.graph.nodes[m].name for m in members}
         inputs = {r for m in members for r in self.graph.nodes[m].reads} - made
         if len(inputs) > self.limits.inputs:
