@@ -33,10 +33,15 @@ class Constant:
     @cached_property
     def digest(self) -> str:
         """A hash of dtype, shape and bytes."""
-        head = f"{self.array.dtype.str}{self.array.shape}".encode()
-        return hashlib.blake2b(
-            self.array.reshape(-1).view(np.uint8).data, digest_size=16, key=head[:64]
-        ).hexdigest()
+        found = hashlib.blake2b(
+            f"{dtype_of(self.array)}{self.array.shape};".encode(), digest_size=16
+        )
+        if self.array.dtype == object:
+            for text in map(str, self.array.reshape(-1)):
+                found.update(f"{len(text)}:{text}".encode())
+        else:
+            found.update(self.array.reshape(-1).view(np.uint8).data)
+        return found.hexdigest()
 
     @property
     def type(self) -> Tensor:
