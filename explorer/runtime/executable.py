@@ -187,7 +187,9 @@ class Executable:
                 bound.pool.clear()
 
     def _reads(self) -> dict[str, frozenset[str]]:
-        """For each operator the operators whose results it reads."""
+        """For each operator those that it waits for: the ones whose results it reads, and with
+        storages the ones that used its bytes before it.
+        """
         writers: dict[str, str] = {}
         out: dict[str, frozenset[str]] = {}
         for part in straights(self.tasks.parts):
@@ -195,6 +197,9 @@ class Executable:
                 roots = {self.tasks.values[a].root for a in operator.args}
                 out[operator.name] = frozenset(writers[r] for r in roots if r in writers)
                 writers[self.tasks.values[operator.result].root] = operator.name
+        for run in self.planner.runs:
+            for operator, reads in zip(run.operators, run.reads):
+                out[operator.name] |= {run.operators[n].name for n in reads}
         return out
 
 

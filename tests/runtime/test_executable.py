@@ -69,7 +69,14 @@ def straight_programs(draw, decisions):
 
 
 DECISIONS = st.builds(
-    Decisions, rammer=SCHEDULES, memory=st.builds(MemoryOptions, share=st.booleans())
+    Decisions,
+    rammer=SCHEDULES,
+    memory=st.builds(
+        MemoryOptions,
+        policy=st.sampled_from(["arena", "storages"]),
+        share=st.booleans(),
+        outputs=st.booleans(),
+    ),
 )
 
 
