@@ -1,5 +1,5 @@
-"""What functions of `explorer.np` are tried on: each is a text over arrays `x`, `y` (float32[n, m]),
-`v` (float32[m]), `k` (int64[n, m]), `b` (bool[n, m]), and its own reference.
+"""What functions of `explorer.np` are tried on: each is a text over arrays `x` and `y`
+(float32[n, m]), `v` (float32[m]), `k` (int64[n, m]), `b` (bool[n, m]), and its own reference.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ ELEMENTWISE: dict[str, Case] = {
     "round": lambda x, y, v, k, b: xp.round(x * 3) + xp.round(x, 1),
     "equal": lambda x, y, v, k, b: (k == 2) | (b == (x > y)),
     "not_equal": lambda x, y, v, k, b: k != 2,
-    "less": lambda x, y, v, k, b: (x < y) & (0 < x),
+    "less": lambda x, y, v, k, b: (x < y) & (x > 0),
     "less_equal": lambda x, y, v, k, b: k <= 2,
     "greater": lambda x, y, v, k, b: x > v,
     "greater_equal": lambda x, y, v, k, b: (k >= 2) ^ b,

@@ -12,6 +12,7 @@ from explorer.frontends.arrays.elementwise import (
     astype,
     divide,
     equal,
+    less_equal,
     multiply,
     subtract,
     where,
@@ -22,6 +23,7 @@ from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
+from explorer.ir.types import Tensor
 
 
 @operation(numpy.full)
@@ -79,7 +81,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> An
     if numpy.result_type(kind).kind not in "iu":
         refuse("arange of values of the run counts in integers")
     args = [converted(v, "int64") for v in (start, stop, step)]
-    return converted(emit("Range", *args), kind)
+    found = emit("Range", *args, types=[Tensor(None, "int64", 1)], dims=(None,))
+    return converted(found, kind)
 
 
 @operation(numpy.linspace)
@@ -101,7 +104,7 @@ def maximum_of(a: Any, b: Any) -> Any:
 def eye(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Any:
     """NumPy's `eye`: ones on a diagonal."""
     rows, columns = expand_dims(arange(n), 1), arange(n if m is None else m)
-    return astype(equal(add(rows, k), columns), dtype)
+    return astype(equal(add(rows, k) if k else rows, columns), dtype)
 
 
 @operation(numpy.identity)
@@ -150,7 +153,7 @@ def triu(x: Any, k: int = 0) -> Any:
 def tri(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Any:
     """NumPy's `tri`: ones on and below a diagonal."""
     rows, columns = expand_dims(arange(n), 1), arange(n if m is None else m)
-    return astype(columns <= add(rows, k), dtype)
+    return astype(less_equal(columns, add(rows, k) if k else rows), dtype)
 
 
 @operation(numpy.diag)

@@ -166,10 +166,10 @@ def _hypot(a: TracedArray, b: TracedArray) -> TracedArray:
     """The greater one is taken out, so that nothing overflows."""
     a, b = emit("Abs", a), emit("Abs", b)
     top, low = emit("Max", a, b), emit("Min", a, b)
-    plain = emit("Or", emit("Equal", top, _number(0, a)), emit("IsInf", top))
-    ratio = emit("Div", low, where(plain, _number(1, a), top))
+    endless = emit("Or", emit("IsInf", a), emit("IsInf", b))
+    ratio = emit("Div", low, where(emit("Equal", top, _number(0, a)), _number(1, a), top))
     root = emit("Sqrt", emit("Add", emit("Mul", ratio, ratio), _number(1, a)))
-    found: TracedArray = where(plain, top, emit("Mul", top, root))
+    found: TracedArray = where(endless, _number(math.inf, a), emit("Mul", top, root))
     return found
 
 

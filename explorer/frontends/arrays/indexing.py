@@ -24,6 +24,7 @@ from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.frontends.tracing.recorder import current_frame
 from explorer.ir.dims import Dim, simplify
+from explorer.ir.types import Tensor
 
 END = 1 << 62  # past any dim
 
@@ -92,7 +93,7 @@ def _cut(x: TracedArray, places: list[Any]) -> TracedArray:
             first = _checked(place, x, axis)
             last = END if first == -1 else simplify(plain_dim(first) + 1)  # type: ignore[operator]
             cuts.append((axis, plain_dim(first) or 0, last, 1))
-        elif isinstance(place, slice) and place != slice(None):
+        elif isinstance(place, slice) and not _is_whole(place):
             start, stop, step = _bounds(place)
             known = all(_sign_is_known(v) for v in (start, stop))
             (cuts if known else at_run_time).append((axis, start, stop, step))
@@ -108,8 +109,14 @@ def _cut(x: TracedArray, places: list[Any]) -> TracedArray:
         )
     for axis, start, stop, step in at_run_time:
         starts, ends = (converted(v, "int64").reshape(1) for v in (start, stop))
-        x = emit("Slice", x, starts, ends, *map(_row, (axis, step)))
+        dims = tuple(None if d == axis else n for d, n in enumerate(x.type.dims))
+        kind = Tensor(None, x.type.element, x.ndim)
+        x = emit("Slice", x, starts, ends, *map(_row, (axis, step)), types=[kind], dims=dims)
     return x
+
+
+def _is_whole(place: slice) -> bool:
+    return place.start is None and place.stop is None and place.step in (None, 1)
 
 
 def _row(value: int) -> TracedArray:

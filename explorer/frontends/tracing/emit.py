@@ -27,22 +27,25 @@ def emit(
     op: str,
     *args: TracedArray | None,
     types: Sequence[Annotation] | None = None,
+    dims: Known | None = None,
     results: int = 1,
     **attrs: AttrValue,
 ) -> Any:
     """What an operator gives: one array, or a tuple of them.
 
-    `types` states the annotations, for an operator that has no record. A dim that is not known, or
-    cannot be proved, gets a fresh symbol, which the run defines.
+    `types` states the annotations, for an operator that has no record, or together with the `dims`
+    that are known where values of the run decide. A dim that is not known, or cannot be proved,
+    gets a fresh symbol, which the run defines.
     """
     frame, record = current_frame(), RECORDS.get(op)
     own = tuple(None if a is None else frame.own(a.value, a.home) for a in args)
     given = {name: value for name, value in attrs.items() if value is not None}
     if record is None:
         given["opset"] = onnx.defs.onnx_opset_version()
-    dims: Known | None = None
-    if record is not None:
+    if record is not None and dims is None:
         types, dims = _deduced(frame, record, own, given, results)
+        if dims is not None:  # the run checks what was not proved
+            own, given = _by_argument(frame, record, own, given)
     assert types is not None, f"{op} has no record, and its types are not stated"
     call = OpCall(op, own, tuple(given.items()))
     found = bind(frame, call, types, snake_case(op), [] if dims is None else [dims])
@@ -119,6 +122,23 @@ def _deduced(
             raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
         except (ArithmeticError, LookupError, TypeError, ValueError):
             raise _error(ShapeError, site, "it does not take such arguments") from None
+
+
+def _by_argument(
+    frame: Frame,
+    record: OperatorRecord,
+    args: tuple[Var | None, ...],
+    attrs: dict[str, AttrValue],
+) -> tuple[tuple[Var | None, ...], dict[str, AttrValue]]:
+    """Dims among the attributes as arguments, which the host reads when it is run."""
+    found = list(args)
+    for position, name in record.by_value.items():
+        dims: Any = attrs.pop(name, None)
+        if dims is not None:
+            found += [None] * (position + 1 - len(found))
+            shape = Tensor((len(dims),), "int64")
+            (found[position],) = frame.bind(["dims"], [shape], ShapeOf(dims))
+    return tuple(found), attrs
 
 
 def _dtype(site: Site) -> str:

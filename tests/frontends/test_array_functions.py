@@ -1,0 +1,178 @@
+"""Every function of `explorer.np` gives what NumPy gives, recorded and compiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer import np as xp
+from explorer.ir.text import parse_program, print_program
+from tests.frontends.array_functions import (
+    ELEMENTWISE,
+    INPUTS,
+    REDUCTIONS,
+    SHAPES,
+    SIZES,
+    Case,
+    arrays,
+)
+
+ALL = {**ELEMENTWISE, **REDUCTIONS, **SHAPES}
+FAMILIES = {"elementwise": ELEMENTWISE, "reductions": REDUCTIONS, "shapes": SHAPES}
+
+
+def on_numpy(case: Case, inputs: Mapping[str, np.ndarray]) -> Any:
+    """What the text means on arrays."""
+    with np.errstate(all="ignore"):
+        return case(**inputs)
+
+
+def check(found: np.ndarray, wanted: Any, what: str) -> None:
+    assert found.dtype == np.asarray(wanted).dtype, what
+    assert found.shape == np.shape(wanted), what
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5, err_msg=what)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_recorded_means_what_numpy_means(name: str) -> None:
+    model = explorer.load(explorer.trace(ALL[name]), inputs=INPUTS)
+    for n, m in SIZES:
+        inputs = arrays(n, m)
+        found = explorer.evaluate(model.program, inputs)["output"]
+        check(found, on_numpy(ALL[name], inputs), f"{name} at {n} x {m}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_compilation_serves_every_size(family: str) -> None:
+    cases = FAMILIES[family]
+    model = explorer.trace(lambda x, y, v, k, b: {n: f(x, y, v, k, b) for n, f in cases.items()})
+    compiled = explorer.compile(explorer.load(model, inputs=INPUTS))
+    kernels = explorer.counters.kernel_compiles
+    for n, m in (*SIZES, (1, 6), (5, 1)):
+        inputs = arrays(n, m)
+        found = compiled.run(inputs)
+        for name, case in cases.items():
+            check(found[name], on_numpy(case, inputs), f"{name} at {n} x {m}")
+    assert explorer.counters.kernel_compiles == kernels
+
+
+def test_the_texts_hold_every_name_of_the_module() -> None:
+    written = " ".join(" ".join(case.__code__.co_names) for case in ALL.values()).split()
+    operators = {
+        "add", "subtract", "multiply", "divide", "true_divide", "floor_divide", "remainder", "mod",
+        "power", "negative", "positive", "absolute", "equal", "not_equal", "less", "less_equal",
+        "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
+        "bitwise_not", "matrix_transpose", "copy", "identity", "atan", "acos", "asin", "acosh",
+        "asinh", "atanh", "amax", "amin", "triu", "array", "concat", "permute_dims", "getitem",
+        "shape", "size", "ndim", "tan",
+    }  # fmt: skip
+    elsewhere = {"nonzero", "flatnonzero", "argwhere", "unique", "compress", "array_split"}
+    values = {n for n in xp.__all__ if not callable(getattr(xp, n)) or hasattr(np.dtype, n)}
+    dtypes = {n for n in xp.__all__ if isinstance(getattr(xp, n), type)}
+    missing = set(xp.__all__) - set(written) - operators - elsewhere - values - dtypes
+    assert not missing
+
+
+# Odd values and sizes.
+
+
+def of_one(function: Case, x: np.ndarray, bounds: Any = None) -> np.ndarray:
+    """A function of one array, recorded."""
+    dims = [f"d{i}" for i in range(x.ndim)]
+    model = explorer.load(
+        explorer.trace(function),
+        bounds={d: (0, None) for d in dims} if bounds is None else bounds,
+        inputs={"x": explorer.tensor(x.dtype, *dims)},
+    )
+    return explorer.evaluate(model.program, {"x": x})["output"]
+
+
+ODD = np.array([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-30, 3e38, -1.5], np.float32)
+ODD_CASES: dict[str, Case] = {
+    name: ELEMENTWISE[name]
+    for name in ("hypot", "floor_divide", "expm1", "log1p", "isfinite", "trunc", "sign", "rint")
+}
+
+
+@pytest.mark.parametrize("name", ODD_CASES)
+def test_odd_values_mean_what_they_mean_in_numpy(name: str) -> None:
+    x, y = (a.astype(np.float32) for a in np.meshgrid(ODD, ODD))
+    zeros = np.zeros(x.shape, np.int64)
+    inputs = {"x": x, "y": y, "v": ODD, "k": zeros, "b": zeros > 0}
+    model = explorer.load(explorer.trace(ODD_CASES[name]), inputs=INPUTS)
+    found = explorer.evaluate(model.program, inputs)["output"]
+    wanted = on_numpy(ODD_CASES[name], inputs)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=name)
+
+
+def test_casts_to_bool_take_anything_but_zero_for_true() -> None:
+    assert of_one(lambda x: x.astype(bool), ODD).tolist() == ODD.astype(bool).tolist()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sum(0),
+        lambda x: x.all(axis=1),
+        lambda x: x.any(axis=0),
+        lambda x: xp.concatenate([x, x], 1),
+        lambda x: x.reshape(x.shape[1], x.shape[0]),
+        lambda x: x @ x.T,
+        lambda x: xp.cumsum(x, 1),
+        lambda x: xp.pad(x, 1),
+        lambda x: x[::-1, 1:],
+        lambda x: xp.roll(x, 1, axis=0),
+        lambda x: xp.tile(x, (2, 2)),
+        lambda x: xp.repeat(x, 2, axis=1),
+    ],
+)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_arrays_of_no_elements(function: Case, shape: tuple[int, int]) -> None:
+    x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    check(of_one(function, x), function(x), str(shape))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "float64"])
+def test_dtypes_are_numpys(dtype: str) -> None:
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    for function in (
+        lambda x: x + 1,
+        lambda x: x / 2,
+        lambda x: x.sum(0),
+        lambda x: x.mean(),
+        lambda x: x.max(1) - x.min(),
+        lambda x: x @ x.T,
+        lambda x: xp.exp(x / 10),
+        lambda x: xp.where(x > 3, x, 0),
+        lambda x: x // 3 + x % 3,
+        lambda x: x.prod(1),
+        lambda x: xp.maximum(x, np.float32(2.5)),
+    ):
+        check(of_one(function, x), function(x), dtype)
+
+
+# What NumPy itself makes of traced arrays, and the text of what is recorded.
+
+
+def test_numpys_own_functions_take_traced_arrays() -> None:
+    @explorer.trace
+    def model(x: explorer.tensor("float32", "n", 3)) -> Any:
+        table = np.arange(3, dtype=np.float32)
+        return np.concatenate([np.tanh(table + x), np.where(x > 0, table, x)]) @ table
+
+    x = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    found = explorer.evaluate(explorer.load(model).program, {"x": x})["output"]
+    np.testing.assert_allclose(found, model(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_recorded_is_printed_and_read_back(family: str) -> None:
+    for case in FAMILIES[family].values():
+        program = explorer.load(explorer.trace(case), inputs=INPUTS).program
+        assert parse_program(print_program(program), program.constants) == program
