@@ -67,13 +67,15 @@ def _one_slice(low: Lowering, axis: int, start: list[Dim]) -> None:
     """Gather at one place that is known: a slice of extent 1 under the result's shape."""
     x = low.site.shape(0)
     kept = tuple(1 if d == axis else n for d, n in enumerate(x))
-    if kept == low.shape or all(n == 1 for n in x[:axis]):
+    if all(n == 1 for n in x[:axis]):  # in one piece
         offset = product((start[axis], *x[axis + 1 :]))
         low.view(low.result, low.site.arg(0), offset)
-        return
-    part = low.temporary("slice", kept, low.site.dtype())
-    lower_slice(low, part, start, (1,) * len(x))
-    low.view(low.result, part)
+    elif kept == low.shape:
+        lower_slice(low, low.result, start, (1,) * len(x))
+    else:
+        part = low.temporary("slice", kept, low.site.dtype())
+        lower_slice(low, part, start, (1,) * len(x))
+        low.view(low.result, part)
 
 
 def _gather(attrs: Mapping[str, Any], args: Any) -> Any:
