@@ -86,6 +86,8 @@ def parse_shape(line: Line, close: str) -> Shape:
 
 # Annotations.
 
+HOST_DTYPES = ("string", "complex64", "complex128")  # of values that only libraries take
+
 
 def parse_type(line: Line) -> Annotation:
     """float32[batch, 64], ?[...], object, ..."""
@@ -97,7 +99,7 @@ def parse_type(line: Line) -> Annotation:
         return TupleType(_types(line, "]"))
     if head == "callable":
         return _callable(line)
-    if head not in ITEM_BYTES and head not in ("?", "shape"):
+    if head not in ITEM_BYTES and head not in HOST_DTYPES and head not in ("?", "shape"):
         line.fail("a dtype")
     known = line.accept("...")
     rank = line.integer() if known and line.kind == "number" else None

@@ -122,8 +122,8 @@ class _Parser:
     def function(self, line: Line) -> Function:
         name = line.name()
         line.expect("(")
-        self.vars = {}
         params = tuple(self.typed(line, ")"))
+        self.vars = {p.name: p for p in params}
         line.expect(":")
         body: list[Binding] = []
         while True:
@@ -144,7 +144,7 @@ class _Parser:
         return Function(name, params, tuple(body), tuple(outputs), tuple(names) if named else ())
 
     def typed(self, line: Line, close: str) -> list[Var]:
-        """`name: type` with commas between, up to a mark; each is defined from here on."""
+        """`name: type` with commas between, up to a mark."""
         found: list[Var] = []
         while not line.accept(close):
             if found:
@@ -152,8 +152,6 @@ class _Parser:
             name = line.name()
             line.expect(":")
             found.append(Var(name, parse_type(line)))
-        for v in found:
-            self.vars[v.name] = v
         return found
 
     def value(self, line: Line) -> Var:
@@ -197,9 +195,7 @@ class _Parser:
         return tuple(args), tuple(attrs)
 
     def binding(self, line: Line) -> Binding:
-        before = dict(self.vars)
-        results = self.typed(line, "=")
-        after, self.vars = self.vars, before  # a binding does not see what it binds
+        results = self.typed(line, "=")  # a binding does not see what it binds
         reader = _EXPRESSIONS.get(line.next) if line.after() != "(" or line.next in _CALLS else None
         call: KernelCall | None = None
         if line.next == "kernel" and line.after() != "(":
@@ -216,7 +212,7 @@ class _Parser:
         line.end()
         if call is not None:
             expr = self.kernel(call, known, results[0], origin)
-        self.vars = after
+        self.vars.update((v.name, v) for v in results)
         return Binding(tuple(results), expr, origin)
 
     # Kernels.

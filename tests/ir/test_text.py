@@ -277,6 +277,10 @@ def everything() -> Program:
             one,
         ),
         Binding((names[9],), Loop("body", None, None, (x,), ()), one),
+        Binding((names[11], names[2]), Loop("body", None, c, (x,), (w,), 1), one),
+        Binding((Var("cast", ShapeType((n, m + 1))),), MatchCast(names[3]), one),
+        Binding((Var("loose", Tensor(None, "string", 2)),), MatchCast(x), one),
+        Binding((Var("list", Object()),), LibraryCall("onnx", "SequenceConstruct", (x,)), one),
         Binding((names[10],), OpCall("Relu", (x,)), frozenset()),
     )
     inner = Function("inner", (Var("q", F),), (), (Var("q", F),))
@@ -286,7 +290,8 @@ def everything() -> Program:
         (Binding((Var("r", F),), OpCall("Relu", (Var("q", F),))),),
         (Var("r", F), w),
     )
-    main = Function("main", (x, c), body, (names[10], names[0]), ("v10", "gpu_0/out"))
+    promised = (names[10], names[0], Var("list", TupleType((F, Object()))))
+    main = Function("main", (x, c), body, promised, ("v10", "gpu_0/out", "list"))
     return Program(
         (main, inner, other),
         {"w": Constant(np.ones((3, 4), np.float32))},
