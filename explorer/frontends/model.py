@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from explorer.ir.program import Program
 from explorer.ir.types import Annotation
+from explorer.passes.fingerprint import program_key
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Model:
     def digest(self) -> str:
         """A hash of the model's structure, bounds and every constant."""
         found = hashlib.blake2b(self.head, digest_size=16)
+        if not self.head:  # it comes from no file: its operators tell it apart
+            found.update(program_key(replace(self.program, constants={})).encode())
         found.update(repr(self.program.env).encode())
         for name, constant in self.program.constants.items():
             found.update(f"{name}={constant.digest};".encode())

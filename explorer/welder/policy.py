@@ -12,6 +12,7 @@ from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Candidate
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Apply, Compute, Expr, Kernel, reads
+from explorer.ir.kernel_size import Size
 from explorer.welder.model import (
     bytes_at_hint,
     form_of,
@@ -26,6 +27,8 @@ Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best
 
 MOST_INPUTS = 24
 MOST_COMPUTES = 24
+MOST_OPERATIONS = 128  # scalar functions of a kernel; the zoo's largest group holds 40
+MOST_DEPTH = 32  # of scalar functions that nest; the zoo's deepest has 8
 MOST_REPEATS = 2.0  # how often a cheap value may be computed instead of being stored and loaded
 
 
@@ -39,6 +42,21 @@ class Merge:
     consumer: Kernel
     tensor: str
     welded: Kernel
+
+
+def too_large(producer: Size, consumer: Size, times: int) -> str:
+    """Why two kernels are too large to become one, whatever would be gained; told before they do.
+
+    What is mapped element by element stands in the reader's expressions as often as it is read:
+    `times`, or 0 where it is not mapped and stays a compute of its own.
+    """
+    operations = consumer.operations + max(1, times) * producer.operations
+    if operations > MOST_OPERATIONS:
+        return f"the kernel would hold {operations} operations, at most {MOST_OPERATIONS}"
+    depth = consumer.depth + producer.depth if times else 0
+    if depth > MOST_DEPTH:
+        return f"the kernel would nest {depth} operations, at most {MOST_DEPTH}"
+    return ""
 
 
 def greedy(merge: Merge, device: Device, env: ShapeEnv, price: Price) -> Candidate:

@@ -11,14 +11,15 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Candidate, FusionGroup, TileEdge, TileGraph
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
+from explorer.ir.kernel_size import Size, size_of
 from explorer.ir.merge import concatenate, share_inputs
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.passes.split_axes import open_inner_dims
-from explorer.welder.model import form_of
-from explorer.welder.policy import Merge, Price, greedy
+from explorer.welder.model import form_of, loads_of
+from explorer.welder.policy import Merge, Price, greedy, too_large
 
 Policy = Callable[[Merge, Device, ShapeEnv, Price], Candidate]
 
@@ -36,14 +37,25 @@ class Options:
 class _Group:
     """Kernels that have become one so far."""
 
+    number: int  # in program order
     binding: Binding
     kernel: Kernel
     args: tuple[Var, ...]
     members: list[str]
     kinds: list[str]
     uses: Counter[str]  # how many reads of each value are inside
+    size: Size
     inner: list[TileEdge] = field(default_factory=list)
     steps: list[Candidate] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """Two groups as one: the kernel, what it is given, and what the consumer read as `tensor`."""
+
+    kernel: Kernel
+    args: tuple[Var, ...]
+    tensor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +88,9 @@ class Weld:
         uses = Counter(v.name for b in f.body for v in b.reads)
         uses.update(v.name for v in f.outputs)
         groups: dict[str, _Group] = {}
-        for b in f.body:
+        for number, b in enumerate(f.body):
             if isinstance(b.expr, KernelCall):
-                group = _alone(b, b.expr, program.env)
+                group = _alone(number, b, b.expr, program.env)
                 self._absorb(group, groups, uses, program)
                 groups[b.var.name] = group
         body = tuple(
@@ -98,65 +110,65 @@ class Weld:
         refused: set[str] = set()
         while True:
             ready = [a for a in group.args if a.name in groups and a.name not in refused]
-            ready.sort(key=lambda a: list(groups).index(a.name), reverse=True)
             if not ready:
                 return
-            arg = ready[0]
-            verdict = self._weigh(group, groups[arg.name], arg, uses, program)
+            arg = max(ready, key=lambda a: groups[a.name].number)
+            verdict, merged = self._weigh(group, groups[arg.name], arg, uses, program)
             group.steps.append(verdict)
-            if verdict.refused:
+            if merged is None:
                 refused.add(arg.name)
                 continue
-            _take(group, groups.pop(arg.name), arg, program.env)
+            _take(group, groups.pop(arg.name), arg, merged)
             refused.clear()
 
     def _weigh(
         self, group: _Group, producer: _Group, arg: Var, uses: Counter[str], program: Program
-    ) -> Candidate:
+    ) -> tuple[Candidate, _Merged | None]:
+        """The verdict on a producer, and what both would be, where that is worth it."""
         label = f"{producer.members[-1]} into {group.members[-1]}"
+        why = self._refusal(group, producer, arg, uses)
+        if why:
+            return Candidate(label, False, refused=why), None
+        merged = _merged(group, producer, arg, program.env)
+        merge = Merge(producer.kernel, group.kernel, merged.tensor, merged.kernel)
+        verdict = self.options.policy(merge, self.device, program.env, self.price)
+        return replace(verdict, label=label), None if verdict.refused else merged
+
+    def _refusal(self, group: _Group, producer: _Group, arg: Var, uses: Counter[str]) -> str:
+        """Why two groups stay apart, whatever the policy says of them."""
         if not self.options.enabled:
-            return Candidate(label, False, refused="fusion is switched off")
+            return "fusion is switched off"
         if arg.name in self.options.cuts:
-            return Candidate(label, False, refused="it is kept apart by hand")
+            return "it is kept apart by hand"
         readers, mine = uses[arg.name], group.uses[arg.name]
         if readers > mine:
-            return Candidate(
-                label, False, refused=f"{readers - mine} others read it, so it is stored anyway"
-            )
-        merged = _merged(group, producer, arg, program.env)
-        tensor = _tensor_of(group, arg)
-        merge = Merge(producer.kernel, group.kernel, tensor, merged[0])
-        return replace(
-            self.options.policy(merge, self.device, program.env, self.price), label=label
-        )
+            return f"{readers - mine} others read it, so it is stored anyway"
+        tensor = next(t for t, a in zip(group.kernel.inputs, group.args) if a == arg)
+        times = len(loads_of(group.kernel, tensor)) if form_of(producer.kernel).is_map else 0
+        return too_large(producer.size, group.size, times)
 
 
-def _alone(binding: Binding, call: KernelCall, env: ShapeEnv) -> _Group:
+def _alone(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> _Group:
     kernel = normalise(open_inner_dims(call.kernel, env))
     uses = Counter(a.name for a in call.args)
     name = binding.var.name
-    return _Group(binding, kernel, call.args, [name], [form_of(kernel).word], uses)
+    form, size = form_of(kernel), size_of(kernel)
+    return _Group(number, binding, kernel, call.args, [name], [form.word], uses, size)
 
 
-def _tensor_of(group: _Group, arg: Var) -> str:
-    shared, names = share_inputs(group.kernel, tuple(a.name for a in group.args))
-    return shared.inputs[names.index(arg.name)]
-
-
-def _merged(
-    group: _Group, producer: _Group, arg: Var, env: ShapeEnv
-) -> tuple[Kernel, tuple[Var, ...]]:
+def _merged(group: _Group, producer: _Group, arg: Var, env: ShapeEnv) -> _Merged:
     by_name = {a.name: a for a in (*group.args, *producer.args)}
     consumer, names = share_inputs(group.kernel, tuple(a.name for a in group.args))
     tensor = consumer.inputs[names.index(arg.name)]
     both = concatenate(producer.kernel, consumer, tensor)
     args = (*(a.name for a in producer.args), *(n for n in names if n != arg.name))
     welded, kept = share_inputs(both, args)
-    return normalise(open_inner_dims(welded, env)), tuple(by_name[n] for n in kept)
+    kernel = normalise(open_inner_dims(welded, env))
+    return _Merged(kernel, tuple(by_name[n] for n in kept), tensor)
 
 
-def _take(group: _Group, producer: _Group, arg: Var, env: ShapeEnv) -> None:
-    group.kernel, group.args = _merged(group, producer, arg, env)
+def _take(group: _Group, producer: _Group, arg: Var, merged: _Merged) -> None:
+    group.kernel, group.args, group.size = merged.kernel, merged.args, size_of(merged.kernel)
     level = "register" if form_of(producer.kernel).is_map else "L1"
     if len([c for c in group.kernel.computes if c.reduce]) > 1:
         level = "L2"

@@ -1,0 +1,117 @@
+"""Work grows with the program and no faster, counted in calls of functions: no clock, no luck."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.frontends.model import Model
+from explorer.ir.decisions import Candidate
+from explorer.ir.kernel_size import size_of
+from explorer.ir.program import Program
+from explorer.ops.evaluate import evaluate
+from explorer.passes.random_inputs import random_inputs
+from explorer.welder import Options as WelderOptions
+from explorer.welder.policy import MOST_DEPTH, MOST_OPERATIONS
+from tests.benchmarks.growth import KINDS, Body, chain
+
+TENFOLD = 15.0
+
+
+def compiled(kind: str, program: Program, until: str) -> explorer.Compilation:
+    return explorer.compile(Model(kind, "", program), until=until)
+
+
+def calls(kind: str, count: int, until: str) -> int:
+    """How many functions, generators and built-in functions a compilation enters."""
+    program, found = KINDS[kind](count), 0
+
+    def note(frame: object, event: str, argument: Any) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        made = compiled(kind, program, until)
+        if until == "planned":
+            made.memory()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a5_5_tenfold_operators_are_legalized_in_at_most_fifteenfold_work(kind: str) -> None:
+    calls(kind, 20, "legalized")  # what is done once in a process
+    assert calls(kind, 1500, "legalized") <= TENFOLD * calls(kind, 150, "legalized")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tenfold_operators_are_planned_in_at_most_fifteenfold_work(kind: str) -> None:
+    calls(kind, 20, "planned")
+    assert calls(kind, 500, "planned") <= TENFOLD * calls(kind, 50, "planned")
+
+
+def test_models_of_one_name_and_no_file_are_told_apart_by_their_operators() -> None:
+    assert Model("m", "", chain(3)).digest != Model("m", "", chain(4)).digest
+    assert Model("m", "", chain(3)).digest == Model("m", "", chain(3)).digest
+    counts = [len(compiled("m", chain(n), "typed").program.main.body) for n in (3, 4)]
+    assert counts == [3, 4]
+
+
+def test_a_chain_of_operators_is_welded_into_kernels_of_bounded_size() -> None:
+    made = compiled("chain", chain(1000), "welded")
+    sizes = [size_of(b.expr.kernel) for b in made.program.kernel_calls]  # type: ignore[union-attr]
+    assert max(s.depth for s in sizes) == MOST_DEPTH
+    assert max(s.operations for s in sizes) <= MOST_OPERATIONS
+    assert len(sizes) == -(-1000 // MOST_DEPTH)
+
+
+def test_a_bound_on_a_kernel_says_so_where_pictures_look() -> None:
+    graph = compiled("chain", chain(100), "welded").snapshot("welder").decisions.tile_graph
+    assert graph is not None
+    reasons = {s.refused for g in graph.groups for s in g.steps if s.refused}
+    assert f"the kernel would nest {MOST_DEPTH + 1} operations, at most {MOST_DEPTH}" in reasons
+    assert all(r.endswith(f"operations, at most {MOST_DEPTH}") for r in reasons)
+
+
+def test_what_reads_a_value_twice_does_not_double_its_kernel_without_end() -> None:
+    body = Body(1)
+    value = body.params[0]
+    for _ in range(60):
+        value = body.op("Mul", value, value)
+        value = body.op("Tanh", value)
+    program = body.program((value,), {})
+    made = compiled("doubling", program, "welded")
+    sizes = [size_of(b.expr.kernel) for b in made.program.kernel_calls]  # type: ignore[union-attr]
+    assert max(s.operations for s in sizes) <= MOST_OPERATIONS
+    inputs = random_inputs(program)
+    np.testing.assert_allclose(
+        evaluate(made.program, inputs)["y0"],
+        evaluate(made.snapshots[0].after, inputs)["y0"],
+        rtol=1e-5,
+    )
+
+
+def test_no_policy_makes_kernels_that_python_cannot_walk() -> None:
+    def always(merge: object, device: object, env: object, price: object) -> object:
+        return Candidate("yes", True, (("gain", -1.0),))
+
+    options = explorer.Options(welder=WelderOptions(policy=always))
+    made = explorer.compile(Model("chain", "", chain(1000)), options=options, until="planned")
+    assert len(made.program.kernel_calls) == -(-1000 // MOST_DEPTH)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_programs_run_as_their_text_says(kind: str) -> None:
+    program = KINDS[kind](60)
+    made = compiled(kind, program, "emitted")
+    inputs = random_inputs(program)
+    wanted = evaluate(made.snapshots[0].after, inputs)
+    for name, value in made.run(inputs).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=2e-4, atol=1e-5)
