@@ -58,7 +58,7 @@ def kernels_of(loaded) -> Program:
 
 def planner(program: Program, **options) -> Planner:
     """What plans a program, with storages."""
-    chosen = Options(policy="storages", **options)
+    chosen = Options(**{"policy": "storages", **options})
     tasks = uprogram(program)
     return Planner(tasks, program.env, DEVICE, lambda o, s: (1, 1.0), RammerOptions(), chosen)
 
