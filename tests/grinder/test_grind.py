@@ -6,7 +6,7 @@ from explorer.errors import UnsupportedOperator
 from explorer.grinder import Straight, grind, task_tree, uprogram
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.stage import Stage
-from explorer.ir.types import Tensor
+from explorer.ir.types import Object, Tensor
 from tests.runtime.programs import Model, vector
 from tests.runtime.test_control_flow import with_library
 
@@ -102,9 +102,9 @@ def test_an_operator_without_a_kernel_is_named():
         uprogram(program)
 
 
-def test_a_value_of_unknown_shape_is_named():
+def test_a_value_of_unknown_shape_is_an_object_of_the_host():
     model = Model()
-    x = Var("x", Tensor(None, "int64", 1))
-    program = model.program((x,), lambda b, x: [x])
-    with pytest.raises(UnsupportedOperator, match="shape of x is not known"):
-        uprogram(program)
+    x = Var("x", Object())
+    program = model.program((x,), lambda b, x: [b.library("Identity", x, type=Object())])
+    found = uprogram(program)
+    assert found.values[found.outputs[0]].home == "host"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.counters import counters
-from explorer.errors import UnsupportedOperator
+from explorer.errors import BoundError
 from explorer.grinder import lowest, on_host, task_tree
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
@@ -226,13 +226,13 @@ def test_a_function_that_is_called_twice_has_values_of_its_own_each_time():
     run(model, program, inputs_of(program, N), lowest)
 
 
-def test_recursion_is_refused_in_one_sentence():
+def test_recursion_without_end_is_stopped_in_one_sentence():
     model = Model()
     f = model.function("f", params(model, VECTOR), lambda b, x: [b.call("f", [x], VECTOR)])
     x = Var("x", VECTOR)
     program = model.program((x,), lambda b, x: [b.call(f, [x], VECTOR)])
-    with pytest.raises(UnsupportedOperator, match="f calls itself"):
-        Executable(program, model.codes, DEVICE)
+    with pytest.raises(BoundError, match="f is called more than"):
+        Executable(program, model.codes, DEVICE).run({"x": np.arange(N)})
 
 
 def with_library(trips):
