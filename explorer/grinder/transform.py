@@ -70,7 +70,9 @@ class _Grinder:
         main = self.program.main
         names: Names = {}
         for name, constant in self.program.constants.items():
-            self.define(name, constant.type, home="constant")
+            held = constant.type.dtype in ITEM_BYTES
+            kind = constant.type if held else Tensor((), "bool")
+            self.define(name, kind, home="constant" if held else "host")
         for param in main.params:
             names[param.name] = self.define(param.name, self.tensor(param), home="input")
         parts = self.body(main, names, "", (main.name,))

@@ -38,7 +38,8 @@ class Cut:
 def is_dynamic(program: Program) -> bool:
     """Whether something in the program is decided by values of the run."""
     dynamic = _dynamic_functions(program)
-    return program.main.name in dynamic or not all(_is_static(p) for p in program.main.params)
+    main = program.main
+    return main.name in dynamic or not all(map(_is_static, (*main.params, *main.outputs)))
 
 
 def cut(program: Program) -> Cut:
