@@ -33,6 +33,7 @@ from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory_plan import PlanMemory
+from explorer.relax.reshape_kernels import name_reshapes
 from explorer.relax.split_reduction import SplitReduction
 from explorer.relax.workspace import LiftWorkspaces
 from explorer.roller import Price, Roll
@@ -46,7 +47,10 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     """Every step in order, under the name that the pictures show."""
     libraries = patterns(options.relax.dispatch)
     dispatch = (Step("dispatch to libraries", Stage.TYPED, Dispatch(libraries)),)
-    fuse = (Step("fuse operators", Stage.LEGALIZED, FuseOps()),) if options.relax.fuse else ()
+    fuse = (
+        Step("fuse operators", Stage.LEGALIZED, FuseOps()),
+        Step("name reshapes", Stage.LEGALIZED, name_reshapes),
+    )
     lift = _lifting(device) if options.relax.lift else ()
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
@@ -61,7 +65,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("put channels last", Stage.LEGALIZED, choose_layout),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
-        *fuse,
+        *(fuse if options.relax.fuse else ()),
         *lift,
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),

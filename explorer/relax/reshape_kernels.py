@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sympy
 
+from explorer.ir.calls import KernelCall, View
 from explorer.ir.dims import Shape, product, symbol
 from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read
+from explorer.ir.normal import normalise
+from explorer.ir.program import Binding, Program
+from explorer.passes.registry import compiler_pass
+from explorer.relax.fusion.graph import written_over
+
+
+@compiler_pass("reshape-views", paper="Relax, ASPLOS 2025, section 4.3: reshapes share storage")
+def name_reshapes(program: Program) -> Program:
+    """After: no kernel only names bytes anew. `y[i] = x[i//4, i%4]` becomes a view of x."""
+    for function in program.functions:
+        kept = written_over(function)
+        body = tuple(b if kept & {v.name for v in b.reads} else _as_view(b) for b in function.body)
+        program = program.with_function(replace(function, body=body))
+    return program
+
+
+def _as_view(binding: Binding) -> Binding:
+    match binding.expr:
+        case KernelCall(kernel, (arg,), _) if is_reshape(kernel) or is_reshape(normalise(kernel)):
+            return replace(binding, expr=View(arg))
+    return binding
 
 
 def is_reshape(kernel: Kernel) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.canonical import canonical
-from explorer.ir.dims import Shape, symbol
+from explorer.ir.dims import Shape
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -29,11 +30,14 @@ from explorer.ir.kernel import (
     rename_tensors,
     var,
 )
+from explorer.ops.evaluate import evaluate
+from explorer.ops.verify import verify
+from explorer.relax import FuseOps
 from explorer.relax.pattern_kinds import KindFinding, PatternKind, kinds, pattern_kind
-from explorer.relax.reshape_kernels import is_reshape
+from explorer.relax.reshape_kernels import is_reshape, name_reshapes
 from tests.passes.programs import legalized
+from tests.relax.kernel_programs import Body, n, tensor
 
-n = symbol("n")
 E, B, I = PatternKind.ELEMENTWISE, PatternKind.BROADCAST, PatternKind.INJECTIVE  # noqa: E741
 REDUCE, OUT, OPAQUE = (
     PatternKind.COMM_REDUCE,
@@ -227,3 +231,38 @@ def test_what_moves_bytes_is_no_reshape(tmp_path: Path) -> None:
     assert not is_reshape(of_operator(tmp_path, "Relu", {"x": ("n", 4)}, {}))
     row = Compute("y", axes("i", (4,)), Read("x", (affine({}, 1), var("i0"))))
     assert not is_reshape(kernel({"x": (3, 4), "y": (4,)}, row))
+
+
+def test_a_kernel_that_only_reshapes_becomes_a_view() -> None:
+    body = Body()
+    x = Var("x", tensor(2 * n, 3))
+    flat = affine({"i0": 6, "i1": 1})
+    load = Read("a", (quotient(flat, 3), rest(flat, 3)))
+    h = body.kernel("reshape", [x], (n, 6), Compute("y", axes("i", (n, 6)), load))
+    y = body.map("neg", h)
+    s = Var("s", tensor(n))
+    before = body.program([x, s], y)
+    after = name_reshapes(before)
+    verify(after)
+    assert [type(b.expr) for b in after.main.body] == [View, KernelCall]
+    inputs = {"x": np.arange(24, dtype=np.float32).reshape(8, 3), "s": np.zeros(4, np.float32)}
+    np.testing.assert_array_equal(evaluate(before, inputs)["v1"], evaluate(after, inputs)["v1"])
+
+
+def test_what_two_fused_kernels_undo_is_a_view() -> None:
+    body = Body()
+    x = Var("x", tensor(n, 3))
+    program = body.program([x], body.transpose(body.transpose(x)))
+    fused = FuseOps()(program)
+    assert isinstance(fused.main.body[0].expr, KernelCall)
+    assert isinstance(name_reshapes(fused).main.body[0].expr, View)
+
+
+def test_a_copy_of_what_is_written_over_later_stays_a_copy() -> None:
+    body = Body()
+    x = Var("x", tensor(n, 3))
+    base = body.map("abs", x)
+    copy = body.transpose(body.transpose(base))
+    over = body.put(base, x)
+    program = FuseOps()(body.program([x], copy, over))
+    assert name_reshapes(program).main == program.main

@@ -33,7 +33,7 @@ def graph_of(program: Program, function: Function) -> FusionGraph:
     Parameters and constants are opaque: nothing is fused into them, and they are no nodes here.
     """
     outputs = {v.name for v in function.outputs}
-    overwritten = _overwritten(function)
+    overwritten = written_over(function)
     found = [_finding(b, program, overwritten) for b in function.body]
     edges: list[list[Edge]] = [[] for _ in function.body]
     makers: dict[str, int] = {}
@@ -76,7 +76,7 @@ def _nesting(expr: Expr) -> int:
     return 1 + max(map(_nesting, expr.args), default=0) if isinstance(expr, Apply) else 0
 
 
-def _overwritten(function: Function) -> frozenset[str]:
+def written_over(function: Function) -> frozenset[str]:
     """Values whose memory a kernel takes over: their readers must stay where they are."""
     return frozenset(
         arg.name

@@ -71,7 +71,8 @@ def _fused(
             continue
         if name in groups:
             binding = one_kernel(program, [bindings[m] for m in groups[name].members])
-            functions.append(group_function(groups[name], binding))
+            prefix = "" if function.name == program.main.name else f"{function.name}."
+            functions.append(group_function(f"fused_{prefix}{name}", groups[name], binding))
         body.append(binding)
     return replace(function, body=tuple(body)), tuple(functions)
 
@@ -141,7 +142,7 @@ def _part(binding: Binding, program: Program) -> Part:
     raise AssertionError(f"{binding.var.name} is no kernel")
 
 
-def group_function(group: Group, fused: Binding) -> GroupFunction:
+def group_function(name: str, group: Group, fused: Binding) -> GroupFunction:
     """The group as a function. A kernel call may use any symbol of its caller; a function knows
     only those that its parameters define, and takes the others as a shape.
     """
@@ -156,4 +157,4 @@ def group_function(group: Group, fused: Binding) -> GroupFunction:
     extra: tuple[Var, ...] = ()
     if missing:
         extra = (Var(f"{group.name}.shape", ShapeType(tuple(symbol(n) for n in missing))),)
-    return GroupFunction(f"fused_{group.name}", (*args, *extra), result, group.members)
+    return GroupFunction(name, (*args, *extra), result, group.members)
