@@ -30,6 +30,7 @@ from explorer.ops import RECORDS
 from explorer.ops.bind import bind_sizes
 from explorer.ops.frame import Frame
 from explorer.ops.libraries import call_library
+from explorer.ops.library_functions import check_result
 from explorer.ops.loop_nest import evaluate_kernel
 from explorer.ops.widening import reference
 
@@ -138,7 +139,10 @@ class Interpreter:
                 return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
             case LibraryCall(library, function, args, attrs):
                 given = [None if a is None else read(a) for a in args]
-                return call_library(library, function, attrs, given, len(binding.vars))
+                found = call_library(library, function, attrs, given, len(binding.vars))
+                if library not in ("onnx", "shape"):
+                    _check_results(binding, f"{library}.{function}", found, sizes)
+                return found
             case FunctionCall(name, args) if name in self.compiled:
                 return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
@@ -200,6 +204,18 @@ def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Arra
     assert isinstance(var.type, Tensor)
     shape = evaluate_shape(var.type.dims, sizes)
     return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
+
+
+def _check_results(
+    binding: Binding, name: str, found: Sequence[Array], sizes: Mapping[str, int]
+) -> None:
+    """A user's function must give what was deduced of the operators in whose place it is called."""
+    for var, array in zip(binding.vars, found, strict=True):
+        if isinstance(var.type, Tensor):
+            dims = var.type.shape
+            shape = None if dims is None else evaluate_shape(dims, sizes)
+            deduced = f"{var.name!r} was deduced as"
+            check_result(name, deduced, array, shape, var.type.dtype)
 
 
 def _no_rows(outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:

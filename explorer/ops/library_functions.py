@@ -103,6 +103,32 @@ class LibraryFunction:
                 )
 
 
+def check_result(
+    name: str,
+    source: str,
+    array: Array,
+    shape: tuple[object, ...] | None,
+    dtype: str | None,
+) -> None:
+    """ShapeError or DtypeError unless what a library gave is what `source` wants of it."""
+    if shape is not None and array.shape != shape:
+        raise ShapeError(
+            f"{name} gave an array of shape {array.shape}, and {source} {shape}",
+            where=name,
+            expected=shape,
+            found=array.shape,
+            try_="correct the function or its annotation",
+        )
+    if dtype is not None and dtype_of(array) != dtype:
+        raise DtypeError(
+            f"{name} gave an array of {dtype_of(array)}, and {source} {dtype}",
+            where=name,
+            expected=dtype,
+            found=dtype_of(array),
+            try_="correct the function or its annotation",
+        )
+
+
 def accepted(function: Callable[..., Any], attrs: Attrs) -> dict[str, Any]:
     """The attributes that a function takes as keywords."""
     found = inspect.signature(function).parameters.values()

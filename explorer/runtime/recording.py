@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from explorer.counters import counters
-from explorer.errors import DtypeError, ShapeError
 from explorer.grinder import Carried, LibraryTask
 from explorer.ops.libraries import call_library
+from explorer.ops.library_functions import check_result
 from explorer.runtime.assemble import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.launch import Launch, Stamps
 from explorer.runtime.views import Views
@@ -176,22 +176,10 @@ def _copy(target: Look, source: Look) -> Deed:
 
 
 def _put(task: LibraryTask, name: str, place: Array, value: Array) -> None:
-    if value.shape != place.shape:
-        raise ShapeError(
-            f"{task.call.library}.{task.call.function} gave {name} the shape {value.shape}, "
-            f"which was deduced as {place.shape}",
-            where=name,
-            expected=place.shape,
-            found=value.shape,
-        )
-    if value.dtype != place.dtype and task.call.library != "onnx":
-        raise DtypeError(
-            f"{task.call.library}.{task.call.function} gave {name} as {value.dtype}, "
-            f"which was deduced as {place.dtype}",
-            where=name,
-            expected=place.dtype,
-            found=value.dtype,
-        )
+    call = task.call
+    dtype = None if call.library == "onnx" else str(place.dtype.name)
+    deduced = f"{name!r} was deduced as"
+    check_result(f"{call.library}.{call.function}", deduced, value, place.shape, dtype)
     np.copyto(place, value, casting="same_kind")
 
 
