@@ -57,6 +57,7 @@ def _call_onnx(
     function: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
 ) -> tuple[Any, ...]:
     given = tuple(a is not None for a in args)
+    args = [_array(a) if isinstance(a, np.ndarray) else a for a in args]
     arrays = [a if isinstance(a, np.ndarray) else None for a in args]
     dtypes = tuple(None if a is None else dtype_of(a) for a in arrays)
     ranks = tuple(None if a is None else a.ndim for a in arrays)
@@ -67,7 +68,7 @@ def _call_onnx(
 
 
 def _array(value: Any) -> np.ndarray:
-    """A result as an array; strings are objects."""
+    """A value as an array; strings are objects."""
     found = np.asarray(value)
     return found.astype(object) if found.dtype.kind in "US" else found
 

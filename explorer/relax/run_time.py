@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from explorer.ir.calls import LibraryCall, MatchCast, ShapeOf, Var
 from explorer.ir.dims import symbols_of
+from explorer.ir.dtypes import HOST_DTYPES
 from explorer.ir.program import Binding
 from explorer.ir.types import ShapeType, Tensor
 from explorer.ops.record import RunTime, Site
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 def at_run_time(
     deduction: Deduction, site: Site, rule: RunTime, binding: Binding
 ) -> tuple[list[Binding], Site]:
-    """The bindings that give the values names, and the site in those names."""
+    """The bindings that give the values names, and the site in those names.
+
+    Raises UnsupportedOperator where no kernel could read them: elements that Python holds.
+    """
+    if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given):
+        site.unsupported("elements that Python holds have no kernels")
     name = binding.vars[0].name
     before: list[Binding] = []
     args: list[Var | None] = []
