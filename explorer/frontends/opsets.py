@@ -103,5 +103,4 @@ _REWRITES: Mapping[str, Callable[[Node], Node]] = {
     "LayerNormalization": _without("stash_type"),
     "RMSNormalization": _without("stash_type"),
     "GroupNormalization": _without("stash_type"),
-    "MaxPool": _without("storage_order"),
 }

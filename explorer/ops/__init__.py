@@ -29,6 +29,7 @@ from explorer.ops import (
     layout,
     matmul,
     normalization,
+    optimizers,
     pooling,
     quantization,
     quantized,
@@ -42,6 +43,7 @@ from explorer.ops import (
     slicing,
     softmax,
     trigonometry,
+    unfolding,
 )
 from explorer.ops.families import FAMILIES, kernel_family
 from explorer.ops.record import OperatorRecord
@@ -75,6 +77,8 @@ RECORDS: Mapping[str, OperatorRecord] = {
         scatter,
         selection,
         trigonometry,
+        unfolding,
+        optimizers,
     )
     for record in room.RECORDS
 }

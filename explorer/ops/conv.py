@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -125,16 +126,31 @@ class _Transposed:
         self.dilations = site.integers("dilations", (1,) * count) or ()
         extra = site.integers("output_padding", (0,) * count) or ()
         pads = list(site.integers("pads", (0,) * 2 * count) or ())
-        wanted, mode = site.integers("output_shape"), site.text("auto_pad", "NOTSET")
-        if wanted is not None or mode != "NOTSET":
-            site.unsupported("output_shape and auto_pad have no kernel rule")
         spans = [d * (k - 1) + 1 for k, d in zip(sizes, self.dilations, strict=True)]
+        whole = [
+            simplify((n - 1) * s + span + e)
+            for n, s, span, e in zip(spatial, self.strides, spans, extra, strict=True)
+        ]
+        wanted, mode = site.dims("output_shape"), site.text("auto_pad", "NOTSET")
+        if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
+            wanted = tuple(simplify(n * s) for n, s in zip(spatial, self.strides, strict=True))
+        if wanted is not None:
+            wanted = wanted[len(wanted) - count :]
+            pads = [0] * 2 * count
+            for d, (n, room) in enumerate(zip(wanted, whole, strict=True)):
+                gone = simplify(room - n)
+                if not isinstance(gone, int):
+                    site.unsupported(f"padding of {gone} has no kernel rule")
+                    return
+                small = max(gone, 0) // 2
+                pads[d] = small if mode == "SAME_UPPER" else max(gone, 0) - small
+            self.before, self.extents = tuple(pads[:count]), tuple(wanted)
+            return
+        if mode == "VALID":
+            pads = [0] * 2 * count
         self.before = tuple(pads[:count])
         self.extents = tuple(
-            simplify((n - 1) * s + span + e - pads[d] - pads[d + count])
-            for d, (n, s, span, e) in enumerate(
-                zip(spatial, self.strides, spans, extra, strict=True)
-            )
+            simplify(room - pads[d] - pads[d + count]) for d, room in enumerate(whole)
         )
 
 
@@ -156,8 +172,6 @@ def _transposed_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_transposed(low: Lowering) -> None:
     site, nest, t = low.site, low.nest("conv_transpose"), _transposed(low.site)
-    if any(d != 1 for d in t.dilations):
-        site.unsupported("dilations have no kernel rule")
     groups, inputs = site.integer("group", 1), _whole(site.shape(1)[:1])[0]
     channels = _Channels(_whole(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
     inner = channels.output - channels.group * (_whole(site.shape(1)[1:2])[0])
@@ -194,18 +208,25 @@ def _lower_transposed(low: Lowering) -> None:
 
 
 class _Residue:
-    """Output positions h = q * stride + residue along one dim, and the taps that reach them."""
+    """Output positions h = q * stride + residue along one dim, and the taps that reach them.
+
+    Tap k reaches h where `h + before - k * dilation` is a multiple of the stride: every `step`th
+    tap from `first` on, if any.
+    """
 
     def __init__(self, t: _Transposed, d: int, residue: int, extent: Dim) -> None:
-        stride, name = t.strides[d], "dhw"[3 - len(t.extents) :][d]
-        first = (residue + t.before[d]) % stride
-        self.taps = max(0, -(-(t.sizes[d] - first) // stride))
+        stride, dilation, name = t.strides[d], t.dilations[d], "dhw"[3 - len(t.extents) :][d]
+        start, shared = residue + t.before[d], gcd(dilation, stride)
+        step = stride // shared
+        first = next((k for k in range(step) if (start - k * dilation) % stride == 0), None)
+        self.taps = 0 if first is None else max(0, -(-(t.sizes[d] - first) // step))
+        first = first or 0
         self.axis = Axis(f"{name}{residue}", ceil_div(simplify(extent - residue), stride))
         self.tap = Axis(f"k{name}{residue}", self.taps)
         self.store = var(self.axis.name) * stride + residue
-        self.place = var(self.tap.name) * stride + first
-        shift = (residue + t.before[d] - first) // stride
-        self.read = var(self.axis.name) - var(self.tap.name) + shift
+        self.place = var(self.tap.name) * step + first
+        shift = (start - first * dilation) // stride
+        self.read = var(self.axis.name) - var(self.tap.name) * (dilation // shared) + shift
 
 
 def _transposed_reference(attrs: Mapping[str, Any], args: Any) -> Any:

@@ -10,9 +10,11 @@ import numpy as np
 from explorer.ir.dims import product, simplify
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
+from explorer.ops.arithmetic import power
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at
 from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.scalar import identity
 from explorer.ops.windows import Windows, attribute_site, padded, views, windows
 
 
@@ -33,27 +35,55 @@ def _lead(low: Lowering) -> list[Axis]:
 
 
 def _lower_max(low: Lowering) -> None:
-    if len(low.results) > 1 and low.is_read(low.results[1].name):
-        low.site.unsupported("the indices of the maxima have no kernel rule")
-    w, nest, floating = (
-        _window(low.site),
-        low.nest("max_pool"),
-        low.site.dtype().startswith("float"),
-    )
-    if w.pads and not floating:
-        low.site.unsupported("padding of integers has no kernel rule")
-    x = nest.tensor(low.site.arg(0), "x")
-    read = Read(x, (var("n"), var("c"), *w.index), float("-inf") if w.pads else None)
+    w, nest = _window(low.site), low.nest("max_pool")
     axes = [*_lead(low), *w.axes]
-    nest.compute("y", low.shape, low.site.dtype(), axes, read, w.offsets, "max")
-    nest.into(low.result)
+    if low.is_read(low.result.name):
+        nest.compute(
+            "y", low.shape, low.site.dtype(), axes, _element(low, nest, w), w.offsets, "max"
+        )
+        nest.into(low.result)
+    if len(low.results) > 1 and low.is_read(low.results[1].name):
+        _lower_places(low, w, axes)
+
+
+def _element(low: Lowering, nest: Nest, w: Windows) -> Read:
+    """An element of a window; around the tensor is what is less than all."""
+    x = nest.tensor(low.site.arg(0), "x")
+    nothing = float(identity("max", low.site.dtype())) if w.pads else None
+    return Read(x, (var("n"), var("c"), *w.index), nothing)
+
+
+def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
+    """Where the first maximum of each window lies in the flattened tensor."""
+    site, nest, shape = low.site, low.nest("max_pool_places"), low.site.shape()
+    element = _element(low, nest, w)
+    number = var("n") * shape[1] + var("c")
+    places = list(zip(w.index, shape[2:], strict=True))
+    spatial = Affine()
+    for index, extent in reversed(places) if site.integer("storage_order") else places:
+        spatial = spatial * extent + index
+    number = number * product(shape[2:]) + spatial
+    top = at("top", axes)
+    nest.compute("top", low.shape, site.dtype(), axes, element, w.offsets, "max")
+    here = call("where", call("eq", element, top), IndexValue(number), Const(1 << 62, "int64"))
+    nest.compute("y", low.shape, "int64", axes, here, w.offsets, "min")
+    nest.into(low.results[1])
 
 
 def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, site = args[0], attribute_site("MaxPool", attrs)
-    low = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
     w = windows(site, x.shape[2:], attrs["kernel_shape"])
-    return views(x, w, low).max(axis=tuple(range(-len(w.extents), 0)))
+    found = views(x, w, identity("max", x.dtype.name))
+    rows = found.reshape(*found.shape[: -len(w.extents)], -1)
+    spatial = np.arange(int(np.prod(x.shape[2:])))
+    spatial = spatial.reshape(x.shape[2:], order="F" if attrs.get("storage_order") else "C")
+    lead = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(w.extents))
+    numbers = views(np.broadcast_to(spatial, (1, 1, *spatial.shape)), w, 0)
+    numbers = numbers.reshape(*numbers.shape[: -len(w.extents)], -1)
+    first = np.take_along_axis(
+        np.broadcast_to(numbers, rows.shape), rows.argmax(-1)[..., None], -1
+    )[..., 0]
+    return rows.max(-1), (first + lead * spatial.size).astype(np.int64)
 
 
 def _lower_average(low: Lowering) -> None:
@@ -163,7 +193,55 @@ def _positions(x: np.ndarray) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
+# Lp norms.
+
+
+def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, store: Any) -> None:
+    """`(sum over over of |x| ** p) ** (1 / p)`."""
+    dtype = low.site.dtype()
+    size = call("abs", x)
+    powers = power(size, p, Const(p, dtype), dtype)
+    place = store or tuple(var(a.name) for a in axes)
+    nest.compute("acc", low.shape, dtype, axes, powers, over, "sum", store)
+    total = Read("acc", place)
+    root = power(total, 1 / p, Const(1 / p, dtype), dtype)
+    nest.compute("y", low.shape, dtype, axes, root, store=store)
+    nest.into(low.result)
+
+
+def _lower_lp(low: Lowering) -> None:
+    w, nest = _window(low.site), low.nest("lp_pool")
+    x = nest.tensor(low.site.arg(0), "x")
+    read = Read(x, (var("n"), var("c"), *w.index), 0.0 if w.pads else None)
+    _norm(nest, low, read, low.site.integer("p", 2), [*_lead(low), *w.axes], w.offsets, ())
+
+
+def _lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, p = args[0], attrs.get("p", 2)
+    w = windows(attribute_site("LpPool", attrs), x.shape[2:], attrs["kernel_shape"])
+    powers = views(np.abs(x) ** p, w, 0).sum(axis=tuple(range(-len(w.extents), 0)), dtype=x.dtype)
+    return (powers ** (1 / p)).astype(x.dtype)
+
+
+def _lower_global_lp(low: Lowering) -> None:
+    nest, spatial = low.nest("global_lp_pool"), low.site.shape()[2:]
+    over = [Axis(f"s{d}", n) for d, n in enumerate(spatial)]
+    read = at(nest.tensor(low.site.arg(0), "x"), [*_lead(low), *over])
+    store = (var("n"), var("c"), *(Affine() for _ in spatial))
+    _norm(nest, low, read, low.site.integer("p", 2), _lead(low), over, store)
+
+
+def _global_lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, p = args[0], attrs.get("p", 2)
+    powers = (np.abs(x) ** p).sum(axis=_positions(x), keepdims=True, dtype=x.dtype)
+    return (powers ** (1 / p)).astype(x.dtype)
+
+
 RECORDS = (
+    OperatorRecord("LpPool", "reduction", _types, _lp_reference, _lower_lp),
+    OperatorRecord(
+        "GlobalLpPool", "reduction", _global_types, _global_lp_reference, _lower_global_lp
+    ),
     OperatorRecord("MaxPool", "reduction", _types, _max_reference, _lower_max),
     OperatorRecord("AveragePool", "reduction", _types, _average_reference, _lower_average),
     OperatorRecord(

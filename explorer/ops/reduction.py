@@ -249,29 +249,39 @@ def _arg(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any
     return reference
 
 
-# CumSum: each result is a sum over the elements before it, zeros before the first.
+# CumSum and CumProd: each result is of the elements before it, zeros or ones before the first.
 
 
-def _lower_cumsum(low: Lowering) -> None:
-    site, nest, axes = low.site, low.nest("cumsum"), letters(low.site.shape())
-    steps, extent = site.dims("steps"), site.dims("extent")
-    if steps is None or extent is None:
-        at_axis = site.axis(len(axes))
-        steps, extent = tuple(int(d == at_axis) for d in range(len(axes))), (low.shape[at_axis],)
-    k, way = Axis("r", extent[0]), 1 if site.integer("reverse") else -1
-    by = (var(k.name) + int(bool(site.integer("exclusive")))) * way
-    index = tuple(var(a.name) + by * step for a, step in zip(axes, steps, strict=True))
-    read = Read(nest.tensor(site.arg(0), "x"), index, 0.0)
-    nest.compute("y", low.shape, site.dtype(), axes, read, [k], "sum")
-    nest.into(low.result)
+def _lower_running(combiner: str) -> Callable[[Lowering], None]:
+    def lower(low: Lowering) -> None:
+        site, nest, axes = low.site, low.nest(f"running_{combiner}"), letters(low.site.shape())
+        steps, extent = site.dims("steps"), site.dims("extent")
+        if steps is None or extent is None:
+            at_axis = site.axis(len(axes))
+            steps = tuple(int(d == at_axis) for d in range(len(axes)))
+            extent = (low.shape[at_axis],)
+        k, way = Axis("r", extent[0]), 1 if site.integer("reverse") else -1
+        by = (var(k.name) + int(bool(site.integer("exclusive")))) * way
+        index = tuple(var(a.name) + by * step for a, step in zip(axes, steps, strict=True))
+        nothing = 1.0 if combiner == "prod" else 0.0
+        read = Read(nest.tensor(site.arg(0), "x"), index, nothing)
+        nest.compute("y", low.shape, site.dtype(), axes, read, [k], combiner)
+        nest.into(low.result)
+
+    return lower
 
 
-def _cumsum_reference(attrs: Mapping[str, Any], args: Any) -> Any:
-    x, axis = args[0], attrs["steps"].index(1) if "steps" in attrs else attrs["axis"]
-    x = np.flip(x, axis) if attrs.get("reverse") else x
-    y = np.cumsum(x, axis=axis, dtype=x.dtype)
-    y = y - x if attrs.get("exclusive") else y
-    return np.flip(y, axis) if attrs.get("reverse") else y
+def _running(function: Any, nothing: int) -> Callable[[Mapping[str, Any], Any], Any]:
+    def reference(attrs: Mapping[str, Any], args: Any) -> Any:
+        x, axis = args[0], attrs["steps"].index(1) if "steps" in attrs else attrs["axis"]
+        x = np.flip(x, axis) if attrs.get("reverse") else x
+        y = function(x, axis=axis, dtype=x.dtype)
+        if attrs.get("exclusive") and x.shape[axis]:
+            y = np.roll(y, 1, axis)
+            y[(slice(None),) * (axis % x.ndim) + (0,)] = nothing
+        return np.flip(y, axis) if attrs.get("reverse") else y
+
+    return reference
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -314,13 +324,19 @@ RECORDS = (
     ),
     OperatorRecord("ArgMax", "reduction", _arg_types, _arg(np.argmax), _lower_arg("max")),
     OperatorRecord("ArgMin", "reduction", _arg_types, _arg(np.argmin), _lower_arg("min")),
-    OperatorRecord(
-        "CumSum",
-        "reduction",
-        _same,
-        _cumsum_reference,
-        _lower_cumsum,
-        by_value={1: "axis"},
-        run_time=CUMSUM,
+    *(
+        OperatorRecord(
+            name,
+            "reduction",
+            _same,
+            _running(function, combiner == "prod"),
+            _lower_running(combiner),
+            by_value={1: "axis"},
+            run_time=CUMSUM,
+        )
+        for name, combiner, function in (
+            ("CumSum", "sum", np.cumsum),
+            ("CumProd", "prod", np.cumprod),
+        )
     ),
 )
