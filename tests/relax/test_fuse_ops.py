@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +17,8 @@ from explorer.ir.text import print_program
 from explorer.ir.types import ShapeType
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
+from explorer.passes.random_inputs import random_inputs
+from explorer.passes.validate import difference
 from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
 from explorer.relax.fusion import FusionPlan, Limits, plan
@@ -22,6 +26,7 @@ from explorer.relax.pattern_kinds import PatternKind
 from explorer.welder import Options as WelderOptions
 from tests.relax.kernel_programs import Body, model, n, tensor
 
+DATA = Path(__file__).parent.parent / "data"
 m = symbol("m")
 X = Var("x", tensor(n, n))
 ROW = Var("r", tensor(n))
@@ -329,6 +334,14 @@ def test_fusing_is_off_by_default_and_takes_the_place_of_welding() -> None:
 # Random graphs.
 
 
+def under_another_name(body: Body, a: Var) -> Var:
+    """A match_cast defines a symbol, kernels that read nothing need it, another ends its scope."""
+    rows = symbol(f"rows{len(body.bindings)}")
+    named = body.match_cast(a, tensor(rows, n))
+    filled = body.map("neg", body.full(rows, n, value=2.0))
+    return body.match_cast(body.zip("add", body.map("abs", named), filled), tensor(n, n))
+
+
 @st.composite
 def programs(draw: st.DrawFn, most: int = 9) -> Program:
     """Matrices and vectors over n, with all that may stand between them."""
@@ -336,7 +349,7 @@ def programs(draw: st.DrawFn, most: int = 9) -> Program:
     matrices, vectors = [X], [ROW]
     words = [
         "map", "map", "zip", "zip", "bias", "transpose", "total", "expand", "matmul", "softmax",
-        "unit", "library", "cast", "row",
+        "unit", "library", "cast", "symbol", "row",
     ]  # fmt: skip
     for _ in range(draw(st.integers(1, most))):
         a, b = draw(st.sampled_from(matrices)), draw(st.sampled_from(matrices))
@@ -365,6 +378,8 @@ def programs(draw: st.DrawFn, most: int = 9) -> Program:
                 matrices.append(body.library(a))
             case "cast":
                 matrices.append(body.match_cast(a, tensor(n, n)))
+            case "symbol":
+                matrices.append(under_another_name(body, a))
             case _:
                 vectors.append(body.map("neg", v))
     made = [Var(b.vars[0].name, b.vars[0].type) for b in body.bindings]
@@ -402,6 +417,17 @@ def test_a5_08_fused_kernels_run_as_machine_code(program: Program, extent: int) 
     got = run(program, x=x, r=r)
     for key, value in want.items():
         np.testing.assert_allclose(got[key], value, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_resnet18", "tiny_while", "tiny_skip"])
+def test_a5_08_the_tiny_models_have_fewer_kernels_and_the_same_values(name: str) -> None:
+    before = explorer.compile(DATA / f"{name}.onnx", until="tasked").program
+    after = FuseOps()(before)
+    verify(after)
+    assert len(after.kernel_calls) < len(before.kernel_calls)
+    inputs = random_inputs(before)
+    assert difference(evaluate(before, inputs), evaluate(after, inputs)) == ""
+    assert len(after.decisions.fusion) == len(before.functions)
 
 
 def test_match_casts_and_library_calls_stay_as_they_are() -> None:
