@@ -331,6 +331,16 @@ def test_explain_has_rows_for_every_system(told: Callable[..., Any], stage: str,
     assert told("explain", RESNET, "--stage", stage)[rows]
 
 
+def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(
+    shell: Shell, told: Callable[..., Any]
+) -> None:
+    flags = ("explain", RESNET, "--stage", "memory", "--set", "memory.policy=storages")
+    found = told(*flags)
+    assert found["policy"] == "storages" and found["planned_formula"] and found["storages"]
+    reused = next(b for b in found["buffers"] if b["taken"] == "reused")
+    assert reused["reason"] in shell(*flags, "--op", reused["name"])[1]
+
+
 def test_explain_grinder_is_a_tree(told: Callable[..., Any]) -> None:
     assert told("explain", RESNET, "--stage", "grinder")["tasks"]["parts"]
 

@@ -55,8 +55,9 @@ class Pool:
 
     def take(self, room: Dim, kind: Tensor) -> Choice:
         """A storage for so many bytes and why it may be taken; None and why there is none."""
-        sign = "=" if room == kind.bytes else "is at most"
-        claim = f"{text(kind)} {sign} {room}"
+        claim, sign = text(kind), "=" if room == kind.bytes else "is at most"
+        if claim != str(room):
+            claim = f"{claim} {sign} {room}"
         return self._number(room, claim) if isinstance(room, int) else self._proved(room, claim)
 
     def _number(self, room: int, claim: str) -> Choice:

@@ -7,7 +7,7 @@ numbers. An upper bound of a symbol takes the symbol's place; a lower bound prov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -40,11 +40,12 @@ class Allocation:
 class Step:
     """A position in program order: the allocations that are used there, written ones included.
 
-    `over` are pairs (output, input): the output may take the bytes of the input if that dies here.
+    `over` are (output, input, why not): where the last is "", the output may take the bytes of the
+    input if that dies here.
     """
 
     uses: tuple[str, ...]
-    over: tuple[tuple[str, str], ...] = ()
+    over: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +181,10 @@ class _Planner:
     def plan(self) -> StoragePlan:
         made: set[str] = set()
         for position, step in enumerate(self.steps):
-            over = dict(step.over)
             for name in step.uses:
                 if name not in made:
                     made.add(name)
+                    over = [(of, why) for to, of, why in step.over if to == name]
                     self.make(self.by_name[name], position, over)
             for name in dict.fromkeys(step.uses):
                 if self.last[name] == position:
@@ -196,49 +197,52 @@ class _Planner:
         ends = self.first[a.name], self.last[a.name]
         return Token(a.name, a.type, a.type.bytes, room, *ends, a.aliases)
 
-    def make(self, a: Allocation, position: int, over: Mapping[str, str]) -> None:
+    def make(self, a: Allocation, position: int, over: Sequence[tuple[str, str]]) -> None:
         token = self.token(a)
         if a.result and not self.options.outputs:
             self.results.append(replace(token, taken="kept", reason="a result: the caller's array"))
         elif a.result or a.kept:
             reason = a.kept or "a result, in a storage of its own"
             self.open(a, token, "kept", reason)
-        elif not self.in_place(a, token, position, over):
-            self.take(a, token)
+        else:
+            refused = ""
+            for source, why in over:
+                why = why or self.refusal(a, token, source, position)
+                if not why:
+                    reason = f"in place of {source}, which dies in the call that writes it"
+                    self.lay(a, self.placed[source], token, "in place", reason)
+                    return
+                refused += f"; not in place of {source}: {why}"
+            self.take(a, token, refused)
 
-    def in_place(self, a: Allocation, token: Token, position: int, over: Mapping[str, str]) -> bool:
-        """Into the bytes of an input that dies in the same call."""
-        source = over.get(a.name)
-        found = self.placed.get(source) if source else None
-        if (
-            found is None
-            or source is None
-            or not self.options.share
-            or self.last[source] != position
-        ):
-            return False
-        other = self.by_name[source]
-        same_kind = (other.type.element, other.block) == (a.type.element, a.block)
-        if other.kept or found.owner != source or not same_kind:
-            return False
+    def refusal(self, a: Allocation, token: Token, source: str, position: int) -> str:
+        """Why a value cannot take over the bytes of an input; "" where it can."""
+        found, other = self.placed.get(source), self.by_name.get(source)
+        if found is None or other is None:
+            return "its bytes are not in a storage"
+        if other.kept or found.owner != source:
+            return other.kept or "it has given its bytes away"
+        if not self.options.share or self.last[source] != position:
+            return "it is used later"
+        if (other.type.element, other.block) != (a.type.element, a.block):
+            return "it is of another dtype or block"
         if self.env.equal(token.room, found.bytes) is not True:
-            return False
-        reason = f"in place of {source}, which dies in the call that writes it"
-        self.lay(a, found, token, "in place", reason)
-        return True
+            return f"{token.room} is not provably its {found.bytes} bytes"
+        return ""
 
-    def take(self, a: Allocation, token: Token) -> None:
-        """A free storage, where one is proved to do, else a fresh one."""
+    def take(self, a: Allocation, token: Token, also: str = "") -> None:
+        """A free storage, where one is proved to do, else a fresh one; `also` joins the reason."""
         key = (a.block, SCOPE, a.type.element)
         pool = self.pools.setdefault(key, Pool(self.env, self.options.ordered))
         choice = pool.take(token.room, a.type)
+        reason = choice.reason + also
         if choice.free is None:
-            self.open(a, token, "fresh", choice.reason)
+            self.open(a, token, "fresh", reason)
             return
         storage = self.storages[choice.free.number]
         if choice.grows:
             storage.bytes = token.room
-        self.lay(a, storage, token, "grown" if choice.grows else "reused", choice.reason)
+        self.lay(a, storage, token, "grown" if choice.grows else "reused", reason)
 
     def open(self, a: Allocation, token: Token, taken: str, reason: str) -> None:
         kept = reason if taken == "kept" else ""

@@ -33,7 +33,7 @@ def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple
 
 def steps(program: UProgram, uses: Uses, names: Collection[str], in_place: bool) -> list[Step]:
     """Each position with the allocations that it uses."""
-    over: dict[int, list[tuple[str, str]]] = {}
+    over: dict[int, list[tuple[str, str, str]]] = {}
     if in_place:
         for position, operator in positions(program.parts, uses):
             over[position] = list(_over(program, operator))
@@ -93,15 +93,18 @@ def _elsewhere(name: str, uses: Uses) -> str:
     return "" if other is None else f"used in {other or 'the program'}, made in {home or 'it'}"
 
 
-def _over(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str]]:
-    """The inputs whose bytes the kernel may write over, where they are whole roots."""
+def _over(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str, str]]:
+    """(result, the root of an input, why the kernel must not write the one over the other)."""
     kernel = operator.call.kernel
     result = program.values[operator.result]
     if result.root != operator.result:
         return
     for tensor, arg in zip(kernel.inputs, operator.args):
         value = program.values[arg]
-        whole = value.offset == 0 and value.type.bytes == program.values[value.root].type.bytes
-        once = sum(program.values[a].root == value.root for a in operator.args) == 1
-        if whole and once and not writes_over(kernel, tensor):
-            yield result.name, value.root
+        why = writes_over(kernel, tensor)
+        if value.offset != 0 or value.type.bytes != program.values[value.root].type.bytes:
+            why = "it is a part of a value"
+        if sum(program.values[a].root == value.root for a in operator.args) > 1:
+            why = "its bytes are read under two names"
+        if program.values[value.root].home == "buffer":
+            yield result.name, value.root, why

@@ -12,7 +12,9 @@ import explorer
 from explorer.counters import counters
 from explorer.errors import BadOption, BoundError
 from explorer.ir.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, apply, at, axes, var
 from explorer.ir.types import Tensor
+from explorer.relax.in_place import writes_over
 from explorer.relax.memory_plan import Options, aligned
 from explorer.relax.storages import Allocation, Step, plan_storages
 from explorer.runtime.memory_rows import StorageLayout
@@ -81,7 +83,7 @@ def test_with_ordered_a_provably_larger_storage_is_taken_and_a_smaller_one_grows
     plan = in_a_row([(4 * N,), (8,), (N,)], ordered=True)
     assert [names(s) for s in plan.storages] == [["a0", "a2"], ["a1"]]
     assert plan.tokens[1].reason == (
-        "s0 is free since a0 died at 1; 4*n = 4*n, at most its 16*n in every binding"
+        "s0 is free since a0 died at 1; 4*n, at most its 16*n in every binding"
     )
     plan = in_a_row([(N,), (8,), (4 * N + 1,), (8,), (M,)], ordered=True)
     assert plan.storages[0].bytes == 16 * N + 4 and names(plan.storages[0]) == ["a0", "a2"]
@@ -123,15 +125,38 @@ def test_an_output_is_planned_after_what_dies_in_its_own_call():
 
 def test_in_place_an_output_takes_the_bytes_of_an_input_that_dies():
     given = [Allocation(f"a{n}", Tensor((N,), "float32")) for n in range(3)]
-    over = [Step(("a0",)), Step(("a0", "a1"), (("a1", "a0"),)), Step(("a1", "a2"), (("a2", "a1"),))]
+    over = [
+        Step(("a0",)),
+        Step(("a0", "a1"), (("a1", "a0", ""),)),
+        Step(("a1", "a2"), (("a2", "a1", ""),)),
+    ]
     plan = planned(given, over)
     assert [names(s) for s in plan.storages] == [["a0", "a1", "a2"]]
     assert plan.tokens[1].reason == "in place of a0, which dies in the call that writes it"
-    still_read = [*over, Step(("a0",))]
-    assert [names(s) for s in planned(given, still_read).storages] == [
-        ["a0"],
-        ["a1", "a2"],
-    ]
+    still_read = planned(given, [*over, Step(("a0",))])
+    assert [names(s) for s in still_read.storages] == [["a0"], ["a1", "a2"]]
+    assert still_read.tokens[1].reason.endswith("not in place of a0: it is used later")
+
+
+def test_in_place_only_where_an_element_is_read_before_it_is_written_and_by_no_other_task():
+    def kernel(expr, reduce=(), inputs=("x", "b"), shape=(8,), **more):
+        over = axes("i", shape)
+        specs = tuple(TensorSpec(t, s) for t, s in (("x", (8,)), ("b", (8,)), ("y", shape)))
+        compute = Compute("y", over, expr, reduce, "sum" if reduce else None)
+        return Kernel("k", specs, (compute,), inputs, "y", **more)
+
+    i = axes("i", (8,))
+    same, turned = at("x", i), Read("x", (affine({"i0": -1}, 7),))
+    assert writes_over(kernel(apply("add", same, at("b", i))), "x") == ""
+    assert writes_over(kernel(apply("add", same, apply("exp", same))), "x") == ""
+    for refused, why in (
+        (kernel(apply("add", same, turned)), "another index"),
+        (kernel(Read("x", (var("r"),)), (Axis("r", 8),)), "other elements are read"),
+        (kernel(same, updates="b"), "not the call's"),
+        (kernel(same, constants=frozenset({"x"})), "not the call's"),
+        (kernel(Read("x", (affine({}, 0),)), shape=(4,)), "elsewhere"),
+    ):
+        assert why in writes_over(refused, "x")
 
 
 def test_what_is_kept_shares_nothing_before_or_after():

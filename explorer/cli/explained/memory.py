@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
@@ -11,6 +11,7 @@ from explorer.cli.text import percent, size, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
+    from explorer.ir.decisions import BufferPlacement, MemoryPlan
 
 
 def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
@@ -32,8 +33,34 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
     data = {
         "stage": "planned",
         "sizes": sizes,
+        "policy": plan.policy,
         "planned_bytes": plan.planned_bytes,
         "naive_bytes": plan.naive_bytes,
+        "bounded_bytes": plan.bounded_bytes,
+        "planned_formula": plan.planned_formula,
+        "naive_formula": plan.naive_formula,
         "buffers": found,
+        "storages": plan.storages,
     }
-    return Answer(data, table(head, shortened(rows, op, 6)) + note)
+    said = table(head, shortened(rows, op, 6)) + note
+    return Answer(data, said + _reasons(found, op) + _storages(plan, op))
+
+
+def _reasons(found: Sequence[BufferPlacement], op: str | None) -> str:
+    """Why the buffers that were asked for lie where they do."""
+    told = [f"  {b.name} in {b.storage}: {b.reason}" for b in found if b.reason]
+    return "\n\n" + "\n".join(told) if told and op is not None else ""
+
+
+def _storages(plan: MemoryPlan, op: str | None) -> str:
+    """Relax's storages with the values that have them in turn, and the sums as formulas."""
+    if not plan.storages or op is not None:
+        return ""
+    head = ("storage", ">size", "bytes", "dtype", "values in turn")
+    rows = [
+        (s.name, size(s.bytes), s.formula, s.dtype, s.kept or ", ".join(s.values))
+        for s in plan.storages
+    ]
+    bounded = "" if plan.bounded_bytes is None else ", the same in every binding"
+    sums = f"\n\n  planned {plan.planned_formula}{bounded}; naive {plan.naive_formula}"
+    return "\n\n" + table(head, shortened(rows, op, 5)) + sums
