@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,7 @@ def _name(program: Any) -> str:
 def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The graph without its weights, and the weights."""
     try:
-        import onnx_ir
-        import torch
-        from onnxscript import version_converter as _  # noqa: F401
+        torch, onnx_ir, _ = map(import_module, ("torch", "onnx_ir", "onnxscript"))
     except ImportError as error:
         raise UnsupportedOperator(
             f"PyTorch writes ONNX with the package {error.name!r}, which is not installed",
@@ -83,7 +82,8 @@ def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     for value in list(initializers.values()):
         value.const_value = None
     initializers.clear()
-    return onnx_ir.serde.serialize_model(written.model), weights
+    proto: onnx.ModelProto = onnx_ir.serde.serialize_model(written.model)
+    return proto, weights
 
 
 def _array(tensor: Any) -> np.ndarray:
