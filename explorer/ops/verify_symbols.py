@@ -16,7 +16,8 @@ Scope = frozenset[str]
 
 def scopes_of(program: Program) -> dict[str, Scope]:
     """The symbols that each function has from its caller: none, unless it is only the body of
-    branches and loops; then those that all their places have in common.
+    branches and loops; then those that all their places have in common. A function that nothing
+    reaches never runs: it sees whatever there is.
     """
     functions = {f.name: f for f in program.functions}
     found: dict[str, Scope] = {program.main.name: frozenset()}
@@ -32,7 +33,11 @@ def scopes_of(program: Program) -> dict[str, Scope]:
                     found[name] = shared
                     todo.append(name)
             scope |= defined_here(binding)
-    return {name: found.get(name, frozenset()) for name in functions}
+    if len(found) == len(functions):
+        return found
+    anything = Scope().union(*map(parameter_symbols, program.functions))
+    anything = anything.union(*(defined_here(b) for _, b in program.bindings()))
+    return {name: found.get(name, anything) for name in functions}
 
 
 def _callees(binding: Binding, scope: set[str]) -> list[tuple[str, set[str]]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from explorer.ir.calls import Attrs, MatchCast, OpCall, Var
+from explorer.ir.calls import Branch, Expr, Loop, MatchCast, OpCall, Var
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
@@ -43,6 +43,19 @@ class Value:
 
 
 @dataclass
+class Inner:
+    """The body of a branch or a loop."""
+
+    name: str
+    writer: Writer
+    body: list[Binding] = field(default_factory=list)
+
+    def op(self, name: str, args: Sequence[Var], **attrs: Any) -> list[Var]:
+        """An operator."""
+        return self.writer.bind(OpCall(name, tuple(args), tuple(attrs.items())), into=self.body)
+
+
+@dataclass
 class Writer:
     """Draws one binding after the other; each is valid whatever the symbols are."""
 
@@ -52,6 +65,7 @@ class Writer:
     values: list[Value] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
     sources: list[SourceOp] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
     found: list[str] = field(default_factory=list)  # symbols that match_casts define
 
     # What values are made of.
@@ -75,16 +89,19 @@ class Writer:
         self.constants[name] = Constant(array)
         return Var(name, self.constants[name].type)
 
-    def op(
-        self, name: str, args: Sequence[Value | Var | None], results: int = 1, **attrs: Any
-    ) -> list[Var]:
-        """An operator, with values of which nothing is known."""
+    def op(self, name: str, args: Sequence[Value | Var | None], **attrs: Any) -> list[Var]:
+        """An operator."""
+        given = tuple(a.var if isinstance(a, Value) else a for a in args)
+        return self.bind(OpCall(name, given, tuple(attrs.items())))
+
+    def bind(self, expr: Expr, results: int = 1, into: list[Binding] | None = None) -> list[Var]:
+        """Values of which nothing is known."""
+        name = expr.op if isinstance(expr, OpCall) else type(expr).__name__
         source = f"{name}_{len(self.sources)}"
         self.sources.append(SourceOp(source, name))
         vars = tuple(Var(f"{source}.{i}", Tensor()) for i in range(results))
-        given = tuple(a.var if isinstance(a, Value) else a for a in args)
-        kept: Attrs = tuple(attrs.items())
-        self.body.append(Binding(vars, OpCall(name, given, kept), frozenset({source})))
+        body = self.body if into is None else into
+        body.append(Binding(vars, expr, frozenset({source})))
         return list(vars)
 
     def add(self, var: Var, shape: Sequence[Dim], dtype: str, size: float | None) -> Value:
@@ -336,6 +353,68 @@ class Writer:
         made = self.op("Tile", [x, self.constant(times)])[0]
         self.add(made, [d * t for d, t in zip(x.shape, times)], x.dtype, x.size)
 
+    def branch(self) -> None:
+        """One of two functions of a value; where their shapes differ only the run knows which."""
+        x = self.pick(lambda v: v.exact and v.rank > 0 and v.dtype == "float32")
+        if x is None:
+            return self.unary()
+        total = self.op("ReduceSum", [x], keepdims=0)[0]
+        flag = self.op("Greater", [total, self.constant(0.0, "float32")])[0]
+        made = [self.side(x) for _ in range(2)]
+        out = self.bind(Branch(flag, made[0][0], made[1][0], (x.var,)))[0]
+        both = zip(made[0][1], made[1][1], strict=True)
+        shape = [a if a == b and not _is_own(a) else self.unknown() for a, b in both]
+        self.add(out, shape, "float32", (x.size or 0) * 2)
+
+    def side(self, x: Value) -> tuple[str, tuple[Dim, ...]]:
+        """A function of one value, and the shape of what it gives."""
+        body = self.inner()
+        given = Var(f"{body.name}.x", Tensor())
+        kind = self.one_of(["Relu", "Add", "Slice", "Transpose", "Same"])
+        shape: tuple[Dim, ...] = x.shape
+        if kind == "Same":
+            return self.close(body, (given,), (given,)), shape
+        if kind == "Slice":
+            cut = [self.constant([1]), self.constant([END])]
+            shape = (symbol("?own"), *shape[1:])
+            return self.close(body, (given,), body.op("Slice", [given, *cut])), shape
+        if kind == "Transpose":
+            perm = tuple(range(x.rank))[::-1]
+            return self.close(body, (given,), body.op("Transpose", [given], perm=perm)), shape[::-1]
+        args = [given] * (2 if kind == "Add" else 1)
+        return self.close(body, (given,), body.op(kind, args)), shape
+
+    def loop(self) -> None:
+        """A state that keeps its shape or grows in each iteration; what it was may be stacked."""
+        x = self.pick(lambda v: v.rank > 0 and v.dtype == "float32" and v.size is not None)
+        if x is None:
+            return self.unary()
+        grows = self.draw(st.booleans())
+        times = self.draw(st.integers(0, 3))
+        scans = int(not grows and times > 0 and self.draw(st.booleans()))
+        body = self.inner()
+        step, going, state, more = (
+            Var(f"{body.name}.{n}", Tensor()) for n in ("step", "going", "state", "more")
+        )
+        after = body.op("Concat", [state, more], axis=0) if grows else body.op("Add", [state, more])
+        rows = body.op("Relu", [state]) if scans else []
+        name = self.close(body, (step, going, state, more), [going, *after, *rows])
+        trip = self.constant(times)
+        made = self.bind(Loop(name, trip, None, (x.var,), (x.var,), scans), 1 + scans)
+        shape = (self.unknown() if grows else x.shape[0], *x.shape[1:])
+        self.add(made[0], shape, "float32", (x.size or 0) * 4)
+        if scans:
+            self.add(made[1], (self.unknown(), *x.shape), "float32", (x.size or 0) * 4)
+
+    def inner(self) -> Inner:
+        """The body of a function to come."""
+        return Inner(f"f{len(self.functions)}", self)
+
+    def close(self, body: Inner, params: Sequence[Var], outputs: Sequence[Var]) -> str:
+        made = Function(body.name, tuple(params), tuple(body.body), tuple(outputs))
+        self.functions.append(made)
+        return body.name
+
     def shape(self) -> None:
         x = self.pick(lambda v: v.rank > 0)
         if x is not None:
@@ -345,13 +424,18 @@ class Writer:
 KINDS = [
     *("unary", "binary", "binary", "where", "matmul", "reduce", "reshape", "transpose", "concat"),
     *("slice", "gather", "softmax", "nonzero", "counted", "unsqueeze", "expand", "cast", "tile"),
-    "shape",
+    *("shape", "branch", "loop"),
 ]
 
 
 def _is_foreign(dim: Dim) -> bool:
     """Whether a dim is no sum or product of what inputs may have."""
     return not isinstance(dim, int) and dim not in (n, m)
+
+
+def _is_own(dim: Dim) -> bool:
+    """Whether a dim is known to one side of a branch only."""
+    return dim == symbol("?own")
 
 
 def _together(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
@@ -366,13 +450,13 @@ def _together(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
 
 
 @st.composite
-def programs(draw: Callable[[Any], Any], most: int = 7) -> Program:
-    """A program of one to `most` steps; what nothing reads is its outputs."""
+def programs(draw: Callable[[Any], Any], most: int = 10) -> Program:
+    """A program of a few steps; what nothing reads is its outputs."""
     writer = Writer(draw)
     shapes = st.lists(st.sampled_from(EXTENTS), max_size=3)
     for _ in range(draw(st.integers(1, 2))):
         writer.param(tuple(draw(shapes)))
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.sampled_from(range(most, 0, -1)))):
         getattr(writer, draw(st.sampled_from(KINDS)))()
     read = {v.name for b in writer.body for v in b.reads}
     made = [v for b in writer.body for v in b.vars]
@@ -384,7 +468,11 @@ def programs(draw: Callable[[Any], Any], most: int = 7) -> Program:
     bounds = [SymbolBound("n", low, 64, 7), SymbolBound("m", low, None, 3)]
     bounds += [SymbolBound(name, 0) for name in writer.found]
     return Program(
-        (main,), writer.constants, ShapeEnv(tuple(bounds)), tuple(writer.sources), name="random"
+        (main, *writer.functions),
+        writer.constants,
+        ShapeEnv(tuple(bounds)),
+        tuple(writer.sources),
+        name="random",
     )
 
 
