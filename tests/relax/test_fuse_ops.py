@@ -435,3 +435,18 @@ def test_match_casts_and_library_calls_stay_as_they_are() -> None:
     y = body.map("neg", body.match_cast(body.library(X), tensor(n, n)))
     after, _ = fused(body.program([X], y))
     assert [type(b.expr) for b in after.main.body][1:] == [MatchCast, KernelCall]
+
+
+def test_a_view_that_joins_dims_stays_a_view_and_one_that_cuts_them_is_fused() -> None:
+    body = Body()
+    x = Var("x", tensor(n, 6))
+    cut = body.map("neg", body.view(body.map("abs", x), n, 2, 3))
+    joined = body.map("neg", body.view(cut, n, 6))
+    program = body.program([x], joined)
+    after, found = fused(program)
+    assert [g.members for g in found.groups] == [("v0", "v1", "v2"), ("v3",), ("v4",)]
+    assert found.refusals[0].reason.startswith("an edge is Opaque")
+    assert "no affine index says where its elements are" in reason(program, "v3")
+    value = numbers(5, 6)
+    same(program, after, x=value)
+    np.testing.assert_array_equal(run(program, x=value)["v4"], np.abs(value))
