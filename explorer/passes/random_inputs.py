@@ -9,6 +9,7 @@ import numpy as np
 
 from explorer.ir.calls import KernelCall, OpCall, Var, View
 from explorer.ir.dims import Dim, Sizes, SymbolBound, evaluate_dim, evaluate_shape, symbols_of
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Kernel, Read, reads
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor, numpy_dtype
@@ -49,8 +50,10 @@ def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
     assert isinstance(param.type, Tensor)
     rng = np.random.default_rng(crc32(param.name.encode()))
     shape, dtype = evaluate_shape(param.type.dims, sizes), numpy_dtype(param.type.element)
-    if np.issubdtype(dtype, np.floating):
+    if is_float(param.type.element):
         return rng.standard_normal(shape).astype(dtype)
+    if param.type.element == "string":
+        return rng.integers(0, 3, shape).astype(np.str_).astype(object)
     return np.asarray(rng.integers(0, limits.get(param.name, 2), shape)).astype(dtype)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from explorer.ir.dtypes import as_computed, dtype_of, is_float
 from explorer.ir.program import Program
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
@@ -43,9 +44,9 @@ class Validation:
 
 def _shaken(array: np.ndarray) -> np.ndarray:
     """The same up to rounding: what a sound pass may change anyway."""
-    if not np.issubdtype(array.dtype, np.floating):
+    if not is_float(dtype_of(array)):
         return array
-    return np.asarray(np.nextafter(array, array * 2))
+    return np.asarray(np.nextafter(array, array * array.dtype.type(2)))
 
 
 def difference(before: Values, after: Values) -> str:
@@ -63,9 +64,10 @@ def difference(before: Values, after: Values) -> str:
 
 
 def _values_differ(old: np.ndarray, new: np.ndarray) -> str:
-    if not np.issubdtype(old.dtype, np.floating):
+    if not is_float(dtype_of(old)):
         wrong = np.count_nonzero(old != new)
         return f"{wrong} of {old.size} values differ" if wrong else ""
+    old, new = as_computed(old), as_computed(new)
     if not np.array_equal(np.isfinite(old), np.isfinite(new)):
         return "NaN or infinity at other places"
     finite = np.isfinite(old)

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.ir.dtypes import EIGHT_BIT_FLOATS, NARROW_FLOATS, numpy_dtype
+from explorer.ir.text import parse_program, print_program
 from explorer.ops.casting import convert
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
@@ -34,6 +35,7 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -
     programs = stages(path)
     for program in programs:
         verify(program)
+        assert parse_program(print_program(program), program.constants) == program
     answers = [list(evaluate(p, feeds).values()) for p in programs]
     compiled = explorer.compile(explorer.load(path))
     assert not compiled.program.library_calls
