@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.ir.calls import FunctionCall, KernelCall, MatchCast, ShapeOf, Var
-from explorer.ir.dims import symbol
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Program
 from explorer.ir.text import print_program
 from explorer.ir.types import ShapeType
@@ -337,6 +337,7 @@ def test_fusing_is_off_by_default_and_takes_the_place_of_welding() -> None:
 def under_another_name(body: Body, a: Var) -> Var:
     """A match_cast defines a symbol, kernels that read nothing need it, another ends its scope."""
     rows = symbol(f"rows{len(body.bindings)}")
+    body.env = ShapeEnv((*body.env.symbols, SymbolBound(rows.name, 0)))
     named = body.match_cast(a, tensor(rows, n))
     filled = body.map("neg", body.full(rows, n, value=2.0))
     return body.match_cast(body.zip("add", body.map("abs", named), filled), tensor(n, n))
