@@ -223,7 +223,10 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
         last = bool(site.integer("select_last_index"))
         nowhere = Const(-1 if last else rows.over[0].extent, "int64")
         nest.compute("top", low.shape, site.dtype(), rows.kept, x, rows.over, combiner, rows.store)
-        here = call("where", call("eq", x, Read("top", rows.place)), place, nowhere)
+        hit: Expr = call("eq", x, Read("top", rows.place))
+        if site.dtype().startswith("float"):  # NaN is the extreme, and equals nothing
+            hit = call("or", hit, call("isnan", x))
+        here = call("where", hit, place, nowhere)
         nest.compute(
             "y",
             low.shape,
