@@ -111,6 +111,17 @@ def test_odd_values_mean_what_they_mean_in_numpy(name: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=name)
 
 
+def test_the_place_of_the_extreme_is_that_of_the_first_nan() -> None:
+    @explorer.trace
+    def model(x: explorer.tensor("float32", "n", "m")) -> Any:
+        return x.argmax(1), x.argmin(1), xp.sort(x), xp.max(x, 1)
+
+    x = np.stack([ODD, ODD[::-1], np.full(8, -math.inf, np.float32), ODD[1] * np.ones(8, "f4")])
+    found = explorer.compile(model).run({"x": x})
+    for name, wanted in zip(found, model(x), strict=True):
+        np.testing.assert_array_equal(found[name], wanted)
+
+
 def test_casts_to_bool_take_anything_but_zero_for_true() -> None:
     assert of_one(lambda x: x.astype(bool), ODD).tolist() == ODD.astype(bool).tolist()
 

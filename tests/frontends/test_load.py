@@ -97,6 +97,16 @@ def test_a_traced_function_without_annotations_says_what_to_write() -> None:
         explorer.load(layer, bounds={"seq": 3})
 
 
+def test_functions_and_methods_are_traced_and_nothing_else() -> None:
+    class Net:
+        def forward(self, x: tensor("float32", "n")) -> Any:
+            return x * 2
+
+    assert explorer.load(explorer.trace(Net().forward)).name == "forward"
+    with pytest.raises(BadOption, match="Net is none"):
+        explorer.trace(Net())
+
+
 def test_a_model_is_taken_as_it_is() -> None:
     model = explorer.load(layer)
     assert explorer.load(model) is model

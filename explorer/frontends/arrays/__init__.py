@@ -119,7 +119,14 @@ from explorer.frontends.arrays.elementwise import (
     trunc,
     where,
 )
-from explorer.frontends.arrays.indexing import compress, getitem, take, take_along_axis
+from explorer.frontends.arrays.indexing import (
+    argsort,
+    compress,
+    getitem,
+    sort,
+    take,
+    take_along_axis,
+)
 from explorer.frontends.arrays.joining import (
     append,
     array_split,
@@ -221,6 +228,7 @@ __all__ = [
     "arctanh",
     "argmax",
     "argmin",
+    "argsort",
     "argwhere",
     "array",
     "array_split",
@@ -351,6 +359,7 @@ __all__ = [
     "size",
     "softmax",
     "softplus",
+    "sort",
     "split",
     "sqrt",
     "square",

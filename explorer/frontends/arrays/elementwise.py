@@ -334,7 +334,7 @@ def erf(x: Any) -> Any:
     return emit("Erf", found if found.dtype.kind == "f" else converted(found, "float64"))
 
 
-@operation(lambda x, dtype: numpy.asarray(x).astype(dtype))
-def astype(x: Any, dtype: Any) -> Any:
-    """The same values with another dtype."""
+@operation(lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy))
+def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
+    """The same values with another dtype; a traced array is never changed, copied or not."""
     return converted(x, dtype)

@@ -213,3 +213,28 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
     """NumPy's `compress`: the slices at which the condition holds."""
     (places,) = nonzero(condition)
     return take(x, places, axis)
+
+
+# Order.
+
+
+@operation(numpy.sort)
+def sort(x: Any, axis: int | None = -1) -> Any:
+    """NumPy's `sort`."""
+    return _ordered(x, axis)[0]
+
+
+@operation(numpy.argsort)
+def argsort(x: Any, axis: int | None = -1, *, stable: bool = True) -> Any:
+    """NumPy's `argsort`; of equal elements the first one comes first."""
+    return _ordered(x, axis)[1]
+
+
+def _ordered(x: Any, axis: int | None) -> Any:
+    given = ravel(x) if axis is None else traced(x)
+    at = axis_of(-1 if axis is None else axis, given.ndim)
+    wide = converted(given, "int32") if given.dtype.kind == "b" else given
+    values, places = emit(
+        "TopK", wide, results=2, k=(wide.type.dims[at],), axis=at, largest=0, sorted=1
+    )
+    return converted(values, given.dtype), places

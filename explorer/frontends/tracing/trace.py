@@ -8,7 +8,7 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
-from explorer.errors import TraceError
+from explorer.errors import BadOption, TraceError
 from explorer.frontends import arrays
 from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds, environment
@@ -29,6 +29,12 @@ class Traced:
     """A function over arrays: on arrays it runs eagerly; on annotations it gives the `Model`."""
 
     def __init__(self, run: Callable[..., Any]) -> None:
+        if not (inspect.isfunction(run) or inspect.ismethod(run)):
+            raise BadOption(
+                f"a Python function is traced, and {type(run).__name__} is none",
+                where=type(run).__name__,
+                try_="explorer.trace(lambda x: thing(x))",
+            )
         self.run = run
         update_wrapper(self, run)
 
