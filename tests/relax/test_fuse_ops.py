@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.ir.calls import FunctionCall, KernelCall, MatchCast, ShapeOf, Var
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
+from explorer.ir.dims import symbol
 from explorer.ir.program import Program
 from explorer.ir.text import print_program
 from explorer.ir.types import ShapeType
@@ -25,11 +25,10 @@ from explorer.relax.fusion import FusionPlan, Limits, plan
 from explorer.relax.pattern_kinds import PatternKind
 from explorer.welder import Options as WelderOptions
 from tests.relax.kernel_programs import Body, model, n, tensor
+from tests.relax.random_kernels import ROW, X, programs
 
 DATA = Path(__file__).parent.parent / "data"
 m = symbol("m")
-X = Var("x", tensor(n, n))
-ROW = Var("r", tensor(n))
 random = np.random.default_rng(3)
 
 
@@ -332,61 +331,6 @@ def test_fusing_is_off_by_default_and_takes_the_place_of_welding() -> None:
 
 
 # Random graphs.
-
-
-def under_another_name(body: Body, a: Var) -> Var:
-    """A match_cast defines a symbol, kernels that read nothing need it, another ends its scope."""
-    rows = symbol(f"rows{len(body.bindings)}")
-    body.env = ShapeEnv((*body.env.symbols, SymbolBound(rows.name, 0)))
-    named = body.match_cast(a, tensor(rows, n))
-    filled = body.map("neg", body.full(rows, n, value=2.0))
-    return body.match_cast(body.zip("add", body.map("abs", named), filled), tensor(n, n))
-
-
-@st.composite
-def programs(draw: st.DrawFn, most: int = 9) -> Program:
-    """Matrices and vectors over n, with all that may stand between them."""
-    body = Body()
-    matrices, vectors = [X], [ROW]
-    words = [
-        "map", "map", "zip", "zip", "bias", "transpose", "total", "expand", "matmul", "softmax",
-        "unit", "library", "cast", "symbol", "row",
-    ]  # fmt: skip
-    for _ in range(draw(st.integers(1, most))):
-        a, b = draw(st.sampled_from(matrices)), draw(st.sampled_from(matrices))
-        v = draw(st.sampled_from(vectors))
-        match draw(st.sampled_from(words)):
-            case "map":
-                matrices.append(body.map(draw(st.sampled_from(["abs", "neg", "tanh"])), a))
-            case "zip":
-                matrices.append(body.zip(draw(st.sampled_from(["add", "max"])), a, b))
-            case "bias":
-                matrices.append(body.zip("add", a, v))
-            case "transpose":
-                matrices.append(body.transpose(a))
-            case "total":
-                vectors.append(body.total(a, draw(st.sampled_from(["sum", "max"]))))
-            case "expand":
-                matrices.append(body.expand(v, n))
-            case "matmul":
-                matrices.append(body.map("tanh", body.matmul(a, b)))
-            case "softmax":
-                matrices.append(body.softmax(a))
-            case "unit":
-                unit = body.map("abs", body.view(a, n, 1, n))
-                matrices.append(body.view(unit, n, n))
-            case "library":
-                matrices.append(body.library(a))
-            case "cast":
-                matrices.append(body.match_cast(a, tensor(n, n)))
-            case "symbol":
-                matrices.append(under_another_name(body, a))
-            case _:
-                vectors.append(body.map("neg", v))
-    made = [Var(b.vars[0].name, b.vars[0].type) for b in body.bindings]
-    kept = draw(st.lists(st.sampled_from(made), min_size=0, max_size=2, unique_by=lambda v: v.name))
-    outputs = dict.fromkeys([made[-1], *kept])
-    return body.program([X, ROW], *outputs)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

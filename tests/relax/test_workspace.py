@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import explorer
@@ -18,10 +18,12 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.text import parse_program, print_program
 from explorer.ops.evaluate import evaluate, evaluate_kernel
 from explorer.ops.verify import verify
+from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
 from explorer.relax.split_reduction import SplitReduction
 from explorer.relax.workspace import LiftWorkspaces, Workspace
 from tests.relax.kernel_programs import Body, model, n, tensor
+from tests.relax.random_kernels import programs
 
 w = symbol("w")
 random = np.random.default_rng(11)
@@ -181,6 +183,36 @@ def test_a_split_that_is_not_lifted_runs_too() -> None:
     a, b = numbers(4, 512), numbers(512, 8)
     got = explorer.compile(model(split)).run({"a": a, "b": b, "s": numbers(1)})["v0"]
     np.testing.assert_allclose(got, a @ b, atol=1e-4)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(programs(), st.sampled_from([1, 2, 3, 5]))
+def test_a5_13_lifting_all_that_can_be_lifted_keeps_values(program: Program, extent: int) -> None:
+    fused = FuseOps()(program)
+    split = SplitReduction(3, tiles=99, least=1)(fused)
+    lifted = LiftWorkspaces(kept_bytes=0)(split)
+    same(program, lifted, x=numbers(extent, extent), r=numbers(extent))
+    inside = [
+        (b.var.name, t)
+        for b in lifted.kernel_calls
+        for t in dict.fromkeys(c.out for c in b.expr.kernel.computes)
+        if t != b.expr.kernel.output
+    ]
+    refused = {w.tensor for w in rows(lifted) if w.refused}
+    assert {t for _, t in inside} <= refused
+
+
+def test_a_fused_product_is_split_and_lifted_with_what_follows_it() -> None:
+    body = Body()
+    a, b = Var("a", tensor(4, 2048)), Var("b", tensor(2048, 8))
+    program = body.program([a, b], body.map("tanh", body.matmul(a, b)))
+    options = explorer.Options(relax=RelaxOptions(fuse=True, lift=True))
+    compiled = explorer.compile(model(program), options=options)
+    names = [k.var.name for k in compiled.program.kernel_calls]
+    x, y = numbers(4, 2048) / 64, numbers(2048, 8)
+    np.testing.assert_allclose(compiled.run({"a": x, "b": y})["v1"], np.tanh(x @ y), atol=1e-4)
+    if compiled.device.units > 1:
+        assert names == ["v1.y_parts", "v1"]
 
 
 def needing(extent: Dim) -> Binding:
