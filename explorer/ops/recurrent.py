@@ -1,4 +1,4 @@
-"""LSTM and GRU over a static sequence: one product for all inputs, then step after step."""
+"""RNN, GRU and LSTM over a static sequence: one product for all inputs, then step after step."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim, product
-from explorer.ir.kernel import Affine, Axis, Expr, Read, apply, var
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
+from explorer.ops.activations import Activation, activations, of_arrays
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, shape_of
+from explorer.ops.lowering import Lowering, shape_of
 from explorer.ops.record import Array, OperatorRecord, Site
-from explorer.ops.scalar import sigmoid
+from explorer.ops.recurrent_steps import GATES, Direction, Layer, run_steps, usual
 
-GATES = {"LSTM": 4, "GRU": 3}
+LENGTHS = 4  # the position of the lengths of the batch's sequences
 
 
 def _directions(site: Site) -> tuple[bool, ...]:
@@ -46,278 +46,212 @@ def _types(site: Site) -> tuple[Tensor, ...]:
     return (Tensor(y, dtype), Tensor(last, dtype), Tensor(last, dtype))[: site.results]
 
 
-def _check(site: Site) -> int:
-    """How many steps there are; UnsupportedOperator for the forms that have no kernel rule."""
-    steps = _sizes(site)[0]
+def _functions(op: str, attrs: Mapping[str, Any], ways: int) -> tuple[Activation, ...]:
+    """The activations of all directions."""
+    names = attrs.get("activations") or usual(op) * ways
+    given = ([*(attrs.get(f"activation_{n}") or ())] for n in ("alpha", "beta"))
+    return activations(names, *given)
+
+
+def _layer(low: Lowering) -> Layer:
+    site = low.site
+    steps, batch, hidden = _sizes(site)
+    ways = _directions(site)
     if not isinstance(steps, int):
         site.unsupported(f"a sequence of {steps} steps is not known when compiling")
-    if site.has(4) or site.has(7) or site.integer("layout") or "clip" in site.attrs:
-        site.unsupported("sequence lengths, peepholes, clip and layout 1 have no kernel rule")
-    if site.attrs.get("activations") not in (None, _usual(site)) or site.integer("input_forget"):
-        site.unsupported("other activations than the usual ones have no kernel rule")
-    return steps if isinstance(steps, int) else 0
-
-
-def _usual(site: Site) -> tuple[str, ...]:
-    each = ("Sigmoid", "Tanh", "Tanh") if site.op == "LSTM" else ("Sigmoid", "Tanh")
-    return each * len(_directions(site))
-
-
-class _Direction:
-    """One direction of one layer: its weights, and the bindings of its steps."""
-
-    def __init__(self, low: Lowering, way: int) -> None:
-        self.low, self.site, self.way = low, low.site, way
-        self.steps, self.batch, self.hidden = _sizes(low.site)
-        self.gates = GATES[low.site.op]
-        self.tag = f"d{way}." if len(_directions(low.site)) > 1 else ""
-
-    def temporary(self, hint: str, *shape: Dim) -> Var:
-        return self.low.temporary(f"{self.tag}{hint}", shape, self.site.dtype())
-
-    def inputs(self) -> Var:
-        """x[t] @ W + b, for all steps at once; GRU's reset gate keeps the recurrent bias apart."""
-        low, site, width = self.low, self.site, self.gates * self.hidden
-        nest = low.nest(f"{site.op.lower()}_inputs")
-        t, b, j = Axis("t", self.steps), Axis("b", self.batch), Axis("j", width)
-        k = Axis("k", site.shape(0)[2])
-        x = Read(nest.tensor(site.arg(0), "x"), (var("t"), var("b"), var("k")))
-        w = Read(nest.tensor(site.arg(1), "w"), (Affine((), self.way), var("j"), var("k")))
-        out = self.temporary("inputs", self.steps, self.batch, width)
-        biased = site.has(3)
-        shape = shape_of(out)
-        nest.compute(
-            "acc" if biased else "y", shape, site.dtype(), [t, b, j], apply("mul", x, w), [k], "sum"
-        )
-        if biased:
-            total: Expr = Read("acc", (var("t"), var("b"), var("j")))
-            for bias in self.biases(nest):
-                total = call("add", total, bias)
-            nest.compute("y", shape, site.dtype(), [t, b, j], total)
-        return nest.into(out)
-
-    def biases(self, nest: Nest) -> list[Expr]:
-        """What is added to the inputs of gate j: both biases, or their sum where it is known."""
-        width, known = self.gates * self.hidden, self.low.array(self.site.arg(3))
-        both = self.site.op == "LSTM"
-        if known is not None and both:
-            row = known[self.way]
-            total = self.low.constant(row[:width] + row[width:], f"{self.tag}bias")
-            return [nest.load(total, "bias", (var("j"),))]
-        name = nest.tensor(self.site.arg(3), "bias")
-        starts = (0, width) if both else (0,)
-        return [Read(name, (Affine((), self.way), var("j") + s)) for s in starts]
-
-    def step_inputs(self, inputs: Var, t: int) -> Var:
-        width = self.gates * self.hidden
-        out = self.temporary(f"x{t}", self.batch, width)
-        return self.low.view(out, inputs, product((t, self.batch, width)))
-
-    def start(self, position: int, name: str) -> Var | None:
-        """The initial state, None where it is zero."""
-        if not self.site.has(position):
-            return None
-        given = self.site.arg(position)
-        known = self.low.array(given)
-        if known is not None and not known.any():
-            return None
-        out = self.temporary(name, self.batch, self.hidden)
-        return self.low.view(out, given, product((self.way, self.batch, self.hidden)))
-
-    def recurrent(self, h: Var, add: Var | None, t: int) -> Var:
-        """h @ R, plus the inputs of the step or the recurrent bias."""
-        low, site, width = self.low, self.site, self.gates * self.hidden
-        nest = low.nest(f"{site.op.lower()}_gates")
-        b, j, k = Axis("b", self.batch), Axis("j", width), Axis("k", self.hidden)
-        left = Read(nest.tensor(h, "h"), (var("b"), var("k")))
-        right = Read(nest.tensor(site.arg(2), "r"), (Affine((), self.way), var("j"), var("k")))
-        out = self.temporary(f"gates{t}", self.batch, width)
-        nest.compute(
-            "acc", shape_of(out), site.dtype(), [b, j], apply("mul", left, right), [k], "sum"
-        )
-        more: Expr | None = None
-        if add is not None:
-            more = Read(nest.tensor(add, "inputs"), (var("b"), var("j")))
-        elif site.has(3):
-            name = nest.tensor(site.arg(3), "bias")
-            more = Read(name, (Affine((), self.way), var("j") + width))
-        acc: Expr = Read("acc", (var("b"), var("j")))
-        nest.compute(
-            "y",
-            shape_of(out),
-            site.dtype(),
-            [b, j],
-            acc if more is None else call("add", acc, more),
-        )
-        return nest.into(out)
-
-    def gate(self, nest: Nest, value: Var, name: str, which: int) -> Expr:
-        return Read(nest.tensor(value, name), (var("b"), var("j") + which * self.hidden))
-
-    def state(self, nest: Nest, value: Var, name: str) -> Expr:
-        return Read(nest.tensor(value, name), (var("b"), var("j")))
-
-    def emit(self, nest: Nest, out: Var, expr: Expr) -> Var:
-        axes = [Axis("b", self.batch), Axis("j", self.hidden)]
-        nest.compute("y", shape_of(out), self.site.dtype(), axes, expr)
-        return nest.into(out)
-
-
-def _lstm_steps(d: _Direction, steps: Sequence[int]) -> tuple[dict[int, Var], Var | None]:
-    """The hidden state after each step, and the last cell state; the gates' order is i, o, f, c."""
-    inputs, h, c = d.inputs(), d.start(5, "h"), d.start(6, "c")
-    found: dict[int, Var] = {}
-    for t in steps:
-        x = d.step_inputs(inputs, t)
-        gates = x if h is None else d.recurrent(h, x, t)
-        nest = d.low.nest("lstm_cell")
-        new = call(
-            "mul",
-            call("sigmoid", d.gate(nest, gates, "gates", 0)),
-            call("tanh", d.gate(nest, gates, "gates", 3)),
-        )
-        if c is not None:
-            kept = call(
-                "mul", call("sigmoid", d.gate(nest, gates, "gates", 2)), d.state(nest, c, "c")
-            )
-            new = call("add", kept, new)
-        c = d.emit(nest, d.temporary(f"c{t}", d.batch, d.hidden), new)
-        nest = d.low.nest("lstm_output")
-        out = call(
-            "mul",
-            call("sigmoid", d.gate(nest, gates, "gates", 1)),
-            call("tanh", d.state(nest, c, "c")),
-        )
-        h = found[t] = d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), out)
-    return found, c
-
-
-def _gru_steps(d: _Direction, steps: Sequence[int]) -> tuple[dict[int, Var], Var | None]:
-    """The hidden state after each step; gates stand in the order z, r, h."""
-    if not d.site.integer("linear_before_reset"):
-        d.site.unsupported("linear_before_reset 0 has no kernel rule")
-    inputs, h = d.inputs(), d.start(5, "h")
-    if h is None:
-        zero = np.zeros(
-            tuple(n if isinstance(n, int) else 1 for n in (d.batch, d.hidden)), np.float32
-        )
-        if not isinstance(d.batch, int):
-            d.site.unsupported("an initial state of zeros for a batch that is a symbol")
-        h = d.low.constant(zero, f"{d.tag}zeros")
-    found: dict[int, Var] = {}
-    for t in steps:
-        x, gates = d.step_inputs(inputs, t), d.recurrent(h, None, t)
-        nest = d.low.nest("gru_cell")
-        z, r = (
-            call(
-                "sigmoid",
-                call("add", d.gate(nest, x, "inputs", g), d.gate(nest, gates, "gates", g)),
-            )
-            for g in (0, 1)
-        )
-        new = call(
-            "tanh",
-            call(
-                "add", d.gate(nest, x, "inputs", 2), call("mul", r, d.gate(nest, gates, "gates", 2))
-            ),
-        )
-        kept = d.state(nest, h, "h")
-        expr = call("add", new, call("mul", z, call("sub", kept, new)))
-        h = found[t] = d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), expr)
-    return found, None
+    try:
+        functions = _functions(site.op, site.attrs, len(ways))
+    except KeyError as error:
+        site.unsupported(f"the activation {error} has no kernel rule")
+    count = len(usual(site.op))
+    if len(functions) != count * len(ways):
+        site.fail(f"{len(functions)} activations for {len(ways)} directions")
+    return Layer(low, steps if isinstance(steps, int) else 0, batch, hidden, ways, functions)
 
 
 def _lower(low: Lowering) -> None:
-    steps, ways = _check(low.site), _directions(low.site)
+    layer = _layer(low)
     hidden: list[dict[int, Var]] = []
     last: list[Var] = []
     cells: list[Var] = []
-    for way, backwards in enumerate(ways):
-        order = range(steps)[::-1] if backwards else range(steps)
-        run = _lstm_steps if low.site.op == "LSTM" else _gru_steps
-        found, cell = run(_Direction(low, way), order)
+    for way in range(len(layer.ways)):
+        direction = Direction(layer, way)
+        order = range(layer.steps)[::-1] if direction.from_end else range(layer.steps)
+        found, h, c = run_steps(direction, order)
         hidden.append(found)
-        last.append(found[order[-1]])
-        cells += [] if cell is None else [cell]
-    parts = [hidden[way][t] for t in range(steps) for way in range(len(ways))]
-    for result, values in zip(low.results, (parts, last, cells), strict=False):
-        if low.is_read(result.name):
-            _stack(low, result, values)
+        last.append(h)
+        cells += [] if c is None else [c]
+    names = [low.is_read(r.name) for r in low.results]
+    if names[0]:
+        _whole(layer, low.results[0], hidden)
+    for i, values in ((1, last), (2, cells)):
+        if len(names) > i and names[i]:
+            _last(layer, low.results[i], values)
 
 
-def _stack(low: Lowering, result: Var, parts: Sequence[Var]) -> None:
-    """Bind rows that lie one after the other."""
-    if len(parts) == 1:
-        low.view(result, parts[0])
+def _axes(layer: Layer) -> list[Axis]:
+    return [Axis("b", layer.batch), Axis("j", layer.hidden)]
+
+
+def _whole(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]]) -> None:
+    """The hidden state after every step."""
+    low = layer.low
+    if len(hidden) == 1 and layer.steps == 1 and layer.lengths is None:
+        low.view(result, hidden[0][0])
         return
-    nest, (batch, hidden) = low.nest("stack"), shape_of(parts[0])
-    axes, shape = [Axis("b", batch), Axis("j", hidden)], shape_of(result)
-    for i, part in enumerate(parts):
-        place = (i // shape[1], i % shape[1]) if len(shape) == 4 else (i,)
-        store = (*(Affine((), p) for p in place), var("b"), var("j"))
-        read = Read(nest.tensor(part, f"x{i}"), (var("b"), var("j")))
-        nest.compute("y", shape, low.site.dtype(), axes, read, store=store)
+    nest = low.nest("stack")
+    dtype = low.site.dtype()
+    if layer.lengths is not None:
+        _whole_by_length(layer, result, hidden)
+        return
+    for t in range(layer.steps):
+        for way, states in enumerate(hidden):
+            place = (Affine((), t), Affine((), way), var("b"), var("j"))
+            store = (place[2], place[0], place[1], place[3]) if layer.by_batch else place
+            read = Read(nest.tensor(states[t], f"x{t}_{way}"), (var("b"), var("j")))
+            nest.compute("y", shape_of(result), dtype, _axes(layer), read, store=store)
+    nest.into(result)
+
+
+def _whole_by_length(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]]) -> None:
+    """The same where sequences end at their lengths: zeros after, reversed within."""
+    low, dtype = layer.low, layer.low.site.dtype()
+    stacked = []
+    for way, states in enumerate(hidden):
+        nest = low.nest("stack_steps")
+        rows = low.temporary(f"rows{way}", (layer.steps, layer.batch, layer.hidden), dtype)
+        for t in range(layer.steps):
+            read = Read(nest.tensor(states[t], f"x{t}"), (var("b"), var("j")))
+            store = (Affine((), t), var("b"), var("j"))
+            nest.compute("y", shape_of(rows), dtype, _axes(layer), read, store=store)
+        stacked.append(nest.into(rows))
+    nest = low.nest("stack")
+    axes = [Axis("t", layer.steps), *_axes(layer)]
+    assert layer.lengths is not None
+    length = nest.load(layer.lengths, "length", (var("b"),))
+    step = call("cast_int32", IndexValue(var("t")))
+    going = call("lt", step, length)
+    for way, rows in enumerate(stacked):
+        back = call("sub", call("sub", length, Const(1, "int32")), step)
+        place: Affine | Expr = call("where", going, back, step) if layer.ways[way] else var("t")
+        read = Read(nest.tensor(rows, f"x{way}"), (place, var("b"), var("j")))
+        at = (var("t"), Affine((), way), var("b"), var("j"))
+        store = (at[2], at[0], at[1], at[3]) if layer.by_batch else at
+        value = call("where", going, read, Const(0.0, dtype))
+        nest.compute("y", shape_of(result), dtype, axes, value, store=store)
+    nest.into(result)
+
+
+def _last(layer: Layer, result: Var, values: Sequence[Var]) -> None:
+    """The last state of each direction."""
+    low = layer.low
+    if len(values) == 1:
+        low.view(result, values[0])
+        return
+    nest = low.nest("stack")
+    for way, value in enumerate(values):
+        place = Affine((), way)
+        store = (var("b"), place, var("j")) if layer.by_batch else (place, var("b"), var("j"))
+        read = Read(nest.tensor(value, f"x{way}"), (var("b"), var("j")))
+        nest.compute("y", shape_of(result), low.site.dtype(), _axes(layer), read, store=store)
     nest.into(result)
 
 
 # The references.
 
 
+class _Cell:
+    """One direction of a layer in NumPy: weights, and the functions of its gates."""
+
+    def __init__(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        parts: Sequence[Array | None],
+        functions: Sequence[Activation],
+    ) -> None:
+        self.op, self.attrs = op, attrs
+        w, r, b, p = parts
+        assert w is not None and r is not None
+        self.w, self.r, self.functions = w, r, functions
+        self.b = np.zeros(2 * len(w), w.dtype) if b is None else b
+        self.p = np.zeros(3 * r.shape[1], w.dtype) if p is None else p
+        self.f = of_arrays(w.dtype.name)
+
+    def act(self, which: int, x: Array) -> Any:
+        limit = self.attrs.get("clip")
+        if limit is not None:
+            x = np.clip(x, -x.dtype.type(limit), x.dtype.type(limit))
+        return self.functions[which](self.f, x)
+
+    def step(self, x: Array, h: Array, c: Array) -> tuple[Any, Any]:
+        half = len(self.b) // 2
+        wb, rb = self.b[:half], self.b[half:]
+        if self.op == "RNN":
+            return self.act(0, x @ self.w.T + wb + h @ self.r.T + rb), c
+        if self.op == "GRU":
+            return self.gru(x @ self.w.T + wb, h, rb), c
+        i, o, f, g = np.split(x @ self.w.T + h @ self.r.T + wb + rb, 4, axis=-1)
+        pi, po, pf = np.split(self.p, 3)
+        i = self.act(0, i + pi * c)
+        f = 1 - i if self.attrs.get("input_forget") else self.act(0, f + pf * c)
+        c = f * c + i * self.act(1, g)
+        return self.act(0, o + po * c) * self.functions[2](self.f, c), c
+
+    def gru(self, x: Array, h: Array, rb: Array) -> Any:
+        n = h.shape[-1]
+        xz, xr, xh = np.split(x, 3, axis=-1)
+        hz, hr = np.split(h @ self.r[: 2 * n].T + rb[: 2 * n], 2, axis=-1)
+        z, reset = self.act(0, xz + hz), self.act(0, xr + hr)
+        if self.attrs.get("linear_before_reset"):
+            new = self.act(1, xh + reset * (h @ self.r[2 * n :].T + rb[2 * n :]))
+        else:
+            new = self.act(1, xh + (reset * h) @ self.r[2 * n :].T + rb[2 * n :])
+        return (1 - z) * new + z * h
+
+
 def _run(attrs: Mapping[str, Any], args: Any, op: str) -> Any:
-    x, w, r, b, lengths, h0, c0, peepholes = (*args, *(None,) * 8)[:8]
-    if lengths is not None or peepholes is not None or attrs.get("clip") is not None:
-        raise UnsupportedOperator(f"{op}: sequence lengths, peepholes and clip have no reference")
-    ways = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}[
+    x, w, r, b, lengths, h0, c0, p = (*args, *(None,) * 8)[:8]
+    ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[
         attrs.get("direction", "forward")
     ]
-    x = x.swapaxes(0, 1) if attrs.get("layout") else x
+    turned = bool(attrs.get("layout"))
+    x = x.swapaxes(0, 1) if turned else x
     steps, batch, hidden = x.shape[0], x.shape[1], r.shape[2]
+    lengths = np.full(batch, steps) if lengths is None else lengths
     y = np.zeros((steps, len(ways), batch, hidden), x.dtype)
     h, c = (
         np.zeros((len(ways), batch, hidden), x.dtype)
         if s is None
-        else (s.swapaxes(0, 1) if attrs.get("layout") else s).copy()
+        else (s.swapaxes(0, 1) if turned else s).copy()
         for s in (h0, c0)
     )
-    bias = np.zeros((len(ways), 2 * GATES[op] * hidden), x.dtype) if b is None else b
-    cell = _lstm_cell if op == "LSTM" else _gru_cell
-    for way, step in enumerate(ways):
-        for t in range(steps)[::step]:
-            h[way], c[way] = cell(x[t], w[way], r[way], bias[way], h[way], c[way], attrs)
-            y[t, way] = h[way]
-    if attrs.get("layout"):
+    functions = _functions(op, attrs, len(ways))
+    count = len(usual(op))
+    rows = np.arange(batch)
+    for way, backwards in enumerate(ways):
+        parts = [None if v is None else v[way] for v in (w, r, b, p)]
+        cell = _Cell(op, attrs, parts, functions[way * count : (way + 1) * count])
+        for s in range(steps):
+            at = np.where(s < lengths, lengths - 1 - s, s) if backwards else np.full(batch, s)
+            new, memory = cell.step(x[at, rows], h[way], c[way])
+            going = (s < lengths)[:, None]
+            h[way], c[way] = np.where(going, new, h[way]), np.where(going, memory, c[way])
+            y[at, way, rows] = np.where(going, new, 0)
+    if turned:
         y, h, c = y.transpose(2, 0, 1, 3), h.swapaxes(0, 1), c.swapaxes(0, 1)
     return (y, h, c) if op == "LSTM" else (y, h)
 
 
-def _lstm_cell(
-    x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, attrs: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    half = len(b) // 2
-    i, o, f, g = np.split(x @ w.T + h @ r.T + b[:half] + b[half:], 4, axis=-1)
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
+def _record(op: str) -> OperatorRecord:
+    results = 3 if op == "LSTM" else 2
+    return OperatorRecord(
+        op,
+        "matmul",
+        lambda site: _types(site)[:results],
+        lambda attrs, args: _run(attrs, args, op),
+        _lower,
+    )
 
 
-def _gru_cell(
-    x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, attrs: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    half = len(b) // 2
-    xz, xr, xh = np.split(x @ w.T + b[:half], 3, axis=-1)
-    hz, hr, hh = np.split(h @ r.T + b[half:], 3, axis=-1)
-    z, reset = sigmoid(xz + hz), sigmoid(xr + hr)
-    if not attrs.get("linear_before_reset"):
-        n = len(xh[0])
-        hh = (reset * h) @ r[2 * n :].T + b[half + 2 * n :]
-        new = np.tanh(xh + hh)
-    else:
-        new = np.tanh(xh + reset * hh)
-    return (1 - z) * new + z * h, c
-
-
-RECORDS = (
-    OperatorRecord("LSTM", "matmul", _types, lambda a, v: _run(a, v, "LSTM"), _lower),
-    OperatorRecord(
-        "GRU", "matmul", lambda site: _types(site)[:2], lambda a, v: _run(a, v, "GRU"), _lower
-    ),
-)
+RECORDS = tuple(_record(op) for op in GATES)

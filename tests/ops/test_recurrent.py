@@ -1,4 +1,4 @@
-"""LSTM and GRU over static sequences, by every stage."""
+"""RNN, LSTM and GRU over static sequences, by every stage."""
 
 from pathlib import Path
 
@@ -22,6 +22,7 @@ def layer(
     return [r(steps, batch, width), r(ways, rows, width), r(ways, rows, hidden), r(ways, 2 * rows)]
 
 
+LENGTHS = np.array([3, 5], np.int32)
 CASES = [
     Case("LSTM", layer(4, 1), {"hidden_size": 4}, (1, 2, 3), (2,), outputs=3),
     Case("LSTM", layer(4, 1)[:3], {"hidden_size": 4}, (1, 2), outputs=3, note="no-bias"),
@@ -47,17 +48,47 @@ CASES = [
         (1, 2, 3),
         outputs=2,
     ),
-]
-LIBRARY = [
+    Case("GRU", layer(3, 2), {"hidden_size": 4, "direction": "bidirectional"}, (1, 2), outputs=2),
+    Case("RNN", layer(1, 2), {"hidden_size": 4, "direction": "bidirectional"}, (1, 2), outputs=2),
+    Case(
+        "RNN",
+        layer(1, 1),
+        {
+            "hidden_size": 4,
+            "activations": ["Affine"],
+            "activation_alpha": [0.5],
+            "activation_beta": [0.25],
+        },
+        outputs=2,
+        note="affine",
+    ),
+    Case(
+        "LSTM",
+        [*layer(4, 2), LENGTHS, None, None, r(2, 12)],
+        {"hidden_size": 4, "direction": "bidirectional"},
+        outputs=3,
+        note="lengths-peepholes",
+    ),
     Case(
         "GRU",
-        layer(3, 1),
-        {"hidden_size": 4},
-        (1, 2, 3),
+        [*layer(3, 2), LENGTHS, r(2, 2, 4)],
+        {"hidden_size": 4, "direction": "bidirectional"},
         outputs=2,
-        library=True,
-        note="reset-before",
+        note="lengths",
     ),
+    Case(
+        "LSTM",
+        [*layer(4, 1), None, r(1, 2, 4), r(1, 2, 4)],
+        {
+            "hidden_size": 4,
+            "clip": 0.3,
+            "input_forget": 1,
+            "activations": ["HardSigmoid", "Softsign", "Relu"],
+        },
+        outputs=3,
+        note="clip-input-forget",
+    ),
+    Case("GRU", layer(3, 1), {"hidden_size": 4}, free=(2,), outputs=2, note="reset-before"),
 ]
 
 
@@ -69,9 +100,4 @@ def ids(cases: list[Case]) -> list[str]:
 def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(
     case: Case, tmp_path: Path
 ) -> None:
-    check(case, tmp_path)
-
-
-@pytest.mark.parametrize("case", LIBRARY, ids=ids(LIBRARY))
-def test_a_form_without_a_rule_becomes_a_library_call(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
