@@ -136,38 +136,36 @@ def _columns(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.
     return flat, np.array(starts, np.int64), np.repeat(np.arange(len(rows)), counts)
 
 
-def plan(
-    buffers: Buffers, sizes: Sequence[int], timeline: Timeline, options: Options | None = None
-) -> MemoryPlan:
-    """Offsets for all buffers, of so many bytes each; two overlap only if all uses of one are over
-    before the other's writes start.
-    """
-    if options is not None and not options.share:
-        clash = np.ones((len(sizes), len(sizes)), bool)
-    else:
-        clash = buffers.conflicts(timeline)
-    offsets, planned = place([aligned(count) for count in sizes], clash, buffers.all)
-    rows = tuple(
-        BufferPlacement(b.name, count, at, *ends, b.formula, "", b.origin)
-        for b, count, at, ends in zip(buffers.all, sizes, offsets, buffers.ends)
-    )
-    return MemoryPlan(rows, planned, sum(map(aligned, sizes)))
-
-
 def place(
-    sizes: Sequence[int], clash: np.ndarray, buffers: Sequence[Buffer]
+    buffers: Buffers, sizes: Sequence[int], timeline: Timeline, share: bool = True
 ) -> tuple[list[int], int]:
-    """An offset for each size such that none overlaps one that it clashes with; and the end."""
-    order = sorted(range(len(sizes)), key=lambda n: (-sizes[n], buffers[n].writes[:1], n))
-    offsets = np.zeros(len(sizes), np.int64)
-    ends = np.zeros(len(sizes), np.int64)
-    placed = np.zeros(len(sizes), bool)
+    """An offset for each buffer of so many bytes, and the end of all; two overlap only if all uses
+    of one are over before the other's writes start.
+    """
+    count = len(sizes)
+    clash = buffers.conflicts(timeline) if share else np.ones((count, count), bool)
+    whole = [aligned(size) for size in sizes]
+    order = sorted(range(count), key=lambda n: (-whole[n], buffers.all[n].writes[:1], n))
+    offsets = np.zeros(count, np.int64)
+    ends = np.zeros(count, np.int64)
+    placed = np.zeros(count, bool)
     for n in order:
         others = np.flatnonzero(clash[n] & placed)
-        offsets[n] = tightest_gap(offsets[others], ends[others], sizes[n])
-        ends[n] = offsets[n] + sizes[n]
+        offsets[n] = tightest_gap(offsets[others], ends[others], whole[n])
+        ends[n] = offsets[n] + whole[n]
         placed[n] = True
     return offsets.tolist(), int(ends.max(initial=0))
+
+
+def rows(
+    buffers: Buffers, sizes: Sequence[int], offsets: Sequence[int], planned: int
+) -> MemoryPlan:
+    """What was placed, to look at."""
+    placed = tuple(
+        BufferPlacement(b.name, size, at, *ends, b.formula, "", b.origin)
+        for b, size, at, ends in zip(buffers.all, sizes, offsets, buffers.ends)
+    )
+    return MemoryPlan(placed, planned, sum(map(aligned, sizes)))
 
 
 def tightest_gap(starts: np.ndarray, ends: np.ndarray, size: int) -> int:

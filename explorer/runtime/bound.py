@@ -54,7 +54,7 @@ class Bound:
     @property
     def arena_bytes(self) -> int:
         """What one arena takes, scratch included."""
-        return self.plan.memory.planned_bytes + self.units * self.blocks.scratch_bytes
+        return self.plan.placed.bytes + self.units * self.blocks.scratch_bytes
 
     @property
     def pooled_bytes(self) -> int:
@@ -98,7 +98,7 @@ class Arena:
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
         plan, units = bound.plan, bound.units
-        self.memory = aligned_bytes(max(ALIGNMENT, plan.memory.planned_bytes))
+        self.memory = aligned_bytes(max(ALIGNMENT, plan.placed.bytes))
         scratch = bound.blocks.scratch_bytes + isa.LINE_BYTES
         self.scratch = aligned_bytes(scratch * units)
         count = FIRST_INPUT + len(plan.program.inputs) + len(plan.program.outputs)

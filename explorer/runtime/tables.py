@@ -62,7 +62,7 @@ class Places:
 
     def __init__(self, plan: Plan, constants: Constants) -> None:
         self.plan, self.constants = plan, constants
-        self.arena = {row.name: row.offset for row in plan.memory.buffers if not row.alias_of}
+        self.arena = plan.placed.offsets
         self.inputs = {name: n for n, name in enumerate(plan.program.inputs)}
         self.shapes: dict[str, np.ndarray] = {}
         self.kept: list[np.ndarray] = []

@@ -12,7 +12,8 @@ from explorer.relax.memory_plan import (
     Buffers,
     PlanMemory,
     Timeline,
-    plan,
+    place,
+    rows,
     tightest_gap,
 )
 from explorer.relax.memory_plan import Options as MemoryOptions
@@ -30,11 +31,15 @@ def buffers_of(facts):
     return [Buffer(o.name, (n,), tuple(readers[n])) for n, o in enumerate(facts.operators)]
 
 
-def planned(facts, policy, sizes, options=None):
+def plan(buffers, sizes, timeline, share=True):
+    return rows(buffers, sizes, *place(buffers, sizes, timeline, share))
+
+
+def planned(facts, policy, sizes, share=True):
     found = schedule(facts, Options(policy=policy))
     timeline = Timeline(found.order.program, found.order.last, found.order.known)
     buffers = buffers_of(facts)
-    return found, buffers, plan(Buffers(buffers), sizes[: len(buffers)], timeline, options)
+    return found, buffers, plan(Buffers(buffers), sizes[: len(buffers)], timeline, share)
 
 
 SIZES = st.lists(st.sampled_from([0, 1, 64, 65, 640, 4096]), min_size=14, max_size=14)
@@ -58,9 +63,9 @@ def test_two_buffers_share_bytes_only_if_the_waits_order_their_uses(facts, polic
     def dead_before(a, b):
         return all(over_before(use, write) for use in a.uses for write in b.writes)
 
-    rows = memory.buffers
-    for n, a in enumerate(rows):
-        for m, b in enumerate(rows[:n]):
+    found = memory.buffers
+    for n, a in enumerate(found):
+        for m, b in enumerate(found[:n]):
             apart = a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset
             assert (
                 apart or dead_before(buffers[n], buffers[m]) or dead_before(buffers[m], buffers[n])
@@ -82,7 +87,7 @@ def test_the_arena_is_aligned_and_never_larger_than_all_buffers_together(facts, 
 
 @given(facts(), POLICY, SIZES)
 def test_without_sharing_every_buffer_has_bytes_of_its_own(facts, policy, sizes):
-    memory = planned(facts, policy, sizes, MemoryOptions(share=False))[2]
+    memory = planned(facts, policy, sizes, share=False)[2]
     assert memory.planned_bytes == memory.naive_bytes
 
 
