@@ -36,6 +36,7 @@ from explorer.ir.tile_program import (
     fetches,
 )
 
+LEAST_ROW = 8  # results that are worth a vector
 COMBINE = {"sum": "add_any_order", "prod": "mul_any_order", "max": "maximum", "min": "minimum"}
 HEADER = (
     "import math",
@@ -318,8 +319,8 @@ def _as(f: Fetch, dtype: DType) -> Fetch:
 
 
 def _along_last(s: Reduce) -> bool:
-    """The loads are dense along the last spatial axis, and not along the last reduced one: that one
-    goes innermost.
+    """The loads are dense along the last spatial axis, and those along the last reduced one are the
+    same for a whole row: the spatial one goes innermost.
 
     Few reduced points with a fixed number are left to LLVM, which unrolls them and keeps the sums
     in registers.
@@ -330,11 +331,17 @@ def _along_last(s: Reduce) -> bool:
         return False
     if is_stored_otherwise(s.target.buffer.dtype):  # sums are not rounded on the way
         return False
-    return (
-        bool(s.spans)
-        and any(f.offset.factor(s.spans[-1].axis) == 1 for f in loads)
-        and not any(f.offset.factor(s.over[-1].axis) == 1 for f in loads)
-    )
+    if not s.spans:
+        return False
+    last, inner = s.spans[-1], s.over[-1].axis
+    narrow = isinstance(last.size, int) and last.size < LEAST_ROW
+
+    def reduces(f: Fetch) -> bool:
+        """Dense along what is summed; one number for a row of results does no harm."""
+        one_for_all = f.offset.factor(last.axis) == 0 and not narrow
+        return f.offset.factor(inner) == 1 and not one_for_all
+
+    return any(f.offset.factor(last.axis) == 1 for f in loads) and not any(map(reduces, loads))
 
 
 def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:

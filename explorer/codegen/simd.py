@@ -157,7 +157,7 @@ def select(context, condition, x, y):
 
 
 def _has_sign(kind: Any) -> bool:
-    return isinstance(kind, types.Integer) and kind.signed
+    return bool(getattr(kind, "signed", False))  # a bool has none
 
 
 @intrinsic
