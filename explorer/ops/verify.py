@@ -111,13 +111,16 @@ class _Function:
         for name, arg in zip(kernel.inputs, call.args, strict=True):
             spec = kernel.spec(name)
             wanted = Tensor(spec.shape, spec.dtype)
-            level, why = match(wanted, arg.type, self.env)
-            if level < Match.PROVED:
-                self.differ(arg, f"the kernel's {name!r}", wanted, why, where)
+            if arg.type != wanted:
+                level, why = match(wanted, arg.type, self.env)
+                if level < Match.PROVED:
+                    self.differ(arg, f"the kernel's {name!r}", wanted, why, where)
             if name in kernel.constants and arg.name not in self.program.constants:
                 _wrong(f"{arg.name!r} is no constant, and the kernel's {name!r} is", where)
         spec = kernel.spec(kernel.output)
         made = Tensor(spec.shape, spec.dtype)
+        if binding.var.type == made:
+            return
         level, why = match(binding.var.type, made, self.env)
         if level < Match.PROVED:
             _wrong(
