@@ -107,7 +107,7 @@ class Compilation:
     @property
     def hint(self) -> dict[str, int]:
         """The binding that tiles were chosen for and that pictures start from."""
-        return self.program.env.hints
+        return dict(self.program.env.hints)
 
     def snapshot(self, name: str) -> Snapshot:
         """The last step of that name, of that stage, or of the system of that name.

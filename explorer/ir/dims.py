@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -111,18 +111,33 @@ class SymbolBound:
     hint: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShapeEnv:
     """The bounds of all symbols of a program, and the proofs that follow from them."""
 
     symbols: tuple[SymbolBound, ...] = ()
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, SymbolBound]:
+        return {s.name: s for s in reversed(self.symbols)}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.symbols)
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def of(self, name: str) -> SymbolBound:
         """What is known of a symbol; 1 or more where nothing was said."""
-        return next((s for s in self.symbols if s.name == name), SymbolBound(name))
+        return self._by_name.get(name) or SymbolBound(name)
 
-    @property
-    def hints(self) -> dict[str, int]:
+    def only(self, names: frozenset[str]) -> ShapeEnv:
+        """What is known of some symbols, by name: the same, whatever else is in a program."""
+        return ShapeEnv(tuple(self._by_name[n] for n in sorted(names) if n in self._by_name))
+
+    @cached_property
+    def hints(self) -> Mapping[str, int]:
         """The binding that Roller tiles for and that pictures start from."""
         return {s.name: s.hint for s in self.symbols}
 

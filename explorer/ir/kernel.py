@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TypeAlias
+
+import sympy
 
 from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
 from explorer.ir.types import DType
@@ -57,8 +60,10 @@ class Affine:
     @property
     def bare(self) -> str | None:
         """The variable's name, if this is one variable and nothing else."""
-        one = len(self.terms) == 1 and self.terms[0][1] == 1 and self.const == 0
-        return self.terms[0][0] if one else None
+        if len(self.terms) != 1 or not is_zero(self.const):
+            return None
+        name, factor = self.terms[0]
+        return name if is_one(factor) else None
 
     def without(self, names: set[str] | frozenset[str]) -> Affine:
         """The same with some variables at zero."""
@@ -68,10 +73,18 @@ class Affine:
         """The same with variables replaced by affine values."""
         if not any(n in values for n, _ in self.terms):
             return self
-        out = Affine((), self.const)
+        name = self.bare
+        if name is not None:
+            return values[name]
+        total: dict[str, Dim] = {}
+        const = self.const
         for name, factor in self.terms:
-            out = out + values.get(name, var(name)) * factor
-        return out
+            value = values.get(name)
+            for n, c in ((name, 1),) if value is None else value.terms:
+                total[n] = total[n] + c * factor if n in total else c * factor
+            if value is not None:
+                const = const + value.const * factor
+        return affine(total, const)
 
     def bind(self, sizes: Sizes) -> Affine:
         """The same with the symbols of the coefficients replaced by numbers."""
@@ -82,10 +95,18 @@ class Affine:
 
 def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
     """An affine value in normal form."""
-    kept = ((n, simplify(c)) for n, c in terms.items())
-    return Affine(
-        tuple(sorted(((n, c) for n, c in kept if c != 0), key=lambda t: t[0])), simplify(const)
-    )
+    known = [(n, simplify(terms[n])) for n in sorted(terms)]
+    return Affine(tuple(t for t in known if not is_zero(t[1])), simplify(const))
+
+
+def is_zero(dim: Dim) -> bool:
+    """Whether a dim in normal form is 0: asked of sympy, that takes long."""
+    return dim is sympy.S.Zero if isinstance(dim, sympy.Basic) else dim == 0
+
+
+def is_one(dim: Dim) -> bool:
+    """Whether a dim in normal form is 1."""
+    return dim is sympy.S.One if isinstance(dim, sympy.Basic) else dim == 1
 
 
 def var(name: str) -> Affine:
@@ -231,42 +252,46 @@ class Kernel:
 
 def reads(expr: Expr) -> Iterator[Read]:
     """Every load of an expression, the loads inside of data-dependent indices included."""
-    match expr:
-        case Apply(_, args):
-            for arg in args:
-                yield from reads(arg)
-        case Read(_, index, _):
-            yield expr
-            for i in index:
-                if not isinstance(i, Affine):
-                    yield from reads(i)
-        case Const() | IndexValue():
-            return
+    found: list[Read] = []
+    todo: list[Expr] = [expr]
+    while todo:
+        match todo.pop():
+            case Apply(_, args):
+                todo += reversed(args)
+            case Read(_, index, _) as read:
+                found.append(read)
+                todo += [i for i in reversed(index) if not isinstance(i, Affine)]
+    return iter(found)
 
 
 def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
     """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten
-    first.
+    first. What stays as it was is the same object.
     """
     match expr:
         case Apply(op, args):
-            return Apply(op, tuple(rewrite(a, leaf) for a in args))
+            new = tuple([rewrite(a, leaf) for a in args])
+            return expr if all(map(is_, new, args)) else Apply(op, new)
         case Read(tensor, index, fill):
-            if all(isinstance(i, Affine) for i in index):
+            if all([isinstance(i, Affine) for i in index]):
                 return leaf(expr)
-            inner = tuple(i if isinstance(i, Affine) else rewrite(i, leaf) for i in index)
-            return leaf(Read(tensor, inner, fill))
+            inner = tuple([i if isinstance(i, Affine) else rewrite(i, leaf) for i in index])
+            return leaf(expr if all(map(is_, inner, index)) else Read(tensor, inner, fill))
         case Const() | IndexValue():
             return expr
 
 
 def substitute(expr: Expr, values: Mapping[str, Affine]) -> Expr:
-    """The expression with axis variables replaced by affine values."""
+    """The expression with axis variables replaced by affine values. What stays as it was is the
+    same object.
+    """
     match expr:
         case Apply(op, args):
-            return Apply(op, tuple(substitute(a, values) for a in args))
+            new = tuple([substitute(a, values) for a in args])
+            return expr if all(map(is_, new, args)) else Apply(op, new)
         case Read(tensor, index, fill):
-            return Read(tensor, tuple(substitute_index(i, values) for i in index), fill)
+            moved = tuple([substitute_index(i, values) for i in index])
+            return expr if all(map(is_, moved, index)) else Read(tensor, moved, fill)
         case IndexValue(index):
             return IndexValue(index.substitute(values))
         case Const():
@@ -285,11 +310,14 @@ def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
         return names.get(name, name)
 
     def leaf(read: Read) -> Expr:
-        return replace(read, tensor=new(read.tensor))
+        name = new(read.tensor)
+        return read if name == read.tensor else Read(name, read.index, read.fill)
 
+    if all(new(t.name) == t.name for t in kernel.tensors):
+        return kernel
     return replace(
         kernel,
-        tensors=tuple(replace(t, name=new(t.name)) for t in kernel.tensors),
+        tensors=tuple(TensorSpec(new(t.name), t.shape, t.dtype) for t in kernel.tensors),
         computes=tuple(
             replace(c, out=new(c.out), expr=rewrite(c.expr, leaf)) for c in kernel.computes
         ),

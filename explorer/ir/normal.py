@@ -5,6 +5,7 @@ epilogues share its axes.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 
 from explorer.ir.contraction import contraction
 from explorer.ir.kernel import (
@@ -15,6 +16,7 @@ from explorer.ir.kernel import (
     Expr,
     Kernel,
     Read,
+    is_one,
     reads,
     result_dtype,
     rewrite,
@@ -56,15 +58,16 @@ def drop_unit_axes(kernel: Kernel) -> Kernel:
     """After: no loop runs once, except where it is the only one, and no tensor made inside has a
     dim of extent 1.
     """
-    looped = replace(kernel, computes=tuple(_without_units(c) for c in kernel.computes))
-    return _squeezed(looped)
+    computes = tuple(map(_without_units, kernel.computes))
+    same = all(map(is_, computes, kernel.computes))
+    return _squeezed(kernel if same else replace(kernel, computes=computes))
 
 
 def _squeezed(kernel: Kernel) -> Kernel:
     kept = {
-        t.name: tuple(d for d, n in enumerate(t.shape) if n != 1) or (len(t.shape) - 1,)
+        t.name: tuple(d for d, n in enumerate(t.shape) if not is_one(n)) or (len(t.shape) - 1,)
         for t in kernel.tensors
-        if t.name not in kernel.inputs and t.name != kernel.output and 1 in t.shape
+        if t.name not in kernel.inputs and t.name != kernel.output and any(map(is_one, t.shape))
     }
     if not kept:
         return kernel
@@ -86,7 +89,9 @@ def _squeezed(kernel: Kernel) -> Kernel:
 
 
 def _without_units(c: Compute) -> Compute:
-    gone = {a.name: Affine() for a in (*c.axes, *c.reduce) if a.extent == 1}
+    gone = {a.name: Affine() for a in (*c.axes, *c.reduce) if is_one(a.extent)}
+    if not gone:
+        return c
     kept = tuple(a for a in c.axes if a.name not in gone) or c.axes[-1:]
     over = tuple(a for a in c.reduce if a.name not in gone) or c.reduce[-1:]
     for a in (*kept, *over):
@@ -170,13 +175,10 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
     """The next element-wise compute, if it alone reads this one, point by point, and all else that
     it reads is ready.
     """
+    if c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+        return None
     users = [k for k in kernel.computes if any(r.tensor == c.out for r in reads(k.expr))]
-    if (
-        len(users) != 1
-        or users[0].reduce
-        or c.out == kernel.output
-        or len(writers(kernel, c.out)) > 1
-    ):
+    if len(users) != 1 or users[0].reduce:
         return None
     user = users[0]
     place = kernel.computes.index(c)

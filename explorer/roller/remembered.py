@@ -14,6 +14,7 @@ from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
+from explorer.ir.symbols import symbols_of_kernel
 from explorer.roller.policy import REFUSED, candidates
 
 FOLDERS = ("roller", "cost", "ir")
@@ -22,7 +23,12 @@ FOLDERS = ("roller", "cost", "ir")
 def best_tilings(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int
 ) -> tuple[Candidate, ...]:
-    """What the default policy finds for a kernel under canonical names, best first."""
+    """What the default policy finds for a kernel under canonical names, best first.
+
+    It knows nothing but the kernel's own symbols, so other programs with the kernel find the same.
+    """
+    used = symbols_of_kernel(kernel)
+    env, sizes = env.only(used), {n: sizes[n] for n in sorted(used) if n in sizes}
     binding = repr(sorted(sizes.items()))
     parts = (rules(), repr(kernel), repr(device), repr(env), binding, str(top_k))
     key = store.content_key("roller", *parts)

@@ -38,10 +38,10 @@ class Form:
 
 def form_of(kernel: Kernel) -> Form:
     """The form of a kernel."""
-    found = [c for c in kernel.computes if contraction(c) is not None]
-    reduced = [c for c in kernel.computes if c.reduce and c not in found]
+    reduced = [c for c in kernel.computes if c.reduce]
+    contracted = sum(contraction(c) is not None for c in reduced)
     writers = [c for c in kernel.computes if c.out == kernel.output]
-    return Form(len(found), len(reduced), writers[-1], len(writers))
+    return Form(contracted, len(reduced) - contracted, writers[-1], len(writers))
 
 
 def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:

@@ -11,13 +11,14 @@ from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import evaluate_dim
+from explorer.ir.dims import ShapeEnv, SymbolBound, evaluate_dim
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
 from explorer.roller.policy import candidates, private_bytes, refusal
+from explorer.roller.remembered import best_tilings
 from explorer.roller.transform import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 
@@ -73,6 +74,13 @@ def test_constructing_runs_and_compiles_no_kernel() -> None:
     with counters.delta() as did:
         of(linear(128, 384, 1536, "erf", {}))
     assert did.kernel_compiles == 0 and did.runs == 0
+
+
+def test_a_kernel_is_tiled_alike_whatever_symbols_stand_elsewhere_in_its_program() -> None:
+    kernel = normalise(linear(128, 384, 1536, "relu", {}).kernel)
+    other = ShapeEnv((*ENV.symbols, SymbolBound("elsewhere", 1, None, 77)))
+    first = best_tilings(kernel, DEVICE, ENV, ENV.hints, 3)
+    assert best_tilings(kernel, DEVICE, other, other.hints, 3) is first
 
 
 def test_a_cost_is_the_sum_of_named_terms() -> None:
