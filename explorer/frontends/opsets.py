@@ -45,7 +45,7 @@ def _batch_norm(node: Node) -> Node:
         raise UnsupportedOperator(
             f"BatchNormalization at {node.name!r}: spatial 0 has no kernel rule", where=node.name
         )
-    kept = {k: v for k, v in node.attrs.items() if k in ("epsilon", "training_mode")}
+    kept = {k: v for k, v in node.attrs.items() if k in ("epsilon", "training_mode", "momentum")}
     return replace(node, attrs=kept)
 
 
@@ -61,13 +61,12 @@ def _upsample(node: Node) -> Node:
 
 
 def _resize(node: Node) -> Node:
+    """The region of interest is of use to one way of placing coordinates alone."""
     if node.opset < 11:
         return _upsample(node)
-    inputs = (node.inputs[0], "", *node.inputs[2:])
-    dropped = ("cubic_coeff_a", "exclude_outside", "extrapolation_value")
-    return replace(
-        node, inputs=inputs, attrs={k: v for k, v in node.attrs.items() if k not in dropped}
-    )
+    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return node
+    return replace(node, inputs=(node.inputs[0], "", *node.inputs[2:]))
 
 
 def _split(node: Node) -> Node:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Axis, Expr, apply
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import agree, broadcast
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, at
+from explorer.ops.lowering import Lowering, Nest, at, shape_of
 from explorer.ops.record import OperatorRecord, Site
 
 
@@ -109,28 +110,46 @@ def _gemm_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _letters(site: Site) -> tuple[list[str], str]:
+    """The letters of each operand's dims and of the result's; dims of an ellipsis are capitals."""
     equation = site.text("equation", "").replace(" ", "")
-    if "." in equation or not site.args:
-        site.unsupported(f"the equation {equation!r} has no kernel rule")
-    left, _, out = equation.partition("->")
+    left, arrow, out = equation.partition("->")
     terms = left.split(",")
-    if "->" not in equation:
-        out = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    return terms, out
+    if len(terms) != len(site.args):
+        site.fail(f"the equation names {len(terms)} operands and there are {len(site.args)}")
+    spans = [len(site.shape(i)) - len(t.replace("...", "")) for i, t in enumerate(terms)]
+    widest = max((n for n, t in zip(spans, terms, strict=True) if "..." in t), default=0)
+    used = {c for c in equation if c.isalpha()}
+    free = [c for c in _ANY if c not in used][:widest]
+    if any(n < 0 for n in spans) or len(free) < widest:
+        site.fail(f"the equation {equation!r} does not fit its operands")
+    named = "".join(free)
+    if not arrow:
+        singles = sorted(c for c in used if left.count(c) == 1)
+        out = ("..." if widest else "") + "".join(singles)
+    whole = [
+        t.replace("...", named[widest - n :] if n else "")
+        for n, t in zip(spans, terms, strict=True)
+    ]
+    return whole, out.replace("...", named)
+
+
+_ANY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def _einsum_extents(site: Site) -> tuple[list[str], str, dict[str, Dim]]:
     terms, out = _letters(site)
     extents: dict[str, Dim] = {}
-    if len(terms) != len(site.args):
-        site.fail(f"the equation names {len(terms)} operands and there are {len(site.args)}")
     for i, term in enumerate(terms):
         if len(term) != len(site.shape(i)):
             site.fail(f"{term!r} does not name the {len(site.shape(i))} dims of operand {i}")
         for letter, extent in zip(term, site.shape(i), strict=True):
             known = extents.setdefault(letter, extent)
-            if known != extent and not agree(known, extent, site.env):
+            if known == 1:
+                extents[letter] = extent
+            elif extent != 1 and known != extent and not agree(known, extent, site.env):
                 site.fail(f"{letter!r} is both {known} and {extent}")
+    if not set(out) <= extents.keys() or len(set(out)) < len(out):
+        site.fail(f"the result's dims {out!r} are not each one of the operands'")
     return terms, out, extents
 
 
@@ -140,20 +159,38 @@ def _einsum_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_einsum(low: Lowering) -> None:
+    """One contraction; of more than two operands, one after the other from the left."""
     terms, out, extents = _einsum_extents(low.site)
-    if len(terms) > 2:
-        low.site.unsupported("more than two operands have no kernel rule")
+    operands = list(zip(terms, low.site.given, strict=True))
+    while len(operands) > 2:
+        (a, x), (b, y), rest = operands[0], operands[1], operands[2:]
+        later = set(out).union(*(t for t, _ in rest))
+        kept = "".join(c for c in dict.fromkeys(a + b) if c in later)
+        shape = tuple(extents[c] for c in kept)
+        part = low.temporary(f"part{len(rest)}", shape, low.site.dtype())
+        operands = [(kept, _contract(low, part, [(a, x), (b, y)], kept, extents)), *rest]
+    _contract(low, low.result, operands, out, extents)
+
+
+def _contract(
+    low: Lowering,
+    result: Var,
+    operands: list[tuple[str, Var]],
+    out: str,
+    extents: dict[str, Dim],
+) -> Var:
     nest = low.nest("einsum")
-    loads = [
-        _load(nest, low.site, i, "ab"[i], [Axis(c, extents[c]) for c in term], low.site.shape(i))
-        for i, term in enumerate(terms)
-    ]
+    loads: list[Expr] = []
+    for name, (term, value) in zip("ab", operands, strict=False):
+        shape = shape_of(value)
+        loads.append(at(nest.tensor(value, name), [Axis(c, extents[c]) for c in term], shape))
+    here = dict.fromkeys("".join(t for t, _ in operands))
     axes = [Axis(c, extents[c]) for c in out]
-    summed = [Axis(c, n) for c, n in extents.items() if c not in out]
+    summed = [Axis(c, extents[c]) for c in here if c not in out]
     expr = apply("mul", *loads) if len(loads) == 2 else loads[0]
-    shape = tuple(a.extent for a in axes)
-    nest.compute("y", shape, low.site.dtype(), axes, expr, summed, "sum" if summed else None)
-    nest.into(low.result)
+    dtype = low.site.dtype()
+    nest.compute("y", shape_of(result), dtype, axes, expr, summed, "sum" if summed else None)
+    return nest.into(result)
 
 
 RECORDS = (

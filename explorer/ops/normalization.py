@@ -27,8 +27,6 @@ def _same(site: Site) -> tuple[Tensor, ...]:
 
 
 def _batch_types(site: Site) -> tuple[Tensor, ...]:
-    if site.integer("training_mode"):
-        site.unsupported("training_mode has no kernel rule")
     shape = site.shape()
     if len(shape) < 2:
         site.fail(f"the input has rank {len(shape)}; it needs a channel dim")
@@ -36,10 +34,15 @@ def _batch_types(site: Site) -> tuple[Tensor, ...]:
         rows = site.shape(i)
         if len(rows) != 1 or (rows[0] != shape[1] and not agree(rows[0], shape[1], site.env)):
             site.fail(f"argument {i} has shape {site.shape(i)} for {shape[1]} channels")
-    return (site.tensor(0),) * min(site.results, 1)
+    if site.results > 1 and not site.integer("training_mode"):
+        site.unsupported("the moments of old versions have no kernel rule")
+    return (site.tensor(0), site.tensor(3), site.tensor(4))[: site.results]
 
 
 def _lower_batch(low: Lowering) -> None:
+    if low.site.integer("training_mode"):
+        _lower_batch_training(low)
+        return
     site, nest = low.site, low.nest("batch_norm")
     axes = _image_axes(site.shape())
     x, c = at(nest.tensor(site.arg(0), "x"), axes), (var(axes[1].name),)
@@ -56,6 +59,36 @@ def _lower_batch(low: Lowering) -> None:
         y = call("add", call("mul", call("sub", x, m), call("mul", s, _inverse(v, site))), b)
     nest.compute("y", low.shape, site.dtype(), axes, y)
     nest.into(low.result)
+
+
+def _lower_batch_training(low: Lowering) -> None:
+    """By the moments of the batch itself, which move the running ones."""
+    site, dtype = low.site, low.site.dtype()
+    axes = _image_axes(site.shape())
+    kept, over = (axes[1],), (axes[0], *axes[2:])
+    c = (var(axes[1].name),)
+    if low.is_read(low.result.name):
+        nest = low.nest("batch_norm")
+        moments = Moments(nest, low, at(nest.tensor(site.arg(0), "x"), axes), kept, over)
+        scaled_up = call("mul", moments.normal, nest.load(site.arg(1), "scale", c))
+        y = call("add", scaled_up, nest.load(site.arg(2), "bias", c))
+        nest.compute("y", low.shape, dtype, axes, y)
+        nest.into(low.result)
+    share = site.number("momentum", 0.9)
+    for result, position in zip(low.results[1:], (3, 4), strict=False):
+        if low.is_read(result.name):
+            nest = low.nest("running_moment")
+            moments = Moments(nest, low, at(nest.tensor(site.arg(0), "x"), axes), kept, over)
+            new = moments.mean if position == 3 else moments.variance
+            assert new is not None
+            old = nest.load(site.arg(position), "old", c)
+            moved = call(
+                "add",
+                call("mul", old, share, dtype=dtype),
+                call("mul", new, 1 - share, dtype=dtype),
+            )
+            nest.compute("y", shape_of(result), dtype, kept, moved)
+            nest.into(result)
 
 
 def _image_axes(shape: Shape) -> tuple[Axis, ...]:
@@ -81,7 +114,18 @@ def _batch_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, *parts = args[:5]
     over = (1, -1, *(1,) * (x.ndim - 2))
     scale, bias, mean, variance = (p.reshape(over) for p in parts)
-    return scale * (x - mean) / np.sqrt(variance + x.dtype.type(attrs.get("epsilon", 1e-5))) + bias
+    epsilon = x.dtype.type(attrs.get("epsilon", 1e-5))
+    if not attrs.get("training_mode"):
+        return scale * (x - mean) / np.sqrt(variance + epsilon) + bias
+    rest = tuple(d for d in range(x.ndim) if d != 1)
+    new = x.mean(axis=rest, keepdims=True), x.var(axis=rest, keepdims=True)
+    y = scale * (x - new[0]) / np.sqrt(new[1] + epsilon) + bias
+    share = x.dtype.type(attrs.get("momentum", 0.9))
+    moved = (
+        (old * share + fresh * (1 - share)).reshape(-1)
+        for old, fresh in zip((mean, variance), new, strict=True)
+    )
+    return (y, *moved)
 
 
 # Layer, RMS, instance and group normalisation: moments of the data.
@@ -110,7 +154,8 @@ class Moments:
             self.centred = call("sub", x, self.mean)
         square = call("mul", self.centred, self.centred)
         nest.compute("squares", rows, dtype, kept, square, over, "sum")
-        self.inverse = _inverse(scaled(at("squares", kept), count, dtype), site)
+        self.variance = scaled(at("squares", kept), count, dtype)
+        self.inverse = _inverse(self.variance, site)
         self.normal = call("mul", self.centred, self.inverse)
 
 

@@ -31,7 +31,7 @@ def _session(
 ) -> Any:
     names = [f"x{i}" if g else "" for i, g in enumerate(given)]
     outputs = [f"y{i}" for i in range(results)]
-    plain = {n: list(v) if isinstance(v, tuple) else v for n, v in attrs}
+    plain: Any = {n: list(v) if isinstance(v, tuple) else v for n, v in attrs}
     node = helper.make_node(op, names, outputs, **plain)
     inputs, values = ([onnx.ValueInfoProto(name=n) for n in row] for row in (names, outputs))
     graph = helper.make_graph([node], "call", [i for i in inputs if i.name], values)

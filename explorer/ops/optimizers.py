@@ -14,17 +14,18 @@ from explorer.ops.lowering import Lowering, shape_of
 from explorer.ops.record import OperatorRecord, Site
 
 F = Callable[..., Any]
-Step = Callable[[F, Callable[[str, float], float], str, Any, Any, Sequence[Any]], Sequence[Any]]
+Number = Callable[[str, float], float]
+Step = Callable[[F, Number, str, Any, Any, Sequence[Any]], Sequence[Any]]
 
 
-def _regular(f: F, number: Callable[[str, float], float], values: Sequence[Any]) -> Any:
+def _regular(f: F, number: Number, values: Sequence[Any]) -> Any:
     """The gradient with the slope of the parameter's own size."""
     x, g = values[:2]
     return f("add", f("mul", x, number("norm_coefficient", 0.0)), g)
 
 
 def _adagrad(
-    f: F, number: Callable[[str, float], float], mode: str, rate: Any, t: Any, values: Sequence[Any]
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
 ) -> Sequence[Any]:
     x, _, h = values
     slow = f("add", f("mul", t, number("decay_factor", 0.0)), 1.0)
@@ -35,7 +36,7 @@ def _adagrad(
 
 
 def _adam(
-    f: F, number: Callable[[str, float], float], mode: str, rate: Any, t: Any, values: Sequence[Any]
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
 ) -> Sequence[Any]:
     x, _, v, h = values
     alpha, beta = number("alpha", 0.9), number("beta", 0.999)
@@ -51,7 +52,7 @@ def _adam(
 
 
 def _momentum(
-    f: F, number: Callable[[str, float], float], mode: str, rate: Any, t: Any, values: Sequence[Any]
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
 ) -> Sequence[Any]:
     x, _, v = values
     alpha = number("alpha", 0.0)
@@ -92,7 +93,7 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
         count = (len(args) - 2) // kinds
         found = [
-            step(_numpy, lambda n, d: attrs.get(n, d), attrs.get("mode", ""), *args[:2], values)
+            step(_numpy, attrs.get, attrs.get("mode", ""), args[0], args[1], values)
             for values in (_values(args, i, count, kinds) for i in range(count))
         ]
         dtype = args[2].dtype
@@ -101,7 +102,7 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
     return OperatorRecord(name, "elementwise", types, reference, lower, first=1)
 
 
-_NUMPY = {
+_NUMPY: Mapping[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,

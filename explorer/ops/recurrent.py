@@ -136,9 +136,9 @@ def _whole_by_length(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]]
         place: Affine | Expr = call("where", going, back, step) if layer.ways[way] else var("t")
         read = Read(nest.tensor(rows, f"x{way}"), (place, var("b"), var("j")))
         at = (var("t"), Affine((), way), var("b"), var("j"))
-        store = (at[2], at[0], at[1], at[3]) if layer.by_batch else at
+        place_of = (at[2], at[0], at[1], at[3]) if layer.by_batch else at
         value = call("where", going, read, Const(0.0, dtype))
-        nest.compute("y", shape_of(result), dtype, axes, value, store=store)
+        nest.compute("y", shape_of(result), dtype, axes, value, store=place_of)
     nest.into(result)
 
 
@@ -151,9 +151,9 @@ def _last(layer: Layer, result: Var, values: Sequence[Var]) -> None:
     nest = low.nest("stack")
     for way, value in enumerate(values):
         place = Affine((), way)
-        store = (var("b"), place, var("j")) if layer.by_batch else (place, var("b"), var("j"))
+        last = (var("b"), place, var("j")) if layer.by_batch else (place, var("b"), var("j"))
         read = Read(nest.tensor(value, f"x{way}"), (var("b"), var("j")))
-        nest.compute("y", shape_of(result), low.site.dtype(), _axes(layer), read, store=store)
+        nest.compute("y", shape_of(result), low.site.dtype(), _axes(layer), read, store=last)
     nest.into(result)
 
 

@@ -248,9 +248,9 @@ def _lstm(d: Direction, order: Sequence[int]) -> Steps:
         gates = x if h is None else d.recurrent(h, x, t)
         nest = d.low.nest("lstm_cell")
         enter = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 0), c, 0))
-        new = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
+        new: Expr = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
         if c is not None:
-            stay = call("sub", Const(1.0, d.dtype), enter)
+            stay: Expr = call("sub", Const(1.0, d.dtype), enter)
             if not d.site.integer("input_forget"):
                 stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), c, 2))
             new = call("add", call("mul", stay, d.state(nest, c, "c")), new)
@@ -259,7 +259,7 @@ def _lstm(d: Direction, order: Sequence[int]) -> Steps:
         c = cell
         nest = d.low.nest("lstm_output")
         leave = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 1), c, 1))
-        out = call("mul", leave, d.plain(2, d.state(nest, c, "c")))
+        out: Expr = call("mul", leave, d.plain(2, d.state(nest, c, "c")))
         out = d.kept(nest, out, h, t)
         h = found[t] = d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), out)
     assert h is not None

@@ -64,7 +64,8 @@ class _Grid:
     def places(self) -> list[Expr]:
         """Where each result reads along each dim, as a tensor of the kernel."""
         at = [self.axes[0], *self.axes[2:]]
-        shape, found = tuple(a.extent for a in at), []
+        shape = tuple(a.extent for a in at)
+        found: list[Expr] = []
         index = tuple(var(a.name) for a in at)
         for d, n in enumerate(self.spatial):
             grid = self.nest.load(

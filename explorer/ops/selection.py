@@ -198,7 +198,8 @@ def _lower_eye(low: Lowering) -> None:
 
 def _eye(attrs: Mapping[str, Any], args: Any) -> Any:
     x = args[0]
-    return np.eye(*x.shape, attrs.get("k", 0), numpy_dtype(attrs.get("dtype", x.dtype.name)))
+    found = np.eye(int(x.shape[0]), int(x.shape[1]), int(attrs.get("k", 0)))
+    return found.astype(numpy_dtype(attrs.get("dtype", x.dtype.name)))
 
 
 def _lower_reverse(low: Lowering) -> None:
