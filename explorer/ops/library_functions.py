@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -40,7 +41,7 @@ class LibraryFunction:
     @property
     def destination(self) -> bool:
         """Whether it takes the arrays to write into."""
-        return "out" in inspect.signature(self.run).parameters
+        return "out" in _parameters(self.run)
 
     def types(self, attrs: Attrs, args: Sequence[Tensor | None]) -> tuple[Tensor, ...] | None:
         """The annotations of the results; None where the function says nothing of them."""
@@ -129,11 +130,24 @@ def check_result(
         )
 
 
+@lru_cache(maxsize=1024)
+def _parameters(function: Callable[..., Any]) -> Mapping[str, bool]:
+    """Each parameter, and whether it is given by name only."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise BadOption(
+            f"nobody can tell the parameters of {function!r}",
+            where=getattr(function, "__name__", "a function"),
+            try_="wrap it in a function of Python",
+        ) from None
+    return {p.name: p.kind is p.KEYWORD_ONLY for p in found}
+
+
 def accepted(function: Callable[..., Any], attrs: Attrs) -> dict[str, Any]:
     """The attributes that a function takes as keywords."""
-    found = inspect.signature(function).parameters.values()
-    names = {p.name for p in found if p.kind is p.KEYWORD_ONLY} - {"out"}
-    return {n: v for n, v in attrs if n in names}
+    names = _parameters(function)
+    return {n: v for n, v in attrs if n != "out" and names.get(n)}
 
 
 def _type(value: Array | None) -> Tensor | None:

@@ -351,6 +351,8 @@ def test_names_that_mean_nothing_are_refused(tmp_path: Path) -> None:
         explorer.library("blas.gelu", pattern="Gelu")(gelu)
     with pytest.raises(BadOption, match="how large that is must be said"):
         explorer.library("mylib.gelu", pattern="Gelu")(lambda x, out: None)
+    with pytest.raises(BadOption, match="nobody can tell the parameters"):
+        explorer.library("mylib.gelu", pattern="Gelu")(max)
     with pytest.raises(UnsupportedOperator, match="no function 'nothing'"):
         call_library("blas", "nothing", (), [], 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -90,19 +89,11 @@ def library(
     found = Op(pattern) if isinstance(pattern, str) else pattern
 
     def register(run: Registered) -> Registered:
-        _check_parameters(name, run)
         register_function(LibraryFunction(room, function, run, annotation))
         _registered[name] = LibraryPattern(room, function, found, check, annotation)
         return run
 
     return register
-
-
-def _check_parameters(name: str, run: Callable[..., object]) -> None:
-    parameters = inspect.signature(run).parameters
-    out = parameters.get("out")
-    if out is not None and out.kind is out.POSITIONAL_ONLY:
-        raise BadOption(f"{name} must take `out` by name", where=name, found="positional only")
 
 
 def patterns(names: tuple[str, ...]) -> tuple[LibraryPattern, ...]:
