@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
     from explorer.frontends.tracing.annotations import tensor
+    from explorer.frontends.tracing.branches import cond
     from explorer.frontends.tracing.casts import match_cast, shape
-    from explorer.frontends.tracing.control import cond, scan, while_loop
     from explorer.frontends.tracing.functions import function
+    from explorer.frontends.tracing.loops import while_loop
+    from explorer.frontends.tracing.scans import scan
     from explorer.frontends.tracing.trace import trace
     from explorer.ir.stage import Stage
     from explorer.ops.evaluate import evaluate
@@ -50,15 +52,15 @@ _HOME = {
     "load": ("explorer.frontends.load", "load"),
     "race": ("explorer.tuning.race", "race"),
     # models written in Python
-    "cond": ("explorer.frontends.tracing.control", "cond"),
+    "cond": ("explorer.frontends.tracing.branches", "cond"),
     "function": ("explorer.frontends.tracing.functions", "function"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
-    "scan": ("explorer.frontends.tracing.control", "scan"),
+    "scan": ("explorer.frontends.tracing.scans", "scan"),
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
     "trace": ("explorer.frontends.tracing.trace", "trace"),
-    "while_loop": ("explorer.frontends.tracing.control", "while_loop"),
+    "while_loop": ("explorer.frontends.tracing.loops", "while_loop"),
 }
 
 __all__ = [

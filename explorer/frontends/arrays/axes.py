@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy
@@ -11,7 +10,7 @@ from explorer.errors import ShapeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.lines import calling_line
-from explorer.ir.dims import Dim, Shape
+from explorer.ir.dims import Dim
 
 
 def refuse(problem: str) -> NoReturn:
@@ -55,8 +54,3 @@ def _dim(dim: Any) -> Dim:
             "a dim that is a value of the run"
         )
     return found
-
-
-def dims(shape: Sequence[Any]) -> Shape:
-    """The dims of what `.shape` gave."""
-    return tuple(_dim(d) for d in shape)

@@ -7,16 +7,8 @@ from typing import Any
 import numpy
 
 from explorer.frontends.arrays.axes import refuse, shape_of
-from explorer.frontends.arrays.elementwise import (
-    add,
-    astype,
-    divide,
-    equal,
-    less_equal,
-    multiply,
-    subtract,
-    where,
-)
+from explorer.frontends.arrays.choices import equal, less_equal, where
+from explorer.frontends.arrays.elementwise import add, astype, divide, multiply, subtract
 from explorer.frontends.arrays.shaping import broadcast_to, expand_dims
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim
@@ -133,8 +125,7 @@ def _triangle(x: Any, k: int, upper: int) -> TracedArray:
     given = traced(x)
     if given.ndim < 2:
         refuse("a triangle is of an array of two dims or more")
-    found: TracedArray = emit("Trilu", given, k=k, upper=upper)
-    return found
+    return emit("Trilu", given, k=k, upper=upper)
 
 
 @operation(numpy.tril)

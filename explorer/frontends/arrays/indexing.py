@@ -19,7 +19,7 @@ from explorer.frontends.arrays.shaping import (
 )
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim, plain_dim
-from explorer.frontends.tracing.emit import cast, emit
+from explorer.frontends.tracing.emit import cast, emit, emit_several
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.frontends.tracing.recorder import current_frame
@@ -163,8 +163,7 @@ def _one_each(x: TracedArray, axes: list[int]) -> TracedArray:
         frame = current_frame()
         wanted = tuple(1 if d in axes else n for d, n in enumerate(shape))
         x = TracedArray(cast(frame, frame.own(x.value, x.home), wanted, "index"), frame)
-    found: TracedArray = squeeze(x, tuple(axes)) if axes else x
-    return found
+    return squeeze(x, tuple(axes)) if axes else x
 
 
 # Arrays of places.
@@ -178,8 +177,7 @@ def _gathered(x: TracedArray, at: dict[int, TracedArray]) -> TracedArray:
     if not axes:
         return x
     if len(axes) == 1:
-        found: TracedArray = emit("Gather", x, at[axes[0]], axis=axes[0])
-        return found
+        return emit("Gather", x, at[axes[0]], axis=axes[0])
     rest = [d for d in range(x.ndim) if d not in at]
     places = broadcast_arrays(*(at[a] for a in axes))
     rows = stack(list(places), -1)
@@ -234,7 +232,7 @@ def _ordered(x: Any, axis: int | None) -> Any:
     given = ravel(x) if axis is None else traced(x)
     at = axis_of(-1 if axis is None else axis, given.ndim)
     wide = converted(given, "int32") if given.dtype.kind == "b" else given
-    values, places = emit(
-        "TopK", wide, results=2, k=(wide.type.dims[at],), axis=at, largest=0, sorted=1
+    values, places = emit_several(
+        "TopK", 2, wide, k=(wide.type.dims[at],), axis=at, largest=0, sorted=1
     )
     return converted(values, given.dtype), places

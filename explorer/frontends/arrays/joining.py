@@ -14,7 +14,7 @@ from explorer.frontends.arrays.elementwise import remainder, subtract
 from explorer.frontends.arrays.shaping import atleast_1d, atleast_2d, expand_dims, ravel
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import python_dim
-from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.emit import emit, emit_several
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted, is_weak, traced
 
@@ -95,8 +95,7 @@ def _equal_parts(x: TracedArray, parts: int, axis: int) -> list[Any]:
     if parts < 1 or extent % parts != 0:
         refuse(f"dim {axis} of {x.type} does not divide into {parts} equal parts")
     (each,) = shape_of(extent // parts)
-    found = emit("Split", x, results=parts, axis=axis, split=(each,) * parts)
-    return list(found) if parts > 1 else [found]
+    return list(emit_several("Split", parts, x, axis=axis, split=(each,) * parts))
 
 
 @operation(numpy.array_split)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy
 
 from explorer.frontends.arrays.axes import axes_of, axis_of, refuse
-from explorer.frontends.arrays.elementwise import divide, multiply, not_equal, sqrt, subtract
+from explorer.frontends.arrays.choices import not_equal
+from explorer.frontends.arrays.elementwise import divide, multiply, sqrt, subtract
 from explorer.frontends.arrays.shaping import ravel, reshape
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import python_dim
@@ -22,10 +23,7 @@ SMALL = ("int8", "int16", "uint8", "uint16", "bool")  # ONNX's reductions take l
 
 def _reduce(op: str, x: TracedArray, axis: Any, keepdims: bool) -> TracedArray:
     axes = axes_of(axis, x.ndim)
-    found: TracedArray = emit(
-        op, x, axes=axes, keepdims=int(keepdims), noop_with_empty_axes=int(not axes)
-    )
-    return found
+    return emit(op, x, axes=axes, keepdims=int(keepdims), noop_with_empty_axes=int(not axes))
 
 
 def _total_dtype(of: Callable[..., Any], x: TracedArray, dtype: Any) -> Any:

@@ -109,7 +109,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     given, wanted = traced(x), shape_of(shape)
     if given.type.dims == wanted:
         return given
-    found: TracedArray = emit("Expand", given, shape=wanted)
+    found = emit("Expand", given, shape=wanted)
     if found.type.dims != wanted:
         refuse(f"{given.type} does not broadcast to the shape {wanted}")
     return found

@@ -25,18 +25,32 @@ from explorer.ops.record import OperatorRecord, Site
 
 def emit(
     op: str,
+    /,
     *args: TracedArray | None,
     types: Sequence[Annotation] | None = None,
     dims: Known | None = None,
-    results: int = 1,
     **attrs: AttrValue,
-) -> Any:
-    """What an operator gives: one array, or a tuple of them.
+) -> TracedArray:
+    """What an operator of one result gives.
 
     `types` states the annotations, for an operator that has no record, or together with the `dims`
     that are known where values of the run decide. A dim that is not known, or cannot be proved,
     gets a fresh symbol, which the run defines.
     """
+    (found,) = emit_several(op, 1, *args, types=types, dims=dims, **attrs)
+    return found
+
+
+def emit_several(
+    op: str,
+    results: int,
+    /,
+    *args: TracedArray | None,
+    types: Sequence[Annotation] | None = None,
+    dims: Known | None = None,
+    **attrs: AttrValue,
+) -> tuple[TracedArray, ...]:
+    """What an operator gives, as many values as are asked for."""
     frame, record = current_frame(), RECORDS.get(op)
     own = tuple(None if a is None else frame.own(a.value, a.home) for a in args)
     given = {name: value for name, value in attrs.items() if value is not None}
@@ -48,8 +62,7 @@ def emit(
             own, given = _by_argument(frame, record, own, given)
     assert types is not None, f"{op} has no record, and its types are not stated"
     call = OpCall(op, own, tuple(given.items()))
-    found = bind(frame, call, types, snake_case(op), [] if dims is None else [dims])
-    return found[0] if results == 1 else tuple(found)
+    return tuple(bind(frame, call, types, snake_case(op), [] if dims is None else [dims]))
 
 
 def bind(

@@ -27,8 +27,8 @@ def traced(value: Any) -> TracedArray:
         found.weak = True
         return found
     if isinstance(value, (list, tuple)) and any(is_traced(v) for v in value):
-        from_parts: TracedArray = TracedArray.functions.stack(list(value))
-        return from_parts
+        stacked: TracedArray = TracedArray.functions.stack(list(value))
+        return stacked
     array = np.asarray(value)
     if array.dtype.name not in ITEM_BYTES:
         raise DtypeError(
@@ -94,7 +94,6 @@ def converted(value: Any, dtype: Any) -> TracedArray:
         raise DtypeError(f"{calling_line()}: there are no kernels for {wanted}", found=wanted)
     if wanted.kind == "b":  # any number but 0 is true, NaN as well
         zero = traced(np.zeros((), array.dtype))
-        found: TracedArray = emit("Not", emit("Equal", array, zero))
-        return found
+        return emit("Not", emit("Equal", array, zero))
     found = emit("Cast", array, to=dtype_of(np.empty(0, wanted)))
     return found

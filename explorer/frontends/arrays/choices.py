@@ -1,0 +1,113 @@
+"""Comparisons, logic, and choices between elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from explorer.frontends.arrays.ufuncs import Body, is_bool, ufunc, weakened
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import plain_dim, python_dim
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.promote import common_dtype, converted
+from explorer.frontends.tracing.recorder import current_frame
+from explorer.ir.dims import Dim, ShapeEnv
+from explorer.ops.dim_arithmetic import least, most
+
+
+def _compare(op: str) -> Body:
+    def body(a: TracedArray, b: TracedArray) -> TracedArray:
+        if is_bool(a):
+            a, b = converted(a, "int32"), converted(b, "int32")
+        return emit(op, a, b)
+
+    return body
+
+
+equal = ufunc(numpy.equal, "Equal")
+not_equal = ufunc(numpy.not_equal, lambda a, b: emit("Not", emit("Equal", a, b)))
+less = ufunc(numpy.less, _compare("Less"))
+less_equal = ufunc(numpy.less_equal, _compare("LessOrEqual"))
+greater = ufunc(numpy.greater, _compare("Greater"))
+greater_equal = ufunc(numpy.greater_equal, _compare("GreaterOrEqual"))
+logical_and = ufunc(numpy.logical_and, lambda a, b: emit("And", *_truths(a, b)))
+logical_or = ufunc(numpy.logical_or, lambda a, b: emit("Or", *_truths(a, b)))
+logical_xor = ufunc(numpy.logical_xor, lambda a, b: emit("Xor", *_truths(a, b)))
+logical_not = ufunc(numpy.logical_not, lambda x: emit("Not", *_truths(x)))
+
+
+def _truths(*values: TracedArray) -> list[TracedArray]:
+    return [converted(v, "bool") for v in values]
+
+
+def _bitwise(logical: str, op: str) -> Body:
+    def body(*args: TracedArray) -> TracedArray:
+        if all(map(is_bool, args)):
+            return emit(logical, *args)
+        return emit(op, *args)
+
+    return body
+
+
+bitwise_and = ufunc(numpy.bitwise_and, _bitwise("And", "BitwiseAnd"))
+bitwise_or = ufunc(numpy.bitwise_or, _bitwise("Or", "BitwiseOr"))
+bitwise_xor = ufunc(numpy.bitwise_xor, _bitwise("Xor", "BitwiseXor"))
+invert = bitwise_not = ufunc(numpy.invert, _bitwise("Not", "BitwiseNot"))
+isnan = ufunc(numpy.isnan, lambda x: _only_floats("IsNaN", x))
+isinf = ufunc(numpy.isinf, lambda x: _only_floats("IsInf", x))
+isfinite = ufunc(
+    numpy.isfinite,
+    lambda x: emit("Not", emit("Or", _only_floats("IsNaN", x), _only_floats("IsInf", x))),
+)
+
+
+def _only_floats(op: str, x: TracedArray) -> TracedArray:
+    """No integer is infinite or not a number."""
+    return emit(op, x) if x.dtype.kind == "f" else not_equal(x, x)
+
+
+def _extreme(op: str, logical: str) -> Body:
+    def body(a: TracedArray, b: TracedArray) -> TracedArray:
+        return emit(logical if is_bool(a) else op, a, b)
+
+    return body
+
+
+def _on_dims(choose: Callable[[ShapeEnv, list[Dim]], Dim], otherwise: Any) -> Any:
+    def either(a: Any, b: Any) -> Any:
+        x, y = plain_dim(a), plain_dim(b)
+        if x is None or y is None or (isinstance(x, int) and isinstance(y, int)):
+            return otherwise(a, b)
+        return python_dim(choose(current_frame().recorder.env, [x, y]))
+
+    either.__name__, either.__doc__ = otherwise.__name__, f"{otherwise.__doc__} Of dims a dim."
+    return either
+
+
+maximum = _on_dims(most, ufunc(numpy.maximum, _extreme("Max", "Or")))
+minimum = _on_dims(least, ufunc(numpy.minimum, _extreme("Min", "And")))
+
+
+@operation(numpy.clip)
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """NumPy's `clip`: between two limits, each of which may be None."""
+    low, high = (a if b is None else b for a, b in ((a_min, min), (a_max, max)))
+    x = x if low is None else maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """NumPy's `where`: x where the condition holds, else y; of the condition alone its places."""
+    if x is None and y is None:
+        return TracedArray.functions.nonzero(condition)
+    return _where(condition, x, y)
+
+
+@operation(numpy.where, "where")
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    dtype = common_dtype([x, y])
+    found = emit("Where", converted(condition, "bool"), converted(x, dtype), converted(y, dtype))
+    return weakened(found, (x, y))
