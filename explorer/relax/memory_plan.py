@@ -7,7 +7,7 @@ for each binding; the policy "storages" (`relax.storages`) is Relax's own, made 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -19,6 +19,7 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
 ALIGNMENT = 64
+TABLE = 2048  # buffers whose pairs are judged at once: 4 MB of bools
 POLICIES = ("arena", "storages")
 
 
@@ -100,18 +101,23 @@ class Buffers:
         self.uses, self.use_starts, self.used_by = _columns([b.uses for b in self.all])
         self.writes, self.write_starts, self.written_by = _columns([b.writes for b in self.all])
 
-    def conflicts(self, timeline: Timeline) -> np.ndarray:
-        """Which pairs must not share bytes, as a symmetric table of bools."""
+    def conflicts(self, timeline: Timeline) -> Callable[[int], np.ndarray]:
+        """For each buffer the ones that must not share its bytes, as bools."""
         if not self.all:
-            return np.zeros((0, 0), bool)
-        end_segment, last = self._last_uses(timeline)
-        begin_segment, known = self._first_writes(timeline)
-        same = end_segment[:, None] == begin_segment
-        for unit in range(last.shape[1]):
-            same &= last[:, unit, None] <= known[:, unit]
-        over = same | (end_segment[:, None] < begin_segment)  # [a, b]: a is over before b begins
-        clash: np.ndarray = ~(over | over.T)
-        return clash
+            return lambda n: np.zeros(0, bool)
+        ends, begins = self._last_uses(timeline), self._first_writes(timeline)
+        if len(self.all) <= TABLE:
+            over = _is_over(ends[0][:, None], ends[1][:, None], *begins)  # [a, b]: a before b
+            table: np.ndarray = ~(over | over.T)
+            return lambda n: table[n]
+
+        def row(n: int) -> np.ndarray:
+            mine = _is_over(ends[0][n], ends[1][n], *begins)
+            theirs = _is_over(*ends, begins[0][n], begins[1][n])
+            clash: np.ndarray = ~(mine | theirs)
+            return clash
+
+        return row
 
     def _last_uses(self, timeline: Timeline) -> tuple[np.ndarray, np.ndarray]:
         """The last segment with a use, and the step of each unit at which its uses are over."""
@@ -126,6 +132,15 @@ class Buffers:
         first = np.minimum.reduceat(segment, self.write_starts)
         known = np.where((segment == first[self.written_by])[:, None], known, np.int64(1 << 62))
         return first, np.minimum.reduceat(known, self.write_starts)
+
+
+def _is_over(end: np.ndarray, last: np.ndarray, begin: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Whether what ends in segment `end`, at these steps, is over before what begins."""
+    same = end == begin
+    for unit in range(last.shape[-1]):
+        same = same & (last[..., unit] <= known[..., unit])
+    over: np.ndarray = same | (end < begin)
+    return over
 
 
 def _columns(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -143,14 +158,15 @@ def place(
     of one are over before the other's writes start.
     """
     count = len(sizes)
-    clash = buffers.conflicts(timeline) if share else np.ones((count, count), bool)
+    every = np.ones(count, bool)
+    clash = buffers.conflicts(timeline) if share else lambda n: every
     whole = [aligned(size) for size in sizes]
     order = sorted(range(count), key=lambda n: (-whole[n], buffers.all[n].writes[:1], n))
     offsets = np.zeros(count, np.int64)
     ends = np.zeros(count, np.int64)
     placed = np.zeros(count, bool)
     for n in order:
-        others = np.flatnonzero(clash[n] & placed)
+        others = np.flatnonzero(clash(n) & placed)
         offsets[n] = tightest_gap(offsets[others], ends[others], whole[n])
         ends[n] = offsets[n] + whole[n]
         placed[n] = True

@@ -2,10 +2,12 @@
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.rammer import POLICIES, Options, schedule
+from explorer.relax import memory_plan
 from explorer.relax.memory_plan import (
     ALIGNMENT,
     Buffer,
@@ -89,6 +91,18 @@ def test_the_arena_is_aligned_and_never_larger_than_all_buffers_together(facts, 
 def test_without_sharing_every_buffer_has_bytes_of_its_own(facts, policy, sizes):
     memory = planned(facts, policy, sizes, share=False)[2]
     assert memory.planned_bytes == memory.naive_bytes
+
+
+@given(facts(), POLICY, SIZES)
+def test_pairs_are_judged_alike_at_once_and_one_by_one(facts, policy, sizes):
+    found, buffers, _ = planned(facts, policy, sizes)
+    timeline = Timeline(found.order.program, found.order.last, found.order.known)
+    at_once = Buffers(buffers).conflicts(timeline)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_plan, "TABLE", 0)
+        one_by_one = Buffers(buffers).conflicts(timeline)
+    for n in range(len(buffers)):
+        assert np.array_equal(at_once(n), one_by_one(n)) and one_by_one(n)[n]
 
 
 def in_turn(count):

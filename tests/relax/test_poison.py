@@ -99,7 +99,7 @@ def test_a5_10_a_plan_that_frees_too_early_does_not_survive_the_poison(policy, m
         return first, {name: min(at, first[name] + 1) for name, at in last.items()}
 
     monkeypatch.setattr(storages, "_ends", too_early)
-    monkeypatch.setattr(Buffers, "conflicts", lambda self, order: np.eye(len(self.all), dtype=bool))
+    monkeypatch.setattr(Buffers, "conflicts", lambda b, order: lambda n: np.arange(len(b.all)) == n)
     bad = poisoned(Executable(program, model.codes, DEVICE), inputs)["y0"]
     assert not np.array_equal(bad, wanted)
 
