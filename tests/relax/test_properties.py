@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import explorer
 from explorer.errors import DtypeError, IronworksError, ShapeError, VerifyError
 from explorer.ir.annotations import signature_of
 from explorer.ir.calls import (
@@ -29,6 +31,7 @@ from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
+from explorer.ir.text import print_program
 from explorer.ir.types import Annotation, ShapeType, Tensor
 from explorer.ops import evaluate as interpreter
 from explorer.ops.evaluate import evaluate
@@ -54,6 +57,17 @@ def program_of(
     main = Function("main", given, bindings, (bindings[-1].var,), (bindings[-1].var.name,))
     env = ShapeEnv(tuple(SymbolBound(s, 0) for s in "nmk"))
     return Program((main, *others), env=env, stage=stage)
+
+
+_compiled: dict[str, explorer.Compilation] = {}
+
+
+def compile_once(program: Program) -> explorer.Compilation:
+    """The program as it runs on this machine."""
+    text = print_program(program)
+    if text not in _compiled:
+        _compiled[text] = explorer.compile(explorer.Model("test", "", program))
+    return _compiled[text]
 
 
 X = Var("x", f32(n, m))
@@ -151,6 +165,12 @@ def test_a5_03_wrong_inputs_raise_before_any_kernel_runs(
     monkeypatch.setattr(interpreter, "_operator", refuse)
     with pytest.raises(kind, match=words):
         evaluate(program, arrays(given | changed))
+    compiled = compile_once(program)
+    assert compiled.run(arrays(given))["r"].shape == (4,)
+    before = explorer.counters.regions_run
+    with pytest.raises(kind, match=words):
+        compiled.run(arrays(given | changed))
+    assert explorer.counters.regions_run == before
 
 
 # match_cast.
@@ -173,13 +193,14 @@ def test_a5_06_a_match_cast_gives_the_new_symbol_to_what_follows() -> None:
     }
     program = program_of({"x": x.type}, body)
     verify(program)
+    compiled = compile_once(program)
     for values in ([], [0.0], [1.0, 0.0, 2.0], [1.0] * 7):
         places = np.flatnonzero(values)
         given = np.array(values, np.float32)
         wanted = np.concatenate([places, places]) + 2 * len(places)
         assert evaluate(program, {"x": given})["y"].tolist() == wanted.tolist()
-        typed = deduce(program)
-        assert evaluate(typed, {"x": given})["y"].tolist() == wanted.tolist()
+        assert evaluate(deduce(program), {"x": given})["y"].tolist() == wanted.tolist()
+        assert compiled.run({"x": given})["y"].tolist() == wanted.tolist()
 
 
 def test_a5_06_a_match_cast_that_fails_raises() -> None:
@@ -187,15 +208,16 @@ def test_a5_06_a_match_cast_that_fails_raises() -> None:
     program = program_of({"x": x.type}, {"y": (f32(n, n), MatchCast(x))})
     for a, b in itertools.product(range(3), repeat=2):
         given = {"x": np.zeros((a, b), np.float32)}
-        if a == b:
-            assert evaluate(program, given)["y"].shape == (a, a)
-            continue
-        with pytest.raises(ShapeError, match=f"the match_cast 'y' must be n = {a} and is {b}"):
-            evaluate(program, given)
+        for run in (partial(evaluate, program), compile_once(program).run):
+            if a == b:
+                assert run(given)["y"].shape == (a, a)
+                continue
+            with pytest.raises(ShapeError, match=f"the match_cast 'y' must be n = {a} and is {b}"):
+                run(given)
 
 
 def test_a5_06_the_elements_of_a_tensor_become_symbols() -> None:
-    x, at = Var("x", f32(n)), Var("at", Tensor((2,), "int64"))
+    x, at = Var("x", f32(n)), Var("at", Tensor(None, "int64", 1))
     body: dict[str, tuple[Annotation, Expr]] = {
         "dims": (ShapeType((m, k)), MatchCast(at)),
         "y": (f32(m, k), OpCall("Reshape", (x,), (("dims", (m, k)),))),
@@ -204,6 +226,10 @@ def test_a5_06_the_elements_of_a_tensor_become_symbols() -> None:
     verify(program)
     given = {"x": np.arange(6, dtype=np.float32), "at": np.array([3, 2])}
     assert evaluate(program, given)["y"].tolist() == [[0, 1], [2, 3], [4, 5]]
+    compiled = compile_once(program)
+    assert compiled.run(given)["y"].tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ShapeError, match=r"the match_cast 'dims' must have shape \[m, k\] and has"):
+        compiled.run(given | {"at": np.array([3, 2, 1])})
 
 
 # Signatures.
