@@ -21,6 +21,7 @@ class TaskTimes:
     def __init__(self, program: Program, codes: Mapping[str, KernelCode], device: Device) -> None:
         self.codes, self.device = codes, device
         self._known: dict[str, tuple[Kernel, Tiling, Estimate]] = {}
+        self._estimates: dict[tuple[Kernel, Tiling], Estimate] = {}  # equal kernels share one
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[int, float]:
         """(tasks, microseconds of one)."""
@@ -35,6 +36,9 @@ class TaskTimes:
             kernel = normalise(operator.call.kernel)
             found = operator.call.tiling
             tiling = found if isinstance(found, Tiling) else Tiling()
-            estimate = Estimate(kernel, tiling, self.device)
+            estimate = self._estimates.get((kernel, tiling))
+            if estimate is None:
+                estimate = Estimate(kernel, tiling, self.device)
+                self._estimates[kernel, tiling] = estimate
             self._known[operator.binding] = (kernel, tiling, estimate)
         return self._known[operator.binding]
