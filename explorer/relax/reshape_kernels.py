@@ -12,15 +12,17 @@ from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, R
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.passes.registry import compiler_pass
-from explorer.relax.fusion.graph import written_over
+from explorer.relax.fusion.graph import pinned
 
 
 @compiler_pass("reshape-views", paper="Relax, ASPLOS 2025, section 4.3: reshapes share storage")
 def name_reshapes(program: Program) -> Program:
     """After: no kernel only names bytes anew. `y[i] = x[i//4, i%4]` becomes a view of x."""
     for function in program.functions:
-        kept = written_over(function)
-        body = tuple(b if kept & {v.name for v in b.reads} else _as_view(b) for b in function.body)
+        kept = pinned(function)
+        body = tuple(
+            b if kept.keys() & {v.name for v in b.vars} else _as_view(b) for b in function.body
+        )
         program = program.with_function(replace(function, body=body))
     return program
 

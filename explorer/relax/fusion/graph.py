@@ -4,7 +4,7 @@ post-dominator tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from explorer.ir.calls import (
     Branch,
@@ -15,6 +15,7 @@ from explorer.ir.calls import (
     MatchCast,
     OpCall,
     ShapeOf,
+    Var,
     View,
 )
 from explorer.ir.kernel import Apply, Expr
@@ -33,8 +34,8 @@ def graph_of(program: Program, function: Function) -> FusionGraph:
     Parameters and constants are opaque: nothing is fused into them, and they are no nodes here.
     """
     outputs = {v.name for v in function.outputs}
-    overwritten = written_over(function)
-    found = [_finding(b, program, overwritten) for b in function.body]
+    kept = pinned(function)
+    found = [_finding(b, program, kept) for b in function.body]
     edges: list[list[Edge]] = [[] for _ in function.body]
     makers: dict[str, int] = {}
     symbols: dict[str, int] = {}
@@ -76,40 +77,57 @@ def _nesting(expr: Expr) -> int:
     return 1 + max(map(_nesting, expr.args), default=0) if isinstance(expr, Apply) else 0
 
 
-def written_over(function: Function) -> frozenset[str]:
-    """Values whose memory a kernel takes over: their readers must stay where they are."""
-    return frozenset(
-        arg.name
-        for b in function.body
-        if isinstance(b.expr, KernelCall) and b.expr.kernel.updates
-        for tensor, arg in zip(b.expr.kernel.inputs, b.expr.args, strict=True)
-        if tensor == b.expr.kernel.updates
-    )
+def pinned(function: Function) -> dict[str, str]:
+    """Bindings that read memory which a later kernel writes over, and as which value they read it:
+    they must stay where they are.
+    """
+    root: dict[str, str] = {}
+    last: dict[str, int] = {}
+    for number, binding in enumerate(function.body):
+        source = _memory_of(binding)
+        if source is not None:
+            root[binding.vars[0].name] = root.get(source.name, source.name)
+            if isinstance(binding.expr, KernelCall):
+                last[root[binding.vars[0].name]] = number
+    found: dict[str, str] = {}
+    for number, binding in enumerate(function.body):
+        for var in binding.reads:
+            if binding.vars and last.get(root.get(var.name, var.name), -1) > number:
+                found[binding.vars[0].name] = var.name
+    return found
+
+
+def _memory_of(binding: Binding) -> Var | None:
+    """The value in whose memory a binding's value lies."""
+    match binding.expr:
+        case View(arg, _) | MatchCast(arg):
+            return arg
+        case KernelCall(kernel, args, _) if kernel.updates:
+            return args[kernel.inputs.index(kernel.updates)]
+    return None
 
 
 def _finding(
-    binding: Binding, program: Program, overwritten: frozenset[str]
+    binding: Binding, program: Program, kept: Mapping[str, str]
 ) -> tuple[str, KindFinding]:
     """What a binding is called, and its kind."""
 
     def opaque(label: str, why: str) -> tuple[str, KindFinding]:
         return label, KindFinding(OPAQUE, (), (why,), why)
 
+    over = kept.get(binding.vars[0].name) if binding.vars else None
+    if over is not None and isinstance(binding.expr, KernelCall | View):
+        label = binding.expr.kernel.name if isinstance(binding.expr, KernelCall) else "view"
+        return opaque(label, f"the memory of {over} is written over later")
     match binding.expr:
-        case KernelCall(kernel, args, _):
-            taken = [a.name for a in args if a.name in overwritten]
-            if taken:
-                return opaque(kernel.name, f"the memory of {taken[0]} is written over later")
+        case KernelCall(kernel, _, _):
             return kernel.name, pattern_kind(kernel)
         case View():
             copy = view_kernel(binding, program)
             if copy is None:
                 return opaque("view", "no affine index says where its elements are")
-            if {v.name for v in binding.reads} & overwritten:
-                return opaque("view", "the memory behind it is written over later")
-            return "view", KindFinding(
-                PatternKind.INJECTIVE, pattern_kind(copy).loads, ("a reshape",), "a reshape"
-            )
+            loads = pattern_kind(copy).loads
+            return "view", KindFinding(PatternKind.INJECTIVE, loads, ("a reshape",), "a reshape")
         case MatchCast():
             return opaque("match_cast", "a match_cast is checked where it stands")
         case LibraryCall(library, function, _, _):
