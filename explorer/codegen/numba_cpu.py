@@ -337,9 +337,9 @@ def _along_last(s: Reduce) -> bool:
     narrow = isinstance(last.size, int) and last.size < LEAST_ROW
 
     def reduces(f: Fetch) -> bool:
-        """Dense along what is summed; one number for a row of results does no harm."""
-        one_for_all = f.offset.factor(last.axis) == 0 and not narrow
-        return f.offset.factor(inner) == 1 and not one_for_all
+        """Dense along what is summed; one number or a window for a row of results does no harm."""
+        row = f.offset.factor(last.axis) in (0, 1) and not narrow
+        return f.offset.factor(inner) == 1 and not row
 
     return any(f.offset.factor(last.axis) == 1 for f in loads) and not any(map(reduces, loads))
 
