@@ -11,7 +11,11 @@ from explorer.ops.record import Site
 
 
 class Unprovable(Exception):
-    """Two extents may or may not agree: the annotation becomes coarser."""
+    """What the annotations do not decide. `pair` are two extents that only have to be equal."""
+
+    def __init__(self, problem: str, pair: tuple[Dim, Dim] | None = None) -> None:
+        super().__init__(problem)
+        self.pair = pair
 
 
 class ImpliedBound(Exception):
@@ -47,8 +51,11 @@ def _together(site: Site, a: Dim, b: Dim) -> Dim:
         return a
     if isinstance(a, int) and a == 1:
         return b
-    if agree(a, b, site.env):
-        return a
+    try:
+        if agree(a, b, site.env):
+            return a
+    except Unprovable as either:  # one of them may be 1
+        raise Unprovable(str(either)) from None
     shapes = " and ".join(f"[{', '.join(map(str, site.shape(i)))}]" for i in range(len(site.given)))
     a_text, b_text = (_text(d, site.env) for d in (a, b))
     return site.fail(f"extents {a_text} and {b_text} do not broadcast; the shapes are {shapes}")
@@ -69,7 +76,7 @@ def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:
     if equal is None:
         for cut, whole in ((a, b), (b, a)):
             _imply(cut, whole)
-        raise Unprovable(f"{a} and {b}")
+        raise Unprovable(f"{a} and {b}", (a, b))
     return equal
 
 

@@ -61,8 +61,15 @@ def _fold_size(site: Site) -> tuple[Values | None, ...]:
 # Range.
 
 
+def _bounds(attrs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Start, limit and delta; a list of one number, which ONNX's own functions give, is it."""
+    found = (attrs[n] for n in ("start", "limit", "delta"))
+    start, limit, step = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in found)
+    return start, limit, step
+
+
 def _range_extent(site: Site) -> Dim:
-    start, limit, step = (site.attrs[n] for n in ("start", "limit", "delta"))
+    start, limit, step = _bounds(site.attrs)
     if isinstance(start, float) or isinstance(limit, float) or isinstance(step, float):
         first, last, by = float(str(start)), float(str(limit)), float(str(step))
         return max(0, int(np.ceil((last - first) / by)))
@@ -83,7 +90,8 @@ def _range_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_range(low: Lowering) -> None:
     site, nest, dtype = low.site, low.nest("range"), low.site.text("dtype", "int64")
-    start, step = _dim(site, site.attrs["start"]), _dim(site, site.attrs["delta"])
+    first, _, by = _bounds(site.attrs)
+    start, step = _dim(site, first), _dim(site, by)
 
     def body(axes: Any) -> Expr:
         place = var(axes[0].name)
@@ -102,11 +110,11 @@ def _lower_range(low: Lowering) -> None:
 
 def _range(attrs: Mapping[str, Any], args: Any) -> Any:
     dtype = numpy_dtype(attrs.get("dtype", "int64"))
-    return np.arange(attrs["start"], attrs["limit"], attrs["delta"]).astype(dtype)
+    return np.arange(*_bounds(attrs)).astype(dtype)
 
 
 def _fold_range(site: Site) -> tuple[Values | None, ...]:
-    extent, start, step = _range_extent(site), site.attrs["start"], site.attrs["delta"]
+    extent, (start, _, step) = _range_extent(site), _bounds(site.attrs)
     if not isinstance(extent, int) or isinstance(start, float) or isinstance(step, float):
         return (None,)
     first, by = _dim(site, start), _dim(site, step)

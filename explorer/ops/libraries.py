@@ -15,7 +15,7 @@ from onnx import helper
 
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Attrs
-from explorer.ir.types import dtype_of
+from explorer.ir.types import dtype_of, numpy_dtype
 from explorer.ops import RECORDS, blas
 from explorer.ops.dtypes import code_of
 from explorer.ops.library_functions import find_function, library_functions
@@ -74,14 +74,19 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | None]) -> np.ndarray:
-    """The numbers that the host computes for an operator whose shapes are values of the run."""
+    """The numbers that the host computes for an operator whose shapes are values of the run, or
+    one of its tables.
+    """
     record = RECORDS.get(function)
-    if record is None or record.run_time is None:
+    rule = None if record is None else record.run_time
+    if rule is None:
         raise UnsupportedOperator(f"{function} has no shape function", where=function)
     given = dict(attrs)
-    names = given.pop("names", ())
+    names, table, dtype = given.pop("names", ()), given.pop("table", ""), given.pop("of", "")
+    if table and rule.table is not None:
+        return np.ascontiguousarray(rule.table(str(table), given, args), numpy_dtype(str(dtype)))
     assert isinstance(names, tuple)
-    found = record.run_time.values(given, args)
+    found = rule.values(given, args)
     return np.array([found[str(n)] for n in names], np.int64)
 
 

@@ -148,12 +148,16 @@ class RunTime:
     values   by name at least these numbers, from attributes (`where` is the place of the operator)
              and one array for each argument: its values or its shape; ShapeError if they do not fit
     rewrite  the site in symbolic form: the same or another operator, without the arguments read
+    tables   arrays that the host computes besides, by name: further arguments of what is rewritten
+    table    one of them, by its name, from what `values` gets
     """
 
     reads: frozenset[int]
     names: Callable[[Site], tuple[Number, ...]]
     values: Callable[[Mapping[str, Any], Sequence[Any]], Mapping[str, int]]
     rewrite: Callable[[Site, Mapping[str, Dim]], Site]
+    tables: Callable[[Site, Mapping[str, Dim]], Mapping[str, Tensor]] | None = None
+    table: Callable[[str, Mapping[str, Any], Sequence[Any]], Array] | None = None
 
 
 Deduce = Callable[[Site], tuple[Tensor, ...]]

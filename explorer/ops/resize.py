@@ -1,119 +1,120 @@
-"""Resize: nearest and linear, from tables of source positions that are computed when compiling."""
+"""Resize: one dim after the other reads its source at places with weights, which are tables.
+
+t[i, j] = sum over k: x[at0[i, k], j] * weight0[i, k];  y[i, j] = sum over k: t[i, at1[j, k]] * ...
+
+The tables are constants, or what the host computes where sizes or scales are values of the run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product as every
 from typing import Any
 
 import numpy as np
 
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim
-from explorer.ir.kernel import Affine, Axis, Expr, Read, var
-from explorer.ir.types import Tensor
+from explorer.ir.dims import Dim, Shape
+from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
+from explorer.ir.types import DType, Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, entry
-from explorer.ops.record import Array, OperatorRecord, Site
+from explorer.ops.lowering import Lowering, Nest, entry, letters
+from explorer.ops.record import Array, Number, OperatorRecord, RunTime, Site
+from explorer.ops.resampling import MODES, WAYS, Stretch, reach, sampling, stretches, table
+from explorer.ops.run_time import Host, symbolic
+
+Attrs = Mapping[str, Any]
+Plan = tuple[Stretch | None, ...]  # for each dim, None where it stays as it is
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """For each dim: its extent after, and the scale; 1.0 where nothing happens."""
+def _axes(site: Site) -> tuple[int, ...]:
+    rank = len(site.shape())
+    axes = site.axes(rank)
+    return tuple(range(rank)) if axes is None else axes
 
-    extents: tuple[Dim, ...]
-    scales: tuple[float, ...]
+
+def _crops(site: Site) -> bool:
+    return site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
+
+
+def _changed(site: Site, scales: Any, sizes: Any) -> tuple[int, ...]:
+    """The dims that may not stay as they are; `scales` and `sizes` as far as they are known."""
+    axes, shape = _axes(site), site.shape()
+    if _crops(site) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return axes
+    if sizes is not None and len(sizes) == len(axes):
+        return tuple(d for d, n in zip(axes, sizes, strict=True) if n != shape[d])
+    if scales is not None and len(scales) == len(axes):
+        return tuple(d for d, s in zip(axes, scales, strict=True) if float(s) != 1.0)
+    return axes
+
+
+def _check(site: Site) -> None:
+    how = sampling(site.attrs)
+    whole = not site.dtype().startswith(("float", "bfloat"))
+    if how.mode not in MODES or how.way not in WAYS or (whole and how.mode != "nearest"):
+        site.unsupported(f"{how.mode!r} with {how.way!r} of {site.dtype()} has no kernel rule")
+
+
+# Extents and scales that are known.
 
 
 def _plan(site: Site) -> Plan:
-    shape = site.shape()
-    axes = site.axes(len(shape)) or tuple(range(len(shape)))
-    extents, factors = list(shape), [1.0] * len(shape)
-    sizes, scales = site.dims("sizes"), site.dims("scales")
-    if site.text("keep_aspect_ratio_policy", "stretch") != "stretch" or not (sizes or scales):
-        site.unsupported("keep_aspect_ratio_policy, or a size that is not known")
-    for i, axis in enumerate(axes):
-        n = shape[axis]
-        if sizes:
-            extents[axis] = sizes[i]
-            factors[axis] = 1.0 if sizes[i] == n else _ratio(site, sizes[i], n)
-        elif scales and float(str(scales[i])) != 1.0:
-            factors[axis] = float(str(scales[i]))
-            extents[axis] = int(np.floor(_known(site, n) * factors[axis]))
-    return Plan(tuple(extents), tuple(factors))
+    _check(site)
+    shape, axes = site.shape(), _axes(site)
+    scales, sizes = site.dims("scales") or None, site.dims("sizes") or None
+    changed = _changed(site, scales, sizes)
+    known = [_known(site, n) if d in changed else 1 for d, n in enumerate(shape)]
+    wanted = sizes and [_known(site, n) if d in changed else 1 for d, n in zip(axes, sizes)]
+    roi: Any = site.dims("roi")
+    try:
+        found = stretches(site.attrs, known, roi, None if wanted else scales, wanted)
+    except ValueError as error:
+        site.fail(str(error))
+    return tuple(s if d in changed else None for d, s in enumerate(found))
 
 
 def _known(site: Site, n: Dim) -> int:
     return n if isinstance(n, int) else site.unsupported(f"an extent of {n} is resized")
 
 
-def _ratio(site: Site, new: Dim, old: Dim) -> float:
-    return _known(site, new) / _known(site, old)
-
-
 def _types(site: Site) -> tuple[Tensor, ...]:
-    return (Tensor(_plan(site).extents, site.dtype()),)
-
-
-def _positions(mode: str, old: int, new: int, scale: float) -> Array:
-    """Where each result lies in the source, as real numbers."""
-    at = np.arange(new, dtype=np.float64)
-    match mode:
-        case "asymmetric":
-            return np.asarray(at / scale)
-        case "align_corners":
-            return np.asarray(at * (old - 1) / (new - 1) if new > 1 else at * 0)
-        case "pytorch_half_pixel" if new == 1:
-            return np.zeros(new)
-        case _:
-            return np.asarray((at + 0.5) / scale - 0.5)
-
-
-def _nearest(mode: str, at: Array, old: int) -> Array:
-    rounded = {
-        "floor": np.floor(at),
-        "ceil": np.ceil(at),
-        "round_prefer_ceil": np.floor(at + 0.5),
-    }.get(mode, np.ceil(at - 0.5))
-    near: Array = np.clip(rounded, 0, old - 1).astype(np.int64)
-    return near
-
-
-def _check(site: Site) -> tuple[str, str]:
-    mode = site.text("mode", "nearest")
-    way = site.text("coordinate_transformation_mode", "half_pixel")
-    ways = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-    if mode not in ("nearest", "linear") or way not in ways or site.integer("antialias"):
-        site.unsupported(f"mode {mode!r} with {way!r} has no kernel rule")
-    return mode, way
-
-
-def _tables(site: Site, plan: Plan) -> list[tuple[int, list[Array], Array]]:
-    """For each resized dim: the source positions on either side, and the second's weight."""
-    mode, way = _check(site)
-    found = []
-    for d, (new, scale) in enumerate(zip(plan.extents, plan.scales, strict=True)):
-        if scale != 1.0:
-            old = _known(site, site.shape()[d])
-            at = _positions(way, old, _known(site, new), scale)
-            if mode == "nearest":
-                near = _nearest(site.text("nearest_mode", "round_prefer_floor"), at, old)
-                found.append((d, [near], np.zeros(len(at))))
-            else:
-                at = np.clip(at, 0, old - 1)
-                low = np.floor(at).astype(np.int64)
-                found.append((d, [low, np.minimum(low + 1, old - 1)], at - low))
-    return found
+    pairs = zip(site.shape(), _plan(site), strict=True)
+    return (Tensor(tuple(n if s is None else s.new for n, s in pairs), site.dtype()),)
 
 
 def _lower(low: Lowering) -> None:
-    site, nest, plan = low.site, low.nest("resize"), _plan(low.site)
-    tables = _tables(site, plan)
+    site, how = low.site, sampling(low.site.attrs)
+    plan = {d: s for d, s in enumerate(_plan(site)) if s is not None}
+    if not plan:
+        low.view(low.result, site.arg(0))
+    elif _crops(site) or any(reach(how, s) > 2 for s in plan.values()):
+        tables: dict[int, tuple[Var, ...]] = {}
+        for d, s in plan.items():
+            places, weights = table(how, s)
+            made = [low.constant(places, f"at{d}")]
+            if how.mode != "nearest":
+                made.append(low.constant(weights.astype(_weights(site.dtype())), f"weight{d}"))
+            tables[d] = tuple(made)
+        _dim_by_dim(low, tables)
+    else:
+        _corners(low, plan)
+
+
+def _weights(dtype: DType) -> DType:
+    return "float64" if dtype == "float64" else "float32"
+
+
+# Up to two places a dim: all corners at once.
+
+
+def _corners(low: Lowering, plan: Mapping[int, Stretch]) -> None:
+    nest, how = low.nest("resize"), sampling(low.site.attrs)
+    tables = [(d, *table(how, s)) for d, s in plan.items()]
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         total: Expr | None = None
-        for sides in every(*(range(len(t[1])) for t in tables)):
+        for sides in every(*(range(t[1].shape[1]) for t in tables)):
             part = _corner(low, nest, axes, tables, sides)
             total = part if total is None else call("add", total, part)
         assert total is not None
@@ -123,16 +124,20 @@ def _lower(low: Lowering) -> None:
 
 
 def _corner(
-    low: Lowering, nest: Nest, axes: Sequence[Axis], tables: list[Any], sides: tuple[int, ...]
+    low: Lowering,
+    nest: Nest,
+    axes: Sequence[Axis],
+    tables: Sequence[tuple[int, Array, Array]],
+    sides: tuple[int, ...],
 ) -> Expr:
     """One of the source elements around a result, times its weight."""
     index: list[Affine | Expr] = [entry(a, a.extent) for a in axes]
     weights: list[Expr] = []
     for (d, places, share), side in zip(tables, sides, strict=True):
         name, at = f"at{d}{'ab'[side]}", (var(axes[d].name),)
-        index[d] = Read(nest.tensor(low.constant(places[side], name), name), at)
-        if len(places) > 1:
-            value = (share if side else 1 - share).astype(low.site.dtype())
+        index[d] = Read(nest.tensor(low.constant(places[:, side], name), name), at)
+        if places.shape[1] > 1:
+            value = share[:, side].astype(low.site.dtype())
             name = f"weight{d}{'ab'[side]}"
             weights.append(Read(nest.tensor(low.constant(value, name), name), at))
     part: Expr = Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
@@ -141,21 +146,177 @@ def _corner(
     return part
 
 
-def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
+# Any number of places: one dim after the other.
+
+
+def _dim_by_dim(low: Lowering, tables: Mapping[int, tuple[Var, ...]]) -> None:
+    """`tables` holds for each dim its places and, unless it is just read there, their weights."""
+    site, nest, dtype = low.site, low.nest("resize"), low.site.dtype()
+    shape, source = list(site.shape()), nest.tensor(site.arg(0), "x")
+    crops = _crops(site)
+    for n, (d, (places, *weights)) in enumerate(tables.items()):
+        shape[d] = low.shape[d]
+        axes = letters(tuple(shape))
+        tap = Axis("tap", _rows(places)[1])
+        at = (var(axes[d].name), var(tap.name))
+        index: list[Affine | Expr] = [entry(a, a.extent) for a in axes]
+        index[d] = Read(nest.tensor(places, f"at{d}"), at)
+        part: Expr = Read(source, tuple(index))
+        if weights:
+            part = call("mul", part, Read(nest.tensor(weights[0], f"weight{d}"), at))
+        last = n == len(tables) - 1 and not crops
+        out = "y" if last else f"t{d}"
+        source = nest.compute(out, tuple(shape), dtype, axes, part, [tap], "sum")
+    if crops:
+        axes = letters(low.shape)
+        inside: Expr = Read(source, tuple(entry(a, a.extent) for a in axes))
+        outside = Const(site.number("extrapolation_value", 0.0), dtype)
+        for d, (places, *_) in tables.items():
+            first = Read(nest.tensor(places, f"at{d}"), (var(axes[d].name), Affine()))
+            inside = call("where", call("lt", first, 0, dtype="int64"), outside, inside)
+        nest.compute("y", low.shape, dtype, axes, inside)
+    nest.into(low.result)
+
+
+def _rows(table: Var) -> Shape:
+    assert isinstance(table.type, Tensor)
+    return table.type.dims
+
+
+def _resampled(
+    attrs: Attrs, x: Array, tables: Mapping[int, tuple[Array, ...]], dtype: Any
+) -> Array:
+    """The meaning of `_dim_by_dim`."""
+    outside = np.zeros((1,) * x.ndim, bool)
+    for d, (places, *weights) in tables.items():
+        along = [-1 if i == d else 1 for i in range(x.ndim)]
+        outside = outside | (places[:, :1] < 0).reshape(along)
+        read = np.take(x, np.maximum(places, 0), axis=d)
+        if weights:
+            shape = (*(1,) * d, *weights[0].shape, *(1,) * (x.ndim - d - 1))
+            read = read * weights[0].reshape(shape).astype(x.dtype)
+        x = read.sum(axis=d + 1, dtype=x.dtype)
+    return np.where(outside, np.asarray(attrs.get("extrapolation_value", 0.0), dtype), x)
+
+
+def _reference(attrs: Attrs, args: Any) -> Any:
     x = args[0]
     site = Site("Resize", "Resize", (Var("x", Tensor(x.shape, str(x.dtype.name))),), attrs)
-    for d, places, share in _tables(site, _plan(site)):
-        if len(places) == 1:
-            x = np.take(x, places[0], axis=d)
-        else:
-            weight = share.reshape([-1 if i == d else 1 for i in range(x.ndim)]).astype(x.dtype)
-            x = (
-                np.take(x, places[0], axis=d) * (1 - weight)
-                + np.take(x, places[1], axis=d) * weight
-            )
-    return x
+    how, tables = sampling(attrs), dict[int, tuple[Array, ...]]()
+    for d, s in enumerate(_plan(site)):
+        if s is not None:
+            places, weights = table(how, s)
+            tables[d] = (places,) if how.mode == "nearest" else (places, weights)
+    return _resampled(attrs, x, tables, x.dtype)
+
+
+# Sizes or scales that only a run knows: the host computes extents, then tables.
+
+
+def _given(site: Site, i: int) -> Any:
+    """What is known of the elements of an argument."""
+    found = site.values[i] if site.has(i) and i < len(site.values) else None
+    return found if found is not None and found.size else None
+
+
+def _waiting(site: Site) -> tuple[int, ...]:
+    return _changed(site, _given(site, 2), _given(site, 3))
+
+
+def _wanted(site: Site) -> dict[int, Dim]:
+    """The extents that are known although a run has to find the tables."""
+    sizes = _given(site, 3)
+    stretch = site.text("keep_aspect_ratio_policy", "stretch") == "stretch"
+    return dict(zip(_axes(site), sizes, strict=False)) if sizes is not None and stretch else {}
+
+
+def _names(site: Site) -> tuple[Number, ...]:
+    _check(site)
+    known = _wanted(site)
+    extents = (Number(f"extent{d}") for d in _waiting(site) if d not in known)
+    return (*extents, *(Number(f"reach{d}") for d in _waiting(site)))
+
+
+def _stretches(attrs: Attrs, args: Sequence[Any]) -> tuple[Stretch, ...]:
+    host = Host("Resize", attrs, args)
+    roi, scales, sizes = (
+        attrs.get(name) if i >= len(args) or args[i] is None else np.reshape(args[i], -1).tolist()
+        for i, name in ((1, "roi"), (2, "scales"), (3, "sizes"))
+    )
+    try:
+        return stretches(attrs, host.given(0), roi, scales, sizes)
+    except ValueError as error:
+        host.fail(str(error))
+
+
+def _values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
+    found, how = _stretches(attrs, args), sampling(attrs)
+    extents = {f"extent{d}": s.new for d, s in enumerate(found)}
+    return extents | {f"reach{d}": reach(how, s) for d, s in enumerate(found)}
+
+
+def _tables(site: Site, symbols: Mapping[str, Dim]) -> Mapping[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for d, n in _new_extents(site, symbols).items():
+        shape = (n, symbols[f"reach{d}"])
+        found[f"at{d}"] = Tensor(shape, "int64")
+        if sampling(site.attrs).mode != "nearest":
+            found[f"weight{d}"] = Tensor(shape, _weights(site.dtype()))
+    return found
+
+
+def _table(name: str, attrs: Attrs, args: Sequence[Any]) -> Array:
+    kind, d = name.rstrip("0123456789"), int(name.lstrip("atweigh"))
+    return table(sampling(attrs), _stretches(attrs, args)[d])[kind == "weight"]
+
+
+def _new_extents(site: Site, symbols: Mapping[str, Dim]) -> dict[int, Dim]:
+    known = _wanted(site)
+    return {d: known.get(d) or symbols[f"extent{d}"] for d in _waiting(site)}
+
+
+def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    """A Resample, which is given tables for the dims that are not as they were."""
+    new = _new_extents(site, symbols)
+    extents = tuple(new.get(d, n) for d, n in enumerate(site.shape()))
+    return symbolic(site, site.arg(0), op="Resample", dims=tuple(new), extents=extents)
+
+
+def _resample_tables(site: Site) -> dict[int, tuple[int, ...]]:
+    """For each resampled dim the positions of its tables among the arguments."""
+    each = 1 if sampling(site.attrs).mode == "nearest" else 2
+    dims = site.integers("dims") or ()
+    return {d: tuple(range(1 + n * each, 1 + (n + 1) * each)) for n, d in enumerate(dims)}
+
+
+def _resample_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(site.dims("extents"), site.dtype()),)
+
+
+def _lower_resample(low: Lowering) -> None:
+    tables = _resample_tables(low.site)
+    if not tables:
+        low.view(low.result, low.site.arg(0))
+        return
+    _dim_by_dim(low, {d: tuple(low.site.arg(i) for i in at) for d, at in tables.items()})
+
+
+def _resample(attrs: Attrs, args: Any) -> Any:
+    each = 1 if sampling(attrs).mode == "nearest" else 2
+    rows = {d: tuple(args[1 + n * each :][:each]) for n, d in enumerate(attrs["dims"])}
+    return _resampled(attrs, args[0], rows, args[0].dtype)
 
 
 RECORDS = (
-    OperatorRecord("Resize", "layout", _types, _reference, _lower, None, {2: "scales", 3: "sizes"}),
+    OperatorRecord(
+        "Resize",
+        "layout",
+        _types,
+        _reference,
+        _lower,
+        None,
+        {1: "roi", 2: "scales", 3: "sizes"},
+        run_time=RunTime(frozenset({1, 2, 3}), _names, _values, _rewritten, _tables, _table),
+    ),
+    OperatorRecord("Resample", "layout", _resample_types, _resample, _lower_resample),
 )

@@ -76,6 +76,8 @@ def difference(symbols: Mapping[str, Dim], name: str) -> Dim:
 
 def length(site: Site, i: int) -> int:
     """How many elements an argument has, which is what a rank depends on."""
+    if not site.has(i):
+        site.unsupported(f"there is no argument at position {i}")
     shape = site.shape(i)
     count = shape[0] if shape else 1
     if not isinstance(count, int):

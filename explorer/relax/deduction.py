@@ -38,9 +38,11 @@ from explorer.ops.broadcast import ImpliedBound, Unprovable
 from explorer.ops.dtypes import check_dtypes
 from explorer.ops.record import OperatorRecord, Site, Values, arguments_by_value
 from explorer.passes.registry import compiler_pass
+from explorer.relax.agreement import with_agreement
 from explorer.relax.control_flow import branch, call, loop
 from explorer.relax.fresh import Found, Symbols
 from explorer.relax.known import Knowledge, is_known
+from explorer.relax.known_branch import taken_side
 from explorer.relax.library import coarse_types, constant_results, library_types
 from explorer.relax.materialize import materialize
 from explorer.relax.run_time import at_run_time
@@ -93,6 +95,8 @@ class Deduction:
         done = self.function(main, [(p, None) for p in main.params])
         others = tuple(f for n, f in self.functions.items() if n != main.name)
         order = {f.name: i for i, f in enumerate(self.source.functions)}
+        kept = {o for f in (done, *others) for b in f.body for o in b.origin}
+        self.dropped = [(name, why) for name, why in self.dropped if name not in kept]
         others = tuple(sorted(others, key=lambda f: order.get(f.name, len(order))))
         return replace(
             self.source,
@@ -126,6 +130,10 @@ class Deduction:
 
     def binding(self, binding: Binding, known: Knowledge) -> list[Binding]:
         """One binding annotated, after what it needs and before the match_casts it leads to."""
+        if isinstance(binding.expr, Branch):
+            inlined = taken_side(self, binding, binding.expr, known)
+            if inlined is not None:
+                return [b for inner in inlined for b in self.binding(inner, known)]
         where = min(binding.origin, default=binding.vars[0].name)
         before, expr, found = self.expr(binding, known, where)
         found += (Found(Tensor()),) * (len(binding.vars) - len(found))
@@ -196,6 +204,11 @@ class Deduction:
             with suppress(Unprovable, UnsupportedOperator):
                 before, symbolic = at_run_time(self, site, record.run_time, binding)
                 return before, *self.annotated(RECORDS[symbolic.op], symbolic)
+        if isinstance(refused, Unprovable):
+            given = arguments_by_value(record, site)
+            agreed = with_agreement(self, record, given, binding, refused)
+            if agreed is not None:
+                return agreed
         if isinstance(refused, UnsupportedOperator):
             return [], *self.library(call, site.results, refused)
         return [], call, coarse_types(call, site.results, self.constants, site.where)

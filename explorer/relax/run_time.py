@@ -48,7 +48,17 @@ def at_run_time(
     dims = Var(f"{name}.dims", ShapeType(tuple(symbols.values())))
     before.append(Binding((dims,), MatchCast(values), binding.origin))
     deduction.scope.update(*map(symbols_of, symbols.values()))
-    return before, rule.rewrite(replace(site, env=deduction.symbols.env), symbols)
+    known = replace(site, env=deduction.symbols.env)
+    after = rule.rewrite(known, symbols)
+    if rule.tables is None:
+        return before, after
+    tables: list[Var] = []
+    for word, kind in rule.tables(known, symbols).items():
+        tables.append(Var(f"{name}.{word}", kind))
+        attrs = (*site.attrs.items(), ("where", site.where), ("table", word), ("of", kind.element))
+        call = LibraryCall("shape", site.op, tuple(args), attrs)
+        before.append(Binding((tables[-1],), call, binding.origin))
+    return before, replace(after, args=(*after.args, *tables))
 
 
 def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:

@@ -250,3 +250,49 @@ def test_deducing_twice_changes_nothing() -> None:
     for name in ("tiny_bert", "tiny_while", "tiny_skip", "tiny_lstm"):
         once = deduce(load(DATA / f"{name}.onnx").program)
         assert deduce(once) == once
+
+
+def test_extents_that_must_agree_are_checked_when_it_runs(tmp_path: Path) -> None:
+    """The inner extents of a product, one of them found by the host."""
+    w = np.arange(12, dtype=np.float32).reshape(4, 3)
+    program = typed(
+        tmp_path,
+        [
+            node("Reshape", "x s", "h"),
+            node("MatMul", "h w", "p"),
+            node("Concat", "p q", "y", axis=0),
+        ],
+        [value("x", ["n"]), value("s", [2], INT64), value("q", [2, "m"])],
+        ["y"],
+        {"w": w},
+    )
+    low = legalize(program)
+    assert not low.library_calls
+    x, q = np.ones(8, np.float32), np.zeros((2, 3), np.float32)
+    found = evaluate(low, {"x": x, "s": np.array([2, -1]), "q": q})["y"]
+    np.testing.assert_array_equal(found, np.concatenate([x.reshape(2, 4) @ w, q]))
+    for shape, rest in (([4, 2], q), ([2, 4], q[:, :2])):
+        with pytest.raises(ShapeError, match="argument"):
+            evaluate(low, {"x": x, "s": np.array(shape), "q": rest})
+
+
+def test_a_branch_whose_condition_is_known_is_its_body(tmp_path: Path) -> None:
+    """The other side may even be wrong: nobody takes it."""
+    then = helper.make_graph([node("Relu", "x", "a")], "then", [], [value("a", None)])
+    wrong = helper.make_graph(
+        [node("Reshape", "x seven", "b")],
+        "orelse",
+        [],
+        [value("b", None)],
+    )
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Size", "shape", "rank"),
+        node("Equal", "rank two", "flat"),
+        node("If", "flat", "y", then_branch=then, else_branch=wrong),
+    ]
+    constants = {"two": np.array(2), "seven": np.array([7])}
+    program = typed(tmp_path, nodes, [value("x", [2, 3])], ["y"], constants)
+    assert [b.expr.op for b in program.main.body if isinstance(b.expr, OpCall)] == ["Relu"]
+    assert len(program.functions) == 1
+    assert ("b", "its branch is never taken") in program.dropped

@@ -1,0 +1,74 @@
+"""Extents that must be equal, and nothing proves it: a match_cast of an argument says so.
+
+y = MatMul(a: [n, k], b: [m, 8])  ->  a2: float32[n, m] = match a; y = MatMul(a2, b)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from explorer.errors import UnsupportedOperator
+from explorer.ir.calls import MatchCast, Var
+from explorer.ir.dims import Dim
+from explorer.ir.program import Binding
+from explorer.ir.types import Tensor
+from explorer.ops.broadcast import Unprovable
+from explorer.ops.record import OperatorRecord, Site
+
+if TYPE_CHECKING:
+    from explorer.relax.deduction import Deduced, Deduction
+
+
+def with_agreement(
+    deduction: Deduction,
+    record: OperatorRecord,
+    site: Site,
+    binding: Binding,
+    refused: Unprovable,
+) -> Deduced | None:
+    """The operator behind match_casts of its arguments; None where equal extents are not all that
+    is missing.
+    """
+    before: list[Binding] = []
+    while refused.pair is not None:
+        casts, site = _casts(site, refused.pair, binding, len(before))
+        if not casts:
+            return None
+        before += casts
+        try:
+            return before, *deduction.annotated(record, site)
+        except UnsupportedOperator:
+            return None
+        except Unprovable as again:
+            refused = again
+    return None
+
+
+def _casts(
+    site: Site, pair: tuple[Dim, Dim], binding: Binding, count: int
+) -> tuple[list[Binding], Site]:
+    """The arguments with one of two extents, each as having the other one there: so there are
+    fewer different extents each time.
+    """
+    for old, new in (pair, pair[::-1]):
+        casts: list[Binding] = []
+        args = list(site.args)
+        for i, arg in enumerate(site.args):
+            if arg is not None and _has(arg, old):
+                name = f"{binding.vars[0].name}.argument{i}_{count + len(casts)}"
+                args[i] = made = _with(arg, name, old, new)
+                casts.append(Binding((made,), MatchCast(arg), binding.origin))
+        if casts:
+            return casts, replace(site, args=tuple(args))
+    return [], site
+
+
+def _has(arg: Var, dim: Dim) -> bool:
+    return isinstance(arg.type, Tensor) and not isinstance(dim, int) and dim in arg.type.dims
+
+
+def _with(arg: Var, name: str, old: Dim, new: Dim) -> Var:
+    assert isinstance(arg.type, Tensor)
+    dims = tuple(new if d == old else d for d in arg.type.dims)
+    return Var(name, replace(arg.type, shape=dims))
