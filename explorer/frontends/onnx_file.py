@@ -35,6 +35,7 @@ LARGE_BYTES = 1024  # a tensor from this size on is read straight into its array
 MAX_RANK = 16
 MAX_ELEMENTS = 1 << 40
 ALIGNMENT = 64
+MAPPED_BYTES = 1 << 20  # external data from this size on stays in its file
 
 Part = tuple[int, int]  # offset and length in the file
 
@@ -253,7 +254,22 @@ def _external(path: Path, tensor: onnx.TensorProto) -> np.ndarray:
         count = size - first if length is None else length
         if first < 0 or count < 0 or first + count > size:
             raise BadModelFile(f"says that {tensor.name!r} lies outside of {where.name}")
+        if count >= MAPPED_BYTES and first % ALIGNMENT == 0:
+            return _mapped(where, tensor, first, count)
         return _filled(file, tensor, first, count)
+
+
+def _mapped(where: Path, tensor: onnx.TensorProto, offset: int, length: int) -> np.ndarray:
+    """A tensor that stays in its file, of which what is read becomes memory."""
+    dtype = element_type(tensor.data_type, tensor.name)
+    shape = checked_shape(tensor.dims, tensor.name)
+    if dtype == "string":
+        raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
+    _check_length(tensor.name, length, shape, dtype)
+    raw = np.asarray(np.memmap(where, np.uint8, "r", offset, (length,)))
+    if _bits(dtype) < 8:
+        return _unpacked(raw, shape, dtype)
+    return raw.view(numpy_dtype(dtype)).reshape(shape)
 
 
 def _inside(folder: Path, location: str, name: str) -> Path:
