@@ -11,9 +11,9 @@ from explorer.frontends.arrays.ufuncs import Body, is_bool, ufunc, weakened
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim, python_dim
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted
-from explorer.frontends.tracing.recorder import current_frame
 from explorer.ir.dims import Dim, ShapeEnv
 from explorer.ops.dim_arithmetic import least, most
 

@@ -20,9 +20,9 @@ from explorer.frontends.arrays.shaping import (
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim, plain_dim
 from explorer.frontends.tracing.emit import cast, emit, emit_several
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.frontends.tracing.recorder import current_frame
 from explorer.ir.dims import Dim, simplify
 from explorer.ir.types import Tensor
 

@@ -9,9 +9,9 @@ import onnx
 
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import cast
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.recorder import current_frame
 from explorer.ir.calls import AttrValue, OpCall, Var
 from explorer.ir.dims import product
 from explorer.ir.types import Tensor

@@ -9,8 +9,8 @@ import numpy as np
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.dims import python_dim
+from explorer.frontends.tracing.frames import Frame
 from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.recorder import Frame
 from explorer.ir.calls import Var
 from explorer.ir.dims import product
 from explorer.ir.types import Tensor, numpy_dtype

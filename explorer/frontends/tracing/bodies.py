@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.frames import Frame, current_frame, current_source, under, writing
 from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.recorder import (
-    Frame,
-    current_frame,
-    current_source,
-    under,
-    writing,
-)
 from explorer.frontends.tracing.structure import Structure, flatten
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Function

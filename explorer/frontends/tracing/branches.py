@@ -12,9 +12,9 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import Body, captured, finish, run_body
 from explorer.frontends.tracing.coarse import Known
 from explorer.frontends.tracing.emit import bind
+from explorer.frontends.tracing.frames import current_frame, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
-from explorer.frontends.tracing.recorder import current_frame, source_of
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.ir.calls import Branch
 from explorer.ir.dims import symbols_of

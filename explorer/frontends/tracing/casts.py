@@ -12,9 +12,9 @@ from explorer.frontends.tracing.annotations import dim_of
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.emit import matched
+from explorer.frontends.tracing.frames import Frame, current_frame, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced, traced
-from explorer.frontends.tracing.recorder import Frame, current_frame, source_of
 from explorer.ir.dims import Dim, Shape, evaluate_dim, symbols_of
 from explorer.ir.lattice import Match, defined_by, match, replace_symbols, symbols_in
 from explorer.ir.types import ShapeType, Tensor

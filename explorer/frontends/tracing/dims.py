@@ -10,8 +10,8 @@ import numpy as np
 import sympy
 
 from explorer.errors import TraceError
+from explorer.frontends.tracing.frames import current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.recorder import current_frame, is_tracing
 from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
 
 

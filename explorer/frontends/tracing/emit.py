@@ -11,7 +11,7 @@ import onnx
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import Known, coarse_dims
-from explorer.frontends.tracing.recorder import Frame, current_frame, current_source
+from explorer.frontends.tracing.frames import Frame, current_frame, current_source
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
 from explorer.ir.dims import Dim
 from explorer.ir.lattice import defined_by

@@ -13,18 +13,19 @@ from typing import Any, overload
 from explorer.errors import IronworksError, TraceError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
+from explorer.frontends.tracing.declared import declared_inputs
 from explorer.frontends.tracing.emit import bind, matched
-from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.promote import converted, is_traced, traced
-from explorer.frontends.tracing.recorder import (
+from explorer.frontends.tracing.frames import (
     Frame,
-    Recorder,
     current_frame,
     current_source,
     source_of,
     under,
     writing,
 )
+from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.promote import converted, is_traced, traced
+from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Structure, flatten, rebuild
 from explorer.ir import types
 from explorer.ir.annotations import derive_call
@@ -188,40 +189,6 @@ def _fitting(value: Any, wanted: Annotation) -> TracedArray:
     if found.weak and isinstance(wanted, Tensor) and wanted.dtype is not None:
         return converted(found, wanted.dtype)
     return found
-
-
-def declared_inputs(run: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotation of each parameter, given or in the signature; a default stands for itself."""
-    try:
-        hints = inspect.get_annotations(run, eval_str=True)
-    except NameError:
-        hints = {}
-    found: dict[str, Any] = {}
-    for name, parameter in inspect.signature(run).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TraceError(
-                f"{run.__name__} takes {parameter}; a traced function names its inputs"
-            )
-        declared = given.get(name, hints.get(name))
-        if is_declared(declared):
-            found[name] = declared
-        elif parameter.default is parameter.empty:
-            raise TraceError(
-                f"the parameter {name!r} of {run.__name__} has no annotation that says what array "
-                "it is",
-                where=name,
-                try_=f'{name}: explorer.tensor("float32", "batch", 64)',
-            )
-    return found
-
-
-def is_declared(value: Any) -> bool:
-    """Whether a value says of what type an input is, or several of them."""
-    if isinstance(value, dict):
-        return bool(value) and all(map(is_declared, value.values()))
-    if isinstance(value, (tuple, list)):
-        return bool(value) and all(map(is_declared, value))
-    return isinstance(value, Tensor)
 
 
 @overload

@@ -12,9 +12,9 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import Body, captured, finish, run_body
 from explorer.frontends.tracing.branches import one_bool
 from explorer.frontends.tracing.emit import bind
+from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.frontends.tracing.recorder import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.structure import Structure, flatten, rebuild
 from explorer.ir.calls import Loop
 from explorer.ir.types import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from explorer.frontends.tracing.frames import source_of
 from explorer.frontends.tracing.promote import is_traced
-from explorer.frontends.tracing.recorder import source_of
 
 Function = Callable[..., Any]
 

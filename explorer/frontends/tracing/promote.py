@@ -11,8 +11,8 @@ from explorer.errors import DtypeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit, emit_shape
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.recorder import current_frame
 from explorer.ir.types import ITEM_BYTES, dtype_of
 
 Number = bool | int | float

@@ -14,9 +14,10 @@ from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds, environment
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
-from explorer.frontends.tracing.functions import declared_inputs, is_declared
+from explorer.frontends.tracing.declared import declared_inputs, is_declared
+from explorer.frontends.tracing.frames import Frame, source_of, writing
 from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.recorder import Frame, Recorder, source_of, writing
+from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
 from explorer.ir.dims import ShapeEnv, symbol, symbols_of
 from explorer.ir.program import Function, Program
