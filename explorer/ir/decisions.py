@@ -261,10 +261,12 @@ class StoragePlacement:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The arena of one binding. `naive_bytes` is the sum of all intermediates.
+    """The arena of one binding. `naive_bytes` is the sum of all intermediates, `result_bytes` that
+    of the results, which are fresh arrays of each run.
 
-    With the policy "storages": the storages, both sums as formulas, and `bounded_bytes` where no
-    binding changes the arena.
+    With the policy "storages": the storages, both sums as formulas, `bounded_bytes` where no
+    binding changes the arena, the `bounds` that were used, such as "seq <= 512", and the symbols
+    for want of whose bounds the arena changes.
     """
 
     buffers: tuple[BufferPlacement, ...]
@@ -275,6 +277,9 @@ class MemoryPlan:
     planned_formula: str = ""
     naive_formula: str = ""
     bounded_bytes: int | None = None
+    result_bytes: int = 0
+    bounds: tuple[str, ...] = ()
+    unbounded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

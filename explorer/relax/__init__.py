@@ -2,7 +2,7 @@
 
 The paper's nouns here: annotation deduction (`deduce`), first-class symbolic shape, `match_cast`,
 cross-level call, partial lowering (`legalize`), library dispatch (`Dispatch`), analysis feedback
-(`kinds`), operator fusion (`FuseOps`).
+(`kinds`), operator fusion (`FuseOps`), dynamic memory planning (`plan_storages`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,20 @@ from explorer.relax.deduction import deduce
 from explorer.relax.dispatch import Dispatch
 from explorer.relax.fusion import FuseOps
 from explorer.relax.legalization import legalize
+from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.relax.memory_plan import PlanMemory
 from explorer.relax.options import Options
 from explorer.relax.pattern_kinds import kinds
+from explorer.relax.storages import plan_storages
 
-__all__ = ["Dispatch", "FuseOps", "Options", "PlanMemory", "deduce", "kinds", "legalize"]
+__all__ = [
+    "Dispatch",
+    "FuseOps",
+    "MemoryOptions",
+    "Options",
+    "PlanMemory",
+    "deduce",
+    "kinds",
+    "legalize",
+    "plan_storages",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from explorer.errors import BoundError
@@ -50,13 +50,14 @@ class Memory:
         return Placed({b.name: at for b, at in zip(self._buffers.all, found)}, end)
 
     def rows(self, placed: Placed, sizes: Sizes, extents: Extents) -> MemoryPlan:
-        """The same to look at, with a row for each view."""
+        """The same to look at, with a row for each view, and with what the results take."""
         if self.by_storages:
             plan = self._storages.plan(sizes)
         else:
             offsets = [placed.offsets[b.name] for b in self._buffers.all]
             plan = rows(self._buffers, self._sizes(extents), offsets, placed.bytes)
-        return with_views(plan, self.program, extents, self._formulas)
+        found = with_views(plan, self.program, extents, self._formulas)
+        return replace(found, result_bytes=sum(map(extents.bytes, self.program.outputs)))
 
     @property
     def by_storages(self) -> bool:
@@ -84,7 +85,7 @@ class Memory:
 
     @cached_property
     def _storages(self) -> StorageRows:
-        return StorageRows(self.storages, self.program)
+        return StorageRows(self.storages, self.program, self.env)
 
     @cached_property
     def _places(self) -> tuple[tuple[str, int], ...]:

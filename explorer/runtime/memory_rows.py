@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Protocol
 
 from explorer.grinder import UProgram
 from explorer.ir.compiled_dims import compile_dims
 from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
-from explorer.ir.dims import Sizes
+from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.relax.memory_plan import aligned
 from explorer.relax.storages import Storage, StoragePlan, Token
 
@@ -32,7 +33,7 @@ class StorageLayout:
 class StorageRows:
     """A storage plan with all that is printed of it, ready for any binding."""
 
-    def __init__(self, plan: StoragePlan, program: UProgram) -> None:
+    def __init__(self, plan: StoragePlan, program: UProgram, env: ShapeEnv) -> None:
         self.layout = StorageLayout(plan)
         self.storages = tuple((s, str(s.bytes)) for s in plan.storages)
         self.tokens = tuple(
@@ -42,6 +43,8 @@ class StorageRows:
         )
         self.is_static = plan.bounded_bytes is not None
         self.formulas = (str(plan.planned), str(plan.naive_room))
+        self.bounds = tuple(f"{name} <= {env.of(name).high}" for name in plan.bounded)
+        self.unbounded = plan.unbounded
         self._token_bytes = compile_dims([t.bytes for _, t, _, _ in self.tokens])
         self._token_rooms = compile_dims([t.room for _, t, _, _ in self.tokens])
 
@@ -64,6 +67,8 @@ class StorageRows:
             planned,
             naive,
             offsets[-1] if self.is_static else None,
+            bounds=self.bounds,
+            unbounded=self.unbounded,
         )
 
 
@@ -131,13 +136,4 @@ def with_views(
                     row.storage,
                 )
             )
-    return MemoryPlan(
-        tuple(out),
-        memory.planned_bytes,
-        memory.naive_bytes,
-        memory.policy,
-        memory.storages,
-        memory.planned_formula,
-        memory.naive_formula,
-        memory.bounded_bytes,
-    )
+    return replace(memory, buffers=tuple(out))

@@ -1,6 +1,7 @@
 """The storage plan: who shares what and why, with numbers, with symbols, and with bounds."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,14 +12,22 @@ from onnx import helper
 import explorer
 from explorer.counters import counters
 from explorer.errors import BadOption, BoundError
+from explorer.ir.calls import Branch, MatchCast, Var
+from explorer.ir.decisions import Decisions
 from explorer.ir.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, apply, at, axes, var
 from explorer.ir.types import Tensor
+from explorer.ops.evaluate import evaluate
 from explorer.relax.in_place import writes_over
 from explorer.relax.memory_plan import Options, aligned
 from explorer.relax.storages import Allocation, Step, plan_storages
+from explorer.runtime.executable import Executable
 from explorer.runtime.memory_rows import StorageLayout
-from tests.relax.storage_programs import model, names
+from tests.relax.poisoned import poisoned
+from tests.relax.random_programs import put
+from tests.relax.storage_programs import DEVICE, model, names
+from tests.runtime.programs import Model, inputs_of
+from tests.runtime.test_executable import same
 
 N, M = symbol("n"), symbol("m")
 FREE = ShapeEnv((SymbolBound("n"), SymbolBound("m")))
@@ -211,14 +220,14 @@ def test_a_plan_is_evaluated_in_microseconds():
     begin = time.process_time()
     for _ in range(1000):
         layout.offsets(sizes)
-    assert time.process_time() - begin < 0.5  # 59 storages, 1000 times; 0.013 where it was written
+    assert time.process_time() - begin < 0.5  # 59 storages, 1000 times; 0.02 where it was written
 
 
 def test_a_plan_of_20_000_values_is_made_in_a_moment():
     begin = time.process_time()
     plan = in_a_row([(N, 1 + k % 7) for k in range(20_000)])
-    assert time.process_time() - begin < 20.0  # 1.0 where it was written
-    assert len(plan.storages) == 14 or len(plan.storages) < 20
+    assert time.process_time() - begin < 20.0  # 2.0 where it was written
+    assert len(plan.storages) == 7
 
 
 def small(tmp_path, bounds=None):
@@ -266,6 +275,62 @@ def test_memory_tells_storages_formulas_and_reasons(tmp_path):
     assert all(r.reason and r.taken and r.storage for r in rows)
     bounded = compiled(tmp_path, {"n": (1, 64)}, "planned")
     assert bounded.memory({"n": 1}).planned_bytes == bounded.memory({"n": 64}).bounded_bytes
+    assert bounded.memory({"n": 1}).bounds == ("n <= 64",) and found.unbounded == ("n",)
+    assert found.result_bytes == 320 and bounded.memory({"n": 1}).result_bytes == 32
+
+
+def vector(*shape):
+    return Tensor(shape, "int64")
+
+
+def alias_classes():
+    """A view of a match_cast of a view, what a call passes on, an update, a branch's arm."""
+    made = Model()
+
+    def function(name, write):
+        return made.function(name, (made.var(vector(16)),), write)
+
+    then = function("then", lambda b, x: [b.flip(b.flip(x))])
+    orelse = function("else", lambda b, x: [b.flip(x)])
+    twice = function("twice", lambda b, x: [b.flip(x), x])
+
+    def write(b, x):
+        view = b.view(b.flip(x), (4, 4))
+        cast = b.bind(MatchCast(view), vector(4, 4))
+        inside, passed_on = b.call(twice, [b.view(cast, (16,))], vector(16), vector(16))
+        joined = put(b, b.flip(inside), passed_on)
+        out = b.branch(b.test(joined), then, orelse, [joined], vector(16))
+        return [b.flip(b.mix(out, inside))]
+
+    program = made.program((Var("x", vector(16)),), write)
+    program = replace(program, decisions=Decisions(memory=Options(policy="storages")))
+    return program, Executable(program, made.codes, DEVICE)
+
+
+def test_every_alias_has_one_owner_that_lives_as_long_as_all_of_them():
+    program, executable = alias_classes()
+    plan, uses = executable.planner.storages, executable.planner.uses
+    owners = {alias: t.name for t in plan.tokens for alias in t.aliases}
+    assert not owners.keys() & {t.name for t in plan.tokens}
+    flip, view, cast, again = (b.var.name for b in program.main.body[:4])
+    assert [owners[v] for v in (view, cast, again)] == [flip] * 3
+    update = next(b for b in program.kernel_calls if b.expr.kernel.updates)
+    assert owners[update.var.name] == update.expr.args[0].name
+    branch = next(b.var.name for b in program.main.body if isinstance(b.expr, Branch))
+    assert sorted(v.split("/")[1] for v, owner in owners.items() if owner == branch) == [
+        "else",
+        "then",
+    ]
+    for token in plan.tokens:
+        used = [p for p, roots in enumerate(uses.used) if token.name in roots]
+        assert (token.first, token.last) == (used[0], used[-1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_aliases_survive_the_poison_either_way_that_the_branch_goes(seed):
+    program, executable = alias_classes()
+    inputs = inputs_of(program, 16, seed)
+    same(poisoned(executable, inputs, seed), evaluate(program, inputs))
 
 
 def test_an_unknown_policy_is_refused():

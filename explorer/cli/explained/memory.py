@@ -28,7 +28,7 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
     share = f", {percent(plan.planned_bytes / plan.naive_bytes)} of it" if plan.naive_bytes else ""
     note = (
         f"\n\n  {size(plan.planned_bytes)} of arena; one buffer each would take "
-        f"{size(plan.naive_bytes)}{share}"
+        f"{size(plan.naive_bytes)}{share}; results are {size(plan.result_bytes)} more"
     )
     data = {
         "stage": "planned",
@@ -39,6 +39,9 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
         "bounded_bytes": plan.bounded_bytes,
         "planned_formula": plan.planned_formula,
         "naive_formula": plan.naive_formula,
+        "result_bytes": plan.result_bytes,
+        "bounds": plan.bounds,
+        "unbounded": plan.unbounded,
         "buffers": found,
         "storages": plan.storages,
     }
@@ -61,6 +64,7 @@ def _storages(plan: MemoryPlan, op: str | None) -> str:
         (s.name, size(s.bytes), s.formula, s.dtype, s.kept or ", ".join(s.values))
         for s in plan.storages
     ]
-    bounded = "" if plan.bounded_bytes is None else ", the same in every binding"
-    sums = f"\n\n  planned {plan.planned_formula}{bounded}; naive {plan.naive_formula}"
+    by = f"bounded by {' and '.join(plan.bounds)}" if plan.bounds else "no bound is used"
+    free = f"; {', '.join(plan.unbounded)} without a bound" if plan.unbounded else ""
+    sums = f"\n\n  planned {plan.planned_formula}; naive {plan.naive_formula}; {by}{free}"
     return "\n\n" + table(head, shortened(rows, op, 5)) + sums
