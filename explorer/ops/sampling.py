@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import product as every
 from typing import Any
+
+import numpy as np
 
 from explorer.ir.dims import Dim, product, simplify
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
@@ -73,7 +75,9 @@ class _Grid:
             )
             if self.site.dtype(1) != self.dtype:
                 grid = call(f"cast_{self.dtype}", grid)
-            place = self.outside(self.place(grid, n), n)
+            place = self.place(grid, n)
+            if self.mode != "cubic":  # whose elements are looked for one by one
+                place = self.outside(place, n)
             self.nest.compute(f"at{d}", shape, self.dtype, at, place)
             found.append(Read(f"at{d}", index))
         return found
@@ -171,6 +175,54 @@ def _lower_grid(low: Lowering) -> None:
         y = mixed([grid.taps(p) for p in places], grid.pixel)
     grid.nest.compute("y", low.shape, grid.dtype, grid.axes, y)
     grid.nest.into(low.result)
+
+
+def _grid_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, grid = args
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs.get("mode", "linear"))
+    mode = mode or attrs.get("mode", "linear")
+    padding, corners = attrs.get("padding_mode", "zeros"), attrs.get("align_corners", 0)
+    taps = []
+    for d, n in enumerate(x.shape[2:]):
+        up = grid[..., grid.shape[-1] - 1 - d].astype(x.dtype) + 1
+        place = up * (n - 1) / 2 if corners else (up * n - 1) / 2
+        place = np.rint(place) if mode == "nearest" else place
+        if padding == "reflection" and mode != "cubic":
+            place = _reflected(place, n, corners)
+        low = np.floor(place)
+        share = (place - low).astype(x.dtype)
+        around = {"nearest": [(0, 1)], "linear": [(0, 1 - share), (1, share)]}.get(mode)
+        if around is None:
+            around = [(i - 1, w) for i, w in enumerate(_cubic(share))]
+        taps.append([(low + shift, weight) for shift, weight in around])
+    y = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+    rows = np.arange(len(x)).reshape(-1, *(1,) * (grid.ndim - 2))
+    for corner in every(*taps):
+        places, hit = [], True
+        for (place, _), n in zip(corner, x.shape[2:], strict=True):
+            at = _reflected(place, n, corners) if padding == "reflection" else place
+            hit = hit & (at >= 0) & (at < n)
+            places.append(np.clip(at, 0, n - 1).astype(np.int64))
+        weight: Any = reduce(np.multiply, [w for _, w in corner])
+        weight = weight * (hit if padding == "zeros" else 1)
+        element = np.moveaxis(x, 1, -1)[(rows, *places)]
+        weight = np.broadcast_to(weight, grid.shape[:-1]).astype(x.dtype)
+        y += np.moveaxis(element, -1, 1) * np.expand_dims(weight, 1)
+    return y
+
+
+def _reflected(place: Any, n: int, corners: int) -> Any:
+    first, room = (0.0, n - 1.0) if corners else (-0.5, float(n))
+    if room == 0:
+        return np.zeros_like(place)
+    gone = np.mod(place - first, 2 * room)
+    return np.where(gone <= room, gone, 2 * room - gone) + first
+
+
+def _cubic(share: Any, a: float = CUBIC) -> list[Any]:
+    near = [((a + 2) * s - (a + 3)) * s * s + 1 for s in (share, 1 - share)]
+    far = [((a * s - 5 * a) * s + 8 * a) * s - 4 * a for s in (share + 1, 2 - share)]
+    return [far[0], near[0], near[1], far[1]]
 
 
 # RoiAlign.
@@ -342,7 +394,7 @@ def _record(name: str, family: str, types: Deduce, lower: Lower, first: int) -> 
 
 
 RECORDS = (
-    _record("GridSample", "layout", _grid_types, _lower_grid, 16),
+    OperatorRecord("GridSample", "layout", _grid_types, _grid_reference, _lower_grid, first=16),
     _record("RoiAlign", "layout", _roi_types, _lower_roi, 16),
     _record("DeformConv", "conv", _deform_types, _lower_deform, 19),
 )
