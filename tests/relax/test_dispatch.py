@@ -226,6 +226,19 @@ def test_attributes_that_were_arguments_are_arguments_again(tmp_path: Path) -> N
     same(before, after, x=numbers(5, 8))
 
 
+def test_symbolic_extents_are_no_work_for_the_onnx_package(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", ["x"], "s"),
+        node("Expand", ["one", "s"], "e"),
+        node("Add", ["x", "e"], "y"),
+    ]
+    before = typed(tmp_path, nodes, weights={"one": np.ones((1, 1), np.float32)})
+    after = moved(before, "onnx")
+    assert calls(after) == ["Expand", "onnx.Add"]
+    assert "no symbolic extents" in next(r.refused for r in rows(after) if r.refused)
+    same(before, legalize(after), x=numbers(3, 8))
+
+
 # The user's own.
 
 X = wild("x")

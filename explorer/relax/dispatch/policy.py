@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from explorer.errors import BadOption, ShapeError
-from explorer.ir.calls import OpCall
+from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
+from explorer.ops import RECORDS
 from explorer.ops.library_functions import accepted
 from explorer.ops.verify import same
 from explorer.relax.dispatch.pattern import Match, find
 from explorer.relax.dispatch.registry import LibraryPattern
 from explorer.relax.known import is_known
+from explorer.relax.library import library_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,24 @@ def _refusal(
                 return f"{var.name} is read elsewhere too"
     if not all(is_known(v) for v in (*match.args, *match.root.vars)):
         return "not all shapes are known before the program runs"
+    if (
+        pattern.library == "onnx"
+        and onnx_call(match, lambda array, hint: match.root.vars[0]) is None
+    ):
+        return "the onnx package takes no symbolic extents"
     why = pattern.check(match)
     if not why:
         _check_annotation(match, pattern, program)
     return why
+
+
+def onnx_call(match: Match, constant: Callable[[np.ndarray, str], Var]) -> LibraryCall | None:
+    """One operator as a call of the onnx package; attributes that were arguments become arguments
+    again, as constants.
+    """
+    call = match.root.expr
+    assert isinstance(call, OpCall)
+    return library_call(call, RECORDS.get(call.op), constant)
 
 
 def _check_annotation(match: Match, pattern: LibraryPattern, program: Program) -> None:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from explorer.ir.calls import LibraryCall, OpCall, Var
+from explorer.ir.calls import LibraryCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor, dtype_of
-from explorer.ops import RECORDS
 from explorer.passes.registry import compiler_pass
-from explorer.relax.dispatch.policy import Choice, Moved, choose
+from explorer.relax.dispatch.policy import Choice, Moved, choose, onnx_call
 from explorer.relax.dispatch.registry import LibraryPattern
-from explorer.relax.library import library_call
 
 
 @compiler_pass("dispatch", paper="Relax, ASPLOS 2025, section 4.6: partial library lowering")
@@ -48,26 +46,24 @@ def _moved(
         name = binding.vars[0].name if binding.vars else ""
         if name in gone:
             continue
-        found = _call(calls[name], constants) if name in calls else None
-        body.append(found or binding)
+        body.append(_call(calls[name], constants) if name in calls else binding)
     return replace(function, body=tuple(body))
 
 
-def _call(choice: Choice, constants: dict[str, Constant]) -> Binding | None:
-    """The library call in the place of the operators; None where onnx takes no symbolic extents."""
+def _call(choice: Choice, constants: dict[str, Constant]) -> Binding:
+    """The library call in the place of the operators."""
     pattern, match = choice.pattern, choice.match
-    origin = frozenset[str]().union(*(b.origin for b in match.bindings))
-    if pattern.library != "onnx":
-        args = match.args
-        expr = LibraryCall(pattern.library, pattern.function, args, match.attrs)
-        return Binding(match.root.vars, expr, origin)
-    call, name = match.root.expr, match.root.vars[0].name
-    assert isinstance(call, OpCall)
+    name = match.root.vars[0].name
 
     def constant(array: np.ndarray, hint: str) -> Var:
         made = Var(f"{name}.{hint}", Tensor(tuple(array.shape), dtype_of(array)))
         constants[made.name] = Constant(array)
         return made
 
-    found = library_call(call, RECORDS.get(call.op), constant)
-    return None if found is None else Binding(match.root.vars, found, origin)
+    expr = LibraryCall(pattern.library, pattern.function, match.args, match.attrs)
+    if pattern.library == "onnx":
+        found = onnx_call(match, constant)
+        assert found is not None, "the policy takes what the onnx package takes"
+        expr = found
+    origin = frozenset[str]().union(*(b.origin for b in match.bindings))
+    return Binding(match.root.vars, expr, origin)
