@@ -15,8 +15,10 @@ from explorer.frontends.opsets import Node
 from explorer.frontends.scope import Scope
 from explorer.ir.calls import AttrValue
 from explorer.ir.types import dtype_of, numpy_dtype
+from explorer.ops import RECORDS
 
 ELEMENT_TYPES = {("Cast", "to"), ("EyeLike", "dtype")}  # attributes of operators with a record
+MOST_ATTRIBUTE_ELEMENTS = 1 << 16
 MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
 
 
@@ -74,6 +76,15 @@ def attributes(proto: onnx.NodeProto, name: str) -> dict[str, AttrValue]:
     return found
 
 
+def _tensor(attribute: onnx.AttributeProto, name: str) -> AttrValue:
+    """A small tensor as plain values, for a library call."""
+    array = small_array(attribute.t)
+    if array.size > MOST_ATTRIBUTE_ELEMENTS:
+        raise BadModelFile(f"holds {array.size} elements in an attribute of {name!r}")
+    values = tuple(v if isinstance(v, str) else v.item() for v in array.reshape(-1))
+    return ("tensor", dtype_of(array), tuple(array.shape), values)
+
+
 def _attribute(
     proto: onnx.NodeProto, attribute: onnx.AttributeProto, name: str
 ) -> Mapping[str, AttrValue]:
@@ -100,6 +111,8 @@ def _attribute(
             if value.size != 1:
                 raise BadModelFile(f"fills the result of {name!r} with {value.size} values")
             return {"value": value.reshape(()).item(), "dtype": dtype_of(value)}
+        case kinds.TENSOR if proto.op_type not in RECORDS:
+            return {attribute.name: _tensor(attribute, name)}
     raise UnsupportedOperator(
         f"{proto.op_type} at {name!r}: the attribute {attribute.name!r} has no meaning here",
         where=name,

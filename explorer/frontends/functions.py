@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -55,10 +56,15 @@ def local_functions(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
     return found
 
 
-def body_of(function: onnx.FunctionProto, node: onnx.NodeProto) -> Body:
+def body_of(
+    function: onnx.FunctionProto,
+    node: onnx.NodeProto,
+    defaults: Mapping[str, onnx.AttributeProto] = MappingProxyType({}),
+) -> Body:
     """A call of a function: attributes are put in, inputs left out stay left out."""
     given = {a.name: a for a in node.attribute}
-    attributes: dict[str, onnx.AttributeProto] = {a.name: a for a in function.attribute_proto}
+    attributes: dict[str, onnx.AttributeProto] = dict(defaults)
+    attributes |= {a.name: a for a in function.attribute_proto}
     attributes |= {n: given[n] for n in function.attribute if n in given}
     attributes |= {a.name: given[a.name] for a in function.attribute_proto if a.name in given}
     missing = {f for i, f in enumerate(function.input) if i >= len(node.input) or not node.input[i]}
@@ -113,7 +119,10 @@ def schema_body(
     function = _function(schema, node, opset, types)
     if function is None:
         return None
-    return body_of(function, node) if _has_rules(function.node, 0) else None
+    if not _has_rules(function.node, 0):
+        return None
+    values = ((n, a.default_value) for n, a in schema.attributes.items())
+    return body_of(function, node, {n: v for n, v in values if v.name})
 
 
 def _function(

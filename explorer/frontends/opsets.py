@@ -36,8 +36,10 @@ def _softmax(node: Node) -> Node:
 
 
 def _dropout(node: Node) -> Node:
-    """At inference only the data matters; the ratio and the training flag do not."""
-    return replace(node, inputs=node.inputs[:1], attrs={})
+    """At inference only the data matters; a ratio does where the node may be training."""
+    trains = node.opset >= 12 and len(node.inputs) > 2 and node.inputs[2]
+    kept = {k: v for k, v in node.attrs.items() if k == "seed" and trains}
+    return replace(node, inputs=node.inputs if trains else node.inputs[:1], attrs=kept)
 
 
 def _batch_norm(node: Node) -> Node:

@@ -217,6 +217,8 @@ def _forward(low: Lowering) -> None:
 
 
 def _dropout_types(site: Site) -> tuple[Tensor, ...]:
+    if site.has(2) and (site.values[2] is None or np.any(site.values[2].astype(bool))):
+        site.unsupported("dropping at random, in training, has no kernel rule")
     return (site.tensor(0), Tensor(site.shape(), "bool"))[: site.results]
 
 

@@ -125,7 +125,7 @@ def _lower_depth(low: Lowering) -> None:
 
 
 def _lower_space(low: Lowering) -> None:
-    """y[n, (p*b + q)*C + c, h, w] = x[n, c, h*b + p, w*b + q]."""
+    """y[n, (p*b + q)*C + c, h, w] = x[n, c, h*b + p, w*b + q], or channel c*b*b + p*b + q."""
     site, b = low.site, low.site.integer("blocksize", 1)
     nest, c = low.nest("space_to_depth"), site.shape()[1]
     index = (var("n"), var("c"), var("h") * b + var("p"), var("w") * b + var("q"))
@@ -138,7 +138,11 @@ def _lower_space(low: Lowering) -> None:
         Axis("h", low.shape[2]),
         Axis("w", low.shape[3]),
     ]
-    store = (var("n"), (var("p") * b + var("q")) * c + var("c"), var("h"), var("w"))
+    place = var("p") * b + var("q")
+    channel = place * c + var("c")
+    if site.text("mode", "DCR") != "DCR":
+        channel = var("c") * (b * b) + place
+    store = (var("n"), channel, var("h"), var("w"))
     nest.compute("y", low.shape, site.dtype(), axes, read, store=store)
     nest.into(low.result)
 
@@ -154,7 +158,8 @@ def _depth(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _space(attrs: Mapping[str, Any], args: Any) -> Any:
     (n, c, h, w), b = args[0].shape, attrs["blocksize"]
-    y: Array = args[0].reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+    order = (0, 3, 5, 1, 2, 4) if attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    y: Array = args[0].reshape(n, c, h // b, b, w // b, b).transpose(order)
     return y.reshape(n, c * b * b, h // b, w // b)
 
 

@@ -63,7 +63,12 @@ def _call_onnx(
     ranks = tuple(None if a is None else a.ndim for a in arrays)
     session = _reference(function, attrs, given, dtypes, ranks, results)
     feeds = {f"x{i}": a for i, a in enumerate(args) if a is not None}
-    found = session.run(None, feeds)
+    try:
+        found = session.run(None, feeds)
+    except Exception as error:  # the library's own, of any type
+        raise UnsupportedOperator(
+            f"the onnx package does not compute {function!r}: {error}", where=function
+        ) from error
     return tuple(v if v is None or isinstance(v, list) else _array(v) for v in found)
 
 
@@ -120,14 +125,15 @@ def one_node_model(
 ) -> onnx.ModelProto:
     """A model of one operator; the attribute `opset` is the version of the operator set."""
     plain: dict[str, Any] = {
-        n: list(v) if isinstance(v, tuple) else v for n, v in attrs if n != "opset"
+        n: _attribute_value(v) for n, v in attrs if n not in ("opset", "domain")
     }
+    domain = str(next((v for n, v in attrs if n == "domain"), ""))
     if isinstance(plain.get("to"), str):
         plain["to"] = code_of(plain["to"])
     version = next((v for n, v in attrs if n == "opset"), None)
     names = [f"x{i}" if g else "" for i, g in enumerate(given)]
     outputs = [f"y{i}" for i in range(results)]
-    node = helper.make_node(function, names, outputs, **plain)
+    node = helper.make_node(function, names, outputs, domain=domain, **plain)
     inputs = [
         helper.make_tensor_value_info(f"x{i}", code_of(t), s)
         for i, (g, t, s) in enumerate(zip(given, dtypes, shapes, strict=True))
@@ -136,4 +142,14 @@ def one_node_model(
     values = [onnx.ValueInfoProto(name=n) for n in outputs]
     graph = helper.make_graph([node], "call", inputs, values)
     opset = version if isinstance(version, int) else onnx.defs.onnx_opset_version()
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)])
+
+
+def _attribute_value(value: Any) -> Any:
+    """An attribute as the onnx package takes it: ("tensor", dtype, shape, elements) is a tensor."""
+    if not isinstance(value, tuple):
+        return value
+    if len(value) == 4 and value[0] == "tensor":
+        _, dtype, shape, elements = value
+        return helper.make_tensor("value", code_of(dtype), shape, elements)
+    return list(value)
