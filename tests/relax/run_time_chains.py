@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,7 +46,7 @@ class Chain:
         self.constants.append(numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
-    def node(self, op: str, *args: str, **attrs: object) -> str:
+    def node(self, op: str, *args: str, **attrs: Any) -> str:
         """A node with one result."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(args), [name], name=name, **attrs))
