@@ -20,7 +20,7 @@ from explorer.passes.copies import fold_copies
 from tests.passes.programs import Shape, legalized
 
 node = helper.make_node
-INTEGERS = {"s": TensorProto.INT64}
+INTEGERS: dict[str, int] = {"s": TensorProto.INT64}
 
 
 def keeps_order(program: Program, after: Program, feeds: dict[str, np.ndarray]) -> None:
