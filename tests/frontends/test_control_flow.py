@@ -223,6 +223,10 @@ def test_the_sum_of_a_tree_by_halves() -> None:
     assert [f.name for f in traced.program.functions].count("total") == 1
 
 
+def test_a_function_that_calls_itself_is_a_model_too() -> None:
+    agrees(explorer.trace(total), [{"x": floats(n)} for n in (1, 6)])
+
+
 def test_a_power_by_squaring() -> None:
     @explorer.trace
     def model(x: tensor("float32", "m", "m"), k: tensor("int64")) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import explorer
@@ -50,6 +50,9 @@ def on_numpy(index: Any, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 @given(index=indices, shape=extents, symbolic=st.booleans())
+@example((None, np.array([[0, 0]]), Ellipsis, 0, 0), (1, 1, 1), False)  # an ellipsis stands apart
+@example((slice(-6, None, -1),), (5, 1, 1), True)  # starts before the first element
+@example((slice(-2, -5, -1),), (3, 1, 1), True)
 def test_indices_mean_what_they_mean_in_numpy(
     index: Any, shape: tuple[int, ...], symbolic: bool
 ) -> None:
@@ -60,7 +63,7 @@ def test_indices_mean_what_they_mean_in_numpy(
     np.testing.assert_array_equal(found, wanted)
 
 
-@given(index=st.lists(slices | numbers, min_size=1, max_size=4).map(tuple), shape=extents)
+@given(index=indices, shape=extents)
 def test_what_numpy_refuses_is_refused_at_known_extents(index: Any, shape: tuple[int, ...]) -> None:
     assume(on_numpy(index, shape) is None)
     with pytest.raises(ShapeError, match=r"test_indexing\.py:"):

@@ -14,48 +14,37 @@ from explorer.frontends.arrays.shaping import (
     expand_dims,
     moveaxis,
     ravel,
-    squeeze,
     transpose,
 )
+from explorer.frontends.arrays.slices import checked, cut, is_number, one_each
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.dims import SymbolicDim, plain_dim
-from explorer.frontends.tracing.emit import cast, emit, emit_several
+from explorer.frontends.tracing.dims import SymbolicDim
+from explorer.frontends.tracing.emit import emit, emit_several
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.ir.dims import Dim, simplify
-from explorer.ir.types import Tensor
-
-END = 1 << 62  # past any dim
 
 
 @operation(lambda x, index: x[index], "index")
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`: NumPy's indexing, basic and advanced."""
     given = traced(x)
-    items = _items(index if isinstance(index, tuple) else (index,), given.ndim)
+    written = [i for item in (index if isinstance(index, tuple) else (index,)) for i in _item(item)]
+    items = _for_each_dim(written, given.ndim)
     new = tuple(d for d, item in enumerate(items) if item is None)
     given = expand_dims(given, new) if new else given
     places: list[Any] = [slice(None) if item is None else item for item in items]
     if any(isinstance(p, TracedArray) for p in places):
-        places = [
-            traced(_checked(p, given, d)) if _is_number(p) else p for d, p in enumerate(places)
-        ]
-    given = _cut(given, places)
-    given = _one_each(given, [d for d, p in enumerate(places) if _is_number(p)])
-    kept = [p for p in places if not _is_number(p)]
-    return _gathered(given, {d: p for d, p in enumerate(kept) if isinstance(p, TracedArray)})
+        places = [traced(checked(p, given, d)) if is_number(p) else p for d, p in enumerate(places)]
+    given = cut(given, places)
+    given = one_each(given, [d for d, p in enumerate(places) if is_number(p)])
+    kept = [p for p in places if not is_number(p)]
+    at = {d: p for d, p in enumerate(kept) if isinstance(p, TracedArray)}
+    return _gathered(given, at, together=_stand_together(written))
 
 
-def _is_number(place: Any) -> bool:
-    return isinstance(place, (int, SymbolicDim))
-
-
-def _items(index: tuple[Any, ...], rank: int) -> list[Any]:
+def _for_each_dim(items: list[Any], rank: int) -> list[Any]:
     """One item for each dim and each new one: a slice, a number, an array, or None."""
-    items: list[Any] = []
-    for item in index:
-        items += _item(item)
     taken = sum(1 for i in items if i is not None and i is not Ellipsis)
     if taken > rank:
         refuse(f"{taken} indices are too many for an array of {rank} dims")
@@ -64,6 +53,12 @@ def _items(index: tuple[Any, ...], rank: int) -> list[Any]:
         refuse("an index may hold one ellipsis")
     at = gaps[0] if gaps else len(items)
     return [*items[:at], *[slice(None)] * (rank - taken), *items[at + 1 :]]
+
+
+def _stand_together(items: list[Any]) -> bool:
+    """Whether nothing stands between arrays and numbers of an index, be it an empty ellipsis."""
+    at = [d for d, i in enumerate(items) if isinstance(i, TracedArray) or is_number(i)]
+    return bool(at) and at[-1] - at[0] == len(at) - 1
 
 
 def _item(item: Any) -> list[Any]:
@@ -81,99 +76,16 @@ def _item(item: Any) -> list[Any]:
     return [places if places.dtype.name in ("int32", "int64") else converted(places, "int64")]
 
 
-# Slices.
-
-
-def _cut(x: TracedArray, places: list[Any]) -> TracedArray:
-    """The slices, and for each number a slice of extent 1."""
-    cuts: list[tuple[int, Dim, Dim, int]] = []
-    at_run_time: list[tuple[int, Any, Any, int]] = []
-    for axis, place in enumerate(places):
-        if _is_number(place):
-            first = _checked(place, x, axis)
-            last = END if first == -1 else simplify(plain_dim(first) + 1)  # type: ignore[operator]
-            cuts.append((axis, plain_dim(first) or 0, last, 1))
-        elif isinstance(place, slice) and not _is_whole(place):
-            start, stop, step = _bounds(place)
-            known = all(_sign_is_known(v) for v in (start, stop))
-            (cuts if known else at_run_time).append((axis, start, stop, step))
-    if cuts:
-        axes, starts, ends, steps = zip(*cuts, strict=True)
-        x = emit(
-            "Slice",
-            x,
-            axes=axes,
-            starts=tuple(plain_dim(s) for s in starts),
-            ends=tuple(plain_dim(e) for e in ends),
-            steps=steps,
-        )
-    for axis, start, stop, step in at_run_time:
-        starts, ends = (converted(v, "int64").reshape(1) for v in (start, stop))
-        dims = tuple(None if d == axis else n for d, n in enumerate(x.type.dims))
-        kind = Tensor(None, x.type.element, x.ndim)
-        x = emit("Slice", x, starts, ends, *map(_row, (axis, step)), types=[kind], dims=dims)
-    return x
-
-
-def _is_whole(place: slice) -> bool:
-    return place.start is None and place.stop is None and place.step in (None, 1)
-
-
-def _row(value: int) -> TracedArray:
-    return traced(numpy.array([value], numpy.int64))
-
-
-def _bounds(place: slice) -> tuple[Any, Any, int]:
-    step = 1 if place.step is None else plain_dim(place.step)
-    if not isinstance(step, int) or step == 0:
-        refuse(f"the step of a slice is a number other than 0, and is {place.step}")
-    start = (0 if step > 0 else END) if place.start is None else place.start
-    stop = (END if step > 0 else -END) if place.stop is None else place.stop
-    return start, stop, step
-
-
-def _sign_is_known(place: Any) -> bool:
-    """Whether it is clear that a place counts from the start, or from the end."""
-    dim = plain_dim(place)
-    if dim is None:
-        return False
-    low, high = current_frame().recorder.env.bounds(dim)
-    return low >= 0 or (high is not None and high < 0)
-
-
-# Numbers.
-
-
-def _checked(place: Any, x: TracedArray, axis: int) -> Any:
-    """A number that names an element: ShapeError where it never can."""
-    extent, dim = x.type.dims[axis], plain_dim(place)
-    if isinstance(extent, int) and isinstance(dim, int) and not -extent <= dim < extent:
-        refuse(f"index {dim} is outside of dim {axis}, which has {extent} elements")
-    if isinstance(extent, int) and isinstance(dim, int):
-        return dim % extent
-    if not _sign_is_known(place):
-        refuse(f"whether the index {dim} counts from the start or from the end is not known")
-    return place
-
-
-def _one_each(x: TracedArray, axes: list[int]) -> TracedArray:
-    """Without dims of extent 1; the run checks those of which that is not proved."""
-    shape = x.type.dims
-    if any(shape[a] != 1 for a in axes):
-        frame = current_frame()
-        wanted = tuple(1 if d in axes else n for d, n in enumerate(shape))
-        x = TracedArray(cast(frame, frame.own(x.value, x.home), wanted, "index"), frame)
-    return squeeze(x, tuple(axes)) if axes else x
-
-
 # Arrays of places.
 
 
-def _gathered(x: TracedArray, at: dict[int, TracedArray]) -> TracedArray:
+def _gathered(x: TracedArray, at: dict[int, TracedArray], *, together: bool) -> TracedArray:
     """One array: slices along its dim. Several: the dims they share come first, or where they stood
     if they stood together.
     """
     axes = sorted(at)
+    for axis in axes:
+        _check_places(x, axis, at[axis])
     if not axes:
         return x
     if len(axes) == 1:
@@ -183,10 +95,20 @@ def _gathered(x: TracedArray, at: dict[int, TracedArray]) -> TracedArray:
     rows = stack(list(places), -1)
     found = emit("GatherND", transpose(x, (*axes, *rest)), rows)
     shared = places[0].ndim
-    together = axes == list(range(axes[0], axes[0] + len(axes)))
     if together and axes[0] > 0 and shared:
         found = moveaxis(found, tuple(range(shared)), tuple(range(axes[0], axes[0] + shared)))
     return found
+
+
+def _check_places(x: TracedArray, axis: int, places: TracedArray) -> None:
+    """ShapeError where places that are known name no element."""
+    extent, known = x.type.dims[axis], current_frame().recorder.constants.get(places.value.name)
+    if known is None or not isinstance(extent, int) or not known.array.size:
+        return
+    least, most = int(known.array.min()), int(known.array.max())
+    if least < -extent or most >= extent:
+        wrong = least if least < -extent else most
+        refuse(f"index {wrong} is outside of dim {axis}, which has {extent} elements")
 
 
 @operation(numpy.take)

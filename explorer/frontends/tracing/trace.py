@@ -16,6 +16,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs, is_declared
 from explorer.frontends.tracing.frames import Frame, source_of, writing
+from explorer.frontends.tracing.functions import IsolatedFunction
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
@@ -72,6 +73,8 @@ def trace(run: Callable[..., Any]) -> Traced:
     `model(array)` runs it in NumPy; `explorer.load(model)` and `explorer.compile(model)` take it,
     and `model(x=explorer.tensor(...))` is the Model where the signature does not say it all.
     """
+    if isinstance(run, IsolatedFunction):
+        return Traced(run.run)
     return run if isinstance(run, Traced) else Traced(run)
 
 
