@@ -9,12 +9,13 @@ import numpy as np
 
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, Shape
-from explorer.ir.kernel import Axis, Expr, apply
+from explorer.ir.kernel import Axis, Expr, Read, apply
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import agree, broadcast
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, at, shape_of
+from explorer.ops.lowering import Lowering, Nest, at, entry, shape_of
 from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.run_time_broadcast import broadcast_rule
 
 
 def check_depth(site: Site, left: Dim, right: Dim) -> None:
@@ -52,8 +53,10 @@ def _lower_matmul(low: Lowering) -> None:
 
 def _load(nest: Nest, site: Site, i: int, name: str, axes: list[Axis], shape: Shape) -> Expr:
     last = axes[len(axes) - len(shape) :]
-    value = site.arg(i)
-    return at(nest.tensor(value, name), last, shape)
+    value, steps = site.arg(i), nest.lowering.steps(site.arg(i)) or ()
+    index = [entry(a, n) for a, n in zip(last, shape, strict=True)]
+    index = [e * step for e, step in zip(index, steps, strict=False)] + index[len(steps) :]
+    return Read(nest.tensor(value, name), tuple(index))
 
 
 # Gemm.
@@ -195,7 +198,12 @@ def _contract(
 
 RECORDS = (
     OperatorRecord(
-        "MatMul", "matmul", _matmul_types, lambda attrs, args: np.matmul(*args), _lower_matmul
+        "MatMul",
+        "matmul",
+        _matmul_types,
+        lambda attrs, args: np.matmul(*args),
+        _lower_matmul,
+        run_time=broadcast_rule("MatMul"),
     ),
     OperatorRecord("Gemm", "matmul", _gemm_types, _gemm_reference, _lower_gemm),
     OperatorRecord(

@@ -38,10 +38,16 @@ def _columns(site: Site, shapes: Sequence[Shape], rank: int) -> list[list[Dim | 
     return columns
 
 
+def _inner(op: str) -> int:
+    """How many dims at the end of each shape do not broadcast."""
+    return 2 if op == "MatMul" else 0
+
+
 def _shapes(site: Site) -> list[Shape]:
     """The shapes of the arguments that are read at broadcast places."""
     count = 1 if site.op == "Expand" else len(site.args)
-    return [site.shape(i) if site.has(i) else () for i in range(count)]
+    found = [site.shape(i) if site.has(i) else () for i in range(count)]
+    return [shape[: max(0, len(shape) - _inner(site.op))] for shape in found]
 
 
 def _rank(site: Site, shapes: Sequence[Shape]) -> int:
@@ -76,7 +82,8 @@ def _names(site: Site) -> tuple[Number, ...]:
 def _values(op: str, read: frozenset[int]) -> Any:
     def values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
         host = Host(op, attrs, args)
-        shapes = [host.integers(i) or [] for i in range(len(args))]
+        whole = [host.integers(i) or [] for i in range(len(args))]
+        shapes = [shape[: max(0, len(shape) - _inner(op))] for shape in whole]
         rank = max(map(len, shapes), default=0)
         extents = [1] * rank
         for shape in shapes:
@@ -97,7 +104,7 @@ def _values(op: str, read: frozenset[int]) -> Any:
 def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
     extents, steps = _extents(site), list[AttrValue]()
     for i, shape in enumerate(_shapes(site)):
-        row: list[Dim] = []
+        row: list[Dim] = []  # dims that do not broadcast have no step here
         for d, n in enumerate(shape, len(extents) - len(shape)):
             known = _step(n, extents[d], site.env)
             row.append(symbols[f"step{i}_{d}"] if known is None else known)

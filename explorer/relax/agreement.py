@@ -5,6 +5,7 @@ y = MatMul(a: [n, k], b: [m, 8])  ->  a2: float32[n, m] = match a; y = MatMul(a2
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import Unprovable
 from explorer.ops.record import OperatorRecord, Site
+from explorer.relax.run_time import at_run_time
 
 if TYPE_CHECKING:
     from explorer.relax.deduction import Deduced, Deduction
@@ -42,6 +44,11 @@ def with_agreement(
             return None
         except Unprovable as again:
             refused = again
+    if record.run_time is None:
+        return None
+    with suppress(Unprovable, UnsupportedOperator):
+        more, symbolic = at_run_time(deduction, site, record.run_time, binding)
+        return [*before, *more], *deduction.annotated(record, symbolic)
     return None
 
 

@@ -51,7 +51,7 @@ class Calls:
 
     @property
     def name(self) -> str:
-        attrs = "-".join(f"{k}={v}" for k, v in self.attrs.items())
+        attrs = "-".join(f"{k}={v}" for k, v in self.attrs.items()).replace(" ", "")
         return "-".join(p for p in (self.op, self.note, attrs) if p)
 
 
@@ -150,6 +150,30 @@ CASES = (
         for upper in (0, 1)
     ),
 )
+image, strip = data(1, 2, 5, 4), data(2, 1, 1, 3)
+SCALES = (np.array([1, 1, 2, 0.6], np.float32), np.array([1, 1, 0.4, 3], np.float32))
+RESIZED = (
+    *(
+        Calls("Resize", [(a, None, s) for a in (image, strip) for s in SCALES], attrs)
+        for attrs in (
+            {"mode": "nearest"},
+            {"mode": "nearest", "nearest_mode": "ceil"},
+            {"mode": "linear"},
+            {"mode": "linear", "coordinate_transformation_mode": "asymmetric"},
+            {"mode": "cubic"},
+            {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5},
+        )
+    ),
+    *(
+        Calls("Resize", [(a, None, None, n) for a in (image, strip) for n in sizes], attrs)
+        for sizes in ([ints(7, 1), ints(3, 9)],)
+        for attrs in (
+            {"mode": "linear", "axes": [2, 3]},
+            {"mode": "linear", "axes": [3, 2], "antialias": 1},
+            {"mode": "nearest", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
+        )
+    ),
+)
 REDUCTIONS = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")
 w, v = data(3, 1, 4), data(1, 5, 1)
 REDUCED = tuple(
@@ -186,12 +210,22 @@ BROADCASTS = (
     Calls("Max", [(n5, n1, n5), (n1, n1, n5), (n1, n1, n1)], data=BOTH),
     Calls("Less", [(x, y), (y, x)], data=BOTH),
     Calls("Pow", [(abs(x), y), (abs(y), x)], data=BOTH),
+    Calls(
+        "MatMul",
+        [
+            (data(3, 5, 2), data(3, 2, 7)),
+            (data(1, 5, 2), data(3, 2, 7)),
+            (data(3, 1, 4), data(1, 4, 1)),
+            (data(1, 2, 2), data(1, 2, 2)),
+        ],
+        data=BOTH,
+    ),
     Calls("PRelu", [(x, y), (x, data(1, 7)), (x, x)], data=BOTH),
 )
 
 
 @pytest.mark.parametrize(
-    "case", [*CASES, *REDUCED, *EMPTY, *NO_AXES, *BROADCASTS], ids=lambda c: c.name
+    "case", [*CASES, *RESIZED, *REDUCED, *EMPTY, *NO_AXES, *BROADCASTS], ids=lambda c: c.name
 )
 def test_one_program_serves_all_values(case: Calls, tmp_path: Path) -> None:
     made, source = loaded(case, tmp_path)
