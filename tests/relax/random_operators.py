@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from explorer.ir.calls import Branch, Expr, Loop, MatchCast, OpCall, Var
+from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, OpCall, Var
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 
 n, m = symbol("n"), symbol("m")
 EXTENTS: list[Dim] = [0, 1, 2, 3, 5, 7, n, m]
+OWN = ("p", "q", "r")  # symbols of called functions
 ROOM = 1e6  # integers below are exact in float32, in whatever order they are added
 END = (1 << 63) - 1
 CUTS = [(0, END, 2), (1, END, 1), (0, -1, 1), (-2, END, 1), (-1, -END, -1), (0, 2, 1), (2, 1, 1)]
@@ -66,6 +67,7 @@ class Writer:
     constants: dict[str, Constant] = field(default_factory=dict)
     sources: list[SourceOp] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
+    begun: int = 0
     found: list[str] = field(default_factory=list)  # symbols that match_casts define
 
     # What values are made of.
@@ -406,9 +408,45 @@ class Writer:
         if scans:
             self.add(made[1], (self.unknown(), *x.shape), "float32", (x.size or 0) * 4)
 
+    def call(self) -> None:
+        """A function with a signature of its own: what it calls p and q, its caller does not."""
+        x = self.pick(lambda v: v.rank > 0 and v.dtype == "float32")
+        if x is None:
+            return self.unary()
+        name, shape = self.closed(x.rank, self.draw(st.integers(0, 1)))
+        swap = dict(zip(OWN, x.shape, strict=False))
+        made = self.bind(FunctionCall(name, (x.var,)))[0]
+        self.add(made, [self.unknown() if d == 0 else swap[d] for d in shape], "float32", None)
+
+    def closed(self, rank: int, depth: int) -> tuple[str, list[Any]]:
+        """A function of a tensor of that rank, and the dims of its result by its own symbols; 0
+        stands for what its caller cannot know.
+        """
+        body = self.inner()
+        shape: list[Any] = list(OWN[:rank])
+        given = Var(f"{body.name}.x", Tensor(tuple(map(symbol, OWN[:rank])), "float32"))
+        last = given
+        for _ in range(self.draw(st.integers(1, 2))):
+            kind = self.one_of(["Relu", "Transpose", "Slice", "Function"])
+            if kind == "Function" and depth:
+                name, inside = self.closed(rank, depth - 1)
+                last = self.bind(FunctionCall(name, (last,)), into=body.body)[0]
+                known = dict(zip(OWN, shape, strict=False))
+                shape = [0 if d == 0 else known[d] for d in inside]
+            elif kind == "Transpose":
+                last = body.op(kind, [last], perm=tuple(range(rank))[::-1])[0]
+                shape = shape[::-1]
+            elif kind == "Slice":
+                last = body.op(kind, [last, self.constant([1]), self.constant([END])])[0]
+                shape = [0, *shape[1:]]
+            else:
+                last = body.op("Relu", [last])[0]
+        return self.close(body, (given,), (last,)), shape
+
     def inner(self) -> Inner:
         """The body of a function to come."""
-        return Inner(f"f{len(self.functions)}", self)
+        self.begun += 1
+        return Inner(f"f{self.begun}", self)
 
     def close(self, body: Inner, params: Sequence[Var], outputs: Sequence[Var]) -> str:
         made = Function(body.name, tuple(params), tuple(body.body), tuple(outputs))
@@ -424,7 +462,7 @@ class Writer:
 KINDS = [
     *("unary", "binary", "binary", "where", "matmul", "reduce", "reshape", "transpose", "concat"),
     *("slice", "gather", "softmax", "nonzero", "counted", "unsqueeze", "expand", "cast", "tile"),
-    *("shape", "branch", "loop"),
+    *("shape", "branch", "loop", "call"),
 ]
 
 
@@ -466,7 +504,7 @@ def programs(draw: Callable[[Any], Any], most: int = 10) -> Program:
     main = Function("main", params, tuple(writer.body), outputs, names)
     low = draw(st.sampled_from([0, 1]))
     bounds = [SymbolBound("n", low, 64, 7), SymbolBound("m", low, None, 3)]
-    bounds += [SymbolBound(name, 0) for name in writer.found]
+    bounds += [SymbolBound(name, 0) for name in (*writer.found, *OWN)]
     return Program(
         (main, *writer.functions),
         writer.constants,

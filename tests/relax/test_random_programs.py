@@ -23,7 +23,9 @@ from explorer.ops.evaluate import Interpreter
 from explorer.ops.frame import Frame
 from explorer.ops.verify import verify
 from explorer.options import Options
+from explorer.passes.pipeline import Step
 from explorer.passes.validate import difference
+from explorer.relax.options import Options as RelaxOptions
 from tests.relax.random_operators import inputs_of, programs
 
 DEVICE = Device(
@@ -39,7 +41,11 @@ DEVICE = Device(
     0.2,
     10.0,
 )
-STEPS = [s for s in pipeline(Options(), DEVICE) if s.stage <= Stage.ROLLED]
+RELAX = RelaxOptions(fuse=True, dispatch=("blas",), lift=True)
+STEPS, OTHER = (
+    [s for s in pipeline(chosen, DEVICE) if s.stage <= Stage.ROLLED]
+    for chosen in (Options(), Options(relax=RELAX))
+)
 SIZES = st.fixed_dictionaries({s: st.sampled_from([0, 1, 2, 3, 5, 7, 11]) for s in ("n", "m")})
 
 
@@ -74,14 +80,14 @@ def results(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs(), SIZES, SIZES, st.integers(0, 99))
+@given(programs(), SIZES, SIZES, st.integers(0, 99), st.sampled_from([STEPS, OTHER]))
 def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
-    program: Program, one: dict[str, int], other: dict[str, int], seed: int
+    program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
 ) -> None:
     note(print_program(program))
     runs = [inputs_of(program, sizes, seed) for sizes in (one, other)]
     wanted = [results(program, inputs) for inputs in runs]
-    for step in STEPS:
+    for step in steps:
         program = step.run(program)
         verify(program)
         for inputs, values in zip(runs, wanted, strict=True):
