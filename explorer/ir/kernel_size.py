@@ -16,6 +16,10 @@ class Size:
     operations: int = 0
     depth: int = 0
 
+    def within(self, bound: Size) -> bool:
+        """Whether neither number is above the bound's."""
+        return self.operations <= bound.operations and self.depth <= bound.depth
+
 
 def size_of(kernel: Kernel) -> Size:
     """The operations of all computes, and the depth of the deepest."""

@@ -5,6 +5,7 @@ epilogues share its axes.
 from __future__ import annotations
 
 from dataclasses import replace
+from heapq import heappop, heappush
 from operator import is_
 
 from explorer.ir.contraction import contraction
@@ -23,7 +24,9 @@ from explorer.ir.kernel import (
     substitute,
     var,
 )
+from explorer.ir.kernel_size import Size, expr_size
 
+LARGEST = Size(operations=256, depth=64)  # of one expression
 CHEAP = frozenset(
     {
         "add",
@@ -108,45 +111,97 @@ def writers(kernel: Kernel, tensor: str) -> list[Compute]:
 
 
 def inline(kernel: Kernel) -> Kernel:
-    """After: an element-wise compute that one compute reads at one index is part of it."""
-    changed = True
-    while changed:
-        changed = False
-        for p in kernel.computes:
-            new = _inlined(kernel, p)
-            if new is not None:
-                kernel, changed = new, True
-                break
-    return kernel
+    """After: an element-wise compute that one compute reads at one index is part of it, unless the
+    expression would be larger than `LARGEST`.
+    """
+    return _Inliner(kernel).done()
 
 
-def _inlined(kernel: Kernel, p: Compute) -> Kernel | None:
-    if p.reduce or p.out == kernel.output or len(writers(kernel, p.out)) > 1:
-        return None
-    if result_dtype(p.expr, kernel) != kernel.dtype(p.out):
-        return None
-    users = [(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == p.out]
-    if len({c.out for c, _ in users}) != 1 or any(c is not users[0][0] for c, _ in users):
-        return None
-    if len({r.index for _, r in users}) != 1 and not _is_cheap(p.expr):
-        return None
-    user = users[0][0]
-    if contraction(user) and not isinstance(p.expr, Read):
-        return None
-    axes = [_values(p, r) for _, r in users]
-    if any(v is None or r.fill is not None for v, (_, r) in zip(axes, users, strict=True)):
-        return None
+class _Inliner:
+    """Computes in their slots while some become part of others; the first that can goes first."""
 
-    def moved(read: Read) -> Expr:
-        values = _values(p, read)
-        assert values is not None
-        return substitute(p.expr, values)
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.slots: list[Compute | None] = list(kernel.computes)
+        self.sizes = [expr_size(c.expr) for c in kernel.computes]
+        self.loads: list[list[Read]] = [[] for _ in self.slots]
+        self.writers: dict[str, list[int]] = {}
+        self.readers: dict[str, set[int]] = {}
+        for n, c in enumerate(kernel.computes):
+            self.writers.setdefault(c.out, []).append(n)
+            self._note(n, c)
 
-    expr = rewrite(user.expr, lambda r: moved(r) if r.tensor == p.out else r)
-    new = replace(user, expr=expr, origin=user.origin | p.origin)
-    computes = tuple(new if c is user else c for c in kernel.computes if c is not p)
-    tensors = tuple(t for t in kernel.tensors if t.name != p.out)
-    return replace(kernel, computes=computes, tensors=tensors)
+    def done(self) -> Kernel:
+        """The kernel when nothing more can become part of something else."""
+        todo = list(range(len(self.slots)))
+        waiting, gone = set(todo), set[str]()
+        while todo:
+            n = heappop(todo)
+            waiting.discard(n)
+            producer = self.slots[n]
+            user = None if producer is None else self._user(n, producer)
+            if producer is None or user is None:
+                continue
+            self._join(n, producer, user)
+            gone.add(producer.out)
+            for other in {user, *(w for r in self.loads[user] for w in self._writers(r))} - waiting:
+                heappush(todo, other)
+                waiting.add(other)
+        if not gone:
+            return self.kernel
+        computes = tuple(c for c in self.slots if c is not None)
+        tensors = tuple(t for t in self.kernel.tensors if t.name not in gone)
+        return replace(self.kernel, computes=computes, tensors=tensors)
+
+    def _note(self, n: int, c: Compute) -> None:
+        self.loads[n] = list(reads(c.expr))
+        for read in self.loads[n]:
+            self.readers.setdefault(read.tensor, set()).add(n)
+
+    def _writers(self, read: Read) -> list[int]:
+        return self.writers.get(read.tensor, [])
+
+    def _user(self, n: int, p: Compute) -> int | None:
+        """The slot of the compute that the producer can become part of."""
+        users = self.readers.get(p.out, set())
+        if p.reduce or p.out == self.kernel.output or len(self.writers[p.out]) > 1:
+            return None
+        if len(users) != 1 or result_dtype(p.expr, self.kernel) != self.kernel.dtype(p.out):
+            return None
+        (place,) = users
+        user = self.slots[place]
+        assert user is not None
+        mine = [r for r in self.loads[place] if r.tensor == p.out]
+        if len({r.index for r in mine}) != 1 and not _is_cheap(p.expr):
+            return None
+        if contraction(user) and not isinstance(p.expr, Read):
+            return None
+        if any(_values(p, r) is None or r.fill is not None for r in mine):
+            return None
+        return place if self._joined_size(place, n, len(mine)).within(LARGEST) else None
+
+    def _joined_size(self, user: int, producer: int, times: int) -> Size:
+        a, b = self.sizes[user], self.sizes[producer]
+        return Size(a.operations + times * b.operations, a.depth + b.depth)
+
+    def _join(self, n: int, p: Compute, place: int) -> None:
+        user = self.slots[place]
+        assert user is not None
+
+        def moved(read: Read) -> Expr:
+            if read.tensor != p.out:
+                return read
+            values = _values(p, read)
+            assert values is not None
+            return substitute(p.expr, values)
+
+        new = replace(user, expr=rewrite(user.expr, moved), origin=user.origin | p.origin)
+        for slot in (n, place):
+            for read in self.loads[slot]:
+                self.readers[read.tensor].discard(slot)
+        self.slots[n], self.slots[place] = None, new
+        self.sizes[place] = expr_size(new.expr)
+        self._note(place, new)
 
 
 def _is_cheap(expr: Expr) -> bool:
@@ -215,7 +270,8 @@ def align(kernel: Kernel) -> Kernel:
     `t[n, g*68 + o] = sum ...; y[n, c] = max(t[n, c], 0)` becomes `y[n, g'*68 + o'] = max(t[n, g'*68
     + o'], 0)`.
     """
-    for n, c in enumerate(kernel.computes):
+    for n in range(len(kernel.computes)):
+        c = kernel.computes[n]
         user = epilogue_of(kernel, c)
         if user is None:
             continue
