@@ -50,6 +50,18 @@ def test_raw_data_is_read(dtype: str, shape: tuple[int, ...], tmp_path: Path) ->
     np.testing.assert_array_equal(found.astype(np.float64), array.astype(np.float64))
 
 
+@pytest.mark.parametrize("dtype", ["int4", "uint2", "float4_e2m1fn", "bfloat16", "int64"])
+def test_data_in_another_file_is_read(dtype: str, tmp_path: Path) -> None:
+    array = values(dtype, LARGE)
+    whole = model(numpy_helper.from_array(array, "c"))
+    onnx.save(
+        whole, tmp_path / "m.onnx", save_as_external_data=True, location="data", size_threshold=0
+    )
+    found = load(tmp_path / "m.onnx").program.constants["c"].array
+    assert found.dtype == array.dtype and (tmp_path / "data").stat().st_size
+    np.testing.assert_array_equal(found.astype(np.float64), array.astype(np.float64))
+
+
 @pytest.mark.parametrize("dtype", sorted(ITEM_BYTES))
 def test_data_as_numbers_is_read(dtype: str, tmp_path: Path) -> None:
     array = values(dtype, ODD)
