@@ -344,3 +344,26 @@ def test_the_symbolic_plan_is_made_once_for_all_bindings(tmp_path):
     one, other = executable.memory({"n": 3}), executable.memory({"n": 4})
     assert executable.planner.storages is first
     assert [r.storage for r in one.buffers] == [r.storage for r in other.buffers]
+
+
+@pytest.mark.parametrize("outputs", [False, True])
+def test_regions_between_run_time_shapes_have_storages_of_their_own(tmp_path, outputs):
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("NonZero", ["m"], ["i"]),
+        helper.make_node("Transpose", ["i"], ["j"], perm=[1, 0]),
+        helper.make_node("GatherND", ["a", "j"], ["g"]),
+        helper.make_node("Softmax", ["g"], ["s"]),
+        helper.make_node("Mul", ["s", "g"], ["t"]),
+        helper.make_node("ReduceSum", ["t"], ["y"], keepdims=0),
+    ]
+    loaded = model(tmp_path, nodes, {"x": ["n", 8], "m": ["n", 8]}, ["y", "t"])
+    options = explorer.Options(memory=Options(policy="storages", outputs=outputs))
+    c = explorer.compile(loaded, options=options)
+    for n in (1, 9, 5, 9):
+        rng = np.random.default_rng(n)
+        x = rng.standard_normal((n, 8), np.float32)
+        inputs = {"x": x, "m": (rng.random((n, 8)) > 0.5).astype(np.float32)}
+        found, wanted = c.run(inputs), explorer.evaluate(c.model.program, inputs)
+        assert all(np.allclose(found[k], wanted[k], 1e-4, 1e-5) for k in wanted)
+    assert {r.formula for r in c.memory(c.hint).buffers} >= {"32*n"}
