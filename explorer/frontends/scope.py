@@ -46,7 +46,8 @@ class Importer:
 
     def node_name(self, node: onnx.NodeProto, prefix: str = "") -> str:
         """The node's name, or one made from its operator; no two are the same."""
-        plain = prefix + (node.name or f"{node.op_type}_{len(self.sources)}")
+        given = node.name if isinstance(node.name, str) else ""  # bytes, where it is no text
+        plain = prefix + (given or f"{node.op_type}_{len(self.sources)}")
         name = _fresh(plain, self.node_names)
         self.sources.append(SourceOp(name, node.op_type, next(iter(node.output), "")))
         return name
