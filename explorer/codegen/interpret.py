@@ -15,6 +15,7 @@ import numpy as np
 from explorer.codegen.build import pack_constant
 from explorer.errors import CheckFailed
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
+from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.tile_program import (
     Buffer,
@@ -33,7 +34,7 @@ from explorer.ir.tile_program import (
     TileExpr,
     TileProgram,
 )
-from explorer.ops.scalar import call
+from explorer.ops.scalar import call, number
 
 Env = dict[str, Any]
 COMBINE: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
@@ -57,8 +58,10 @@ class Interpreter:
         for task in np.ndindex(*counts):
             for b in self.program.buffers:
                 if b.kind == "scratch":
-                    poison = np.nan if b.dtype.startswith("float") else 0
-                    self.arrays[b.name] = np.full(self.dim(b.size), poison, b.dtype)
+                    poison = np.nan if is_float(b.dtype) else 0
+                    room = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
+                    room[:] = poison
+                    self.arrays[b.name] = room
             env: Env = {
                 g.variable: t * g.tile for g, t in zip(self.program.grid, task, strict=True)
             }
@@ -108,10 +111,9 @@ class Interpreter:
         match expr:
             case Fetch():
                 flat, offset = self.where(expr, env)
-                return flat[offset]
+                return as_computed(flat[offset])
             case Const(value, dtype):
-                number = value if isinstance(value, (int, float)) else self.dim(value)
-                return np.dtype(dtype).type(number)
+                return number(value, dtype, self.sizes)
             case IndexValue(index):
                 return np.asarray(self.affine(index, env), np.int64)
             case Do(op, args):
@@ -148,7 +150,7 @@ class Interpreter:
                 self.put(
                     target,
                     self.points(spans, env),
-                    COMBINE[combiner](full, axis=axes, **initial).astype(dtype),
+                    COMBINE[combiner](full, axis=axes, **initial).astype(numpy_dtype(dtype)),
                 )
             case Panels():
                 self.panels(s, env)

@@ -42,9 +42,10 @@ HEADER = (
     "import math",
     "from numba import cfunc, types",
     "from explorer.codegen.simd import *",
-    "from explorer.codegen.simd import ACCESS",
+    "from explorer.codegen.memory import ACCESS",
     "from explorer.codegen.micro_kernel import micro_kernel",
     "from explorer.codegen.scalar import *",
+    "from explorer.codegen.whole_numbers import *",
     "from explorer.codegen.vector_math import erf32, exp32, sigmoid32, tanh32",
     "globals().update(ACCESS)",
 )

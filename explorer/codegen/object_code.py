@@ -51,10 +51,18 @@ def target_text() -> str:
 @cache
 def generator_text() -> str:
     """A hash of the code that generated source calls: a changed helper makes another key."""
-    from explorer.codegen import micro_kernel, narrow, scalar, simd, vector_math
+    from explorer.codegen import (
+        memory,
+        micro_kernel,
+        narrow,
+        scalar,
+        simd,
+        vector_math,
+        whole_numbers,
+    )
 
     digest = hashlib.blake2b(digest_size=16)
-    for module in (micro_kernel, narrow, scalar, simd, vector_math):
+    for module in (memory, micro_kernel, narrow, scalar, simd, vector_math, whole_numbers):
         with open(str(module.__file__), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()

@@ -147,7 +147,7 @@ class _Nest:
             found = read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
         else:
             found = gather(array, [self._points(i, box) for i in expr.index], expr.fill)
-        return as_computed(found)
+        return np.asarray(as_computed(found))
 
     def _points(self, index: Affine | Expr, box: Box) -> Array:
         if isinstance(index, Affine):
