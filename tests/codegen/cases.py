@@ -8,6 +8,7 @@ import numpy as np
 
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
+from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -50,8 +51,8 @@ def arrays(case: Case, seed: int = 0) -> dict[str, np.ndarray]:
     for name in case.kernel.inputs:
         spec = case.kernel.spec(name)
         shape = evaluate_shape(spec.shape, case.sizes)
-        if spec.dtype.startswith("float"):
-            out[name] = rng.standard_normal(shape).astype(spec.dtype)
+        if is_float(spec.dtype):
+            out[name] = rng.standard_normal(shape).astype(numpy_dtype(spec.dtype))
         else:
             out[name] = rng.integers(0, 2 if spec.dtype == "bool" else 5, shape).astype(spec.dtype)
     return out
@@ -397,6 +398,28 @@ def integers() -> Case:
 
 
 SMALL = Micro(3, 1, 4)
+
+
+def narrow_sum(dtype: str, tile: dict[str, int]) -> Case:
+    """Rows of narrow elements, scaled in float32 and added to their sum, which is narrow too."""
+    m, n = 13, 37
+    a, r = axes("a", (m, n)), Axis("r", n)
+    x = Apply("cast_float32", (at("x", a),))
+    scaled = Apply(f"cast_{dtype}", (Apply("mul", (x, Const(0.75))),))
+    total = Apply("cast_float32", (at("total", a[:1]),))
+    own = Apply("cast_float32", (at("scaled", a),))
+    computes = (
+        Compute("scaled", a, scaled),
+        Compute("total", a[:1], at("scaled", (a[0], r)), (r,), "sum"),
+        Compute("y", a, Apply(f"cast_{dtype}", (Apply("add", (total, own)),))),
+    )
+    shapes = {"x": (m, n), "scaled": (m, n), "total": (m,), "y": (m, n)}
+    tensors = tuple(TensorSpec(name, shape, dtype) for name, shape in shapes.items())
+    kernel = Kernel("narrow_sum", tensors, computes, ("x",), "y")
+    gap = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]  # sums in another order round otherwise
+    return Case(f"narrow sum {dtype} {tile}", kernel, Tiling(tuple(tile.items())), {}, gap)
+
+
 CASES = [
     linear(5, 7, 9, "relu", {}),
     linear(17, 13, 31, "none", {"e0": 6}),
@@ -439,4 +462,7 @@ CASES = [
     mask(),
     running_sum(),
     integers(),
+    narrow_sum("float16", {}),
+    narrow_sum("float16", {"a0": 3}),
+    narrow_sum("bfloat16", {"a0": 4}),
 ]
