@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from explorer.counters import counters
+from explorer.ir.annotations import symbols_in
 from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
 from explorer.ir.symbols import needed_by, parameter_symbols
@@ -59,8 +60,8 @@ class Frames:
 
 
 def _symbols(region: Program) -> tuple[str, ...]:
-    """The symbols that a region needs values of."""
-    needed = frozenset[str]()
+    """The symbols that a region needs values of; a value of 2 * n elements comes without n."""
+    needed = frozenset[str]().union(*(symbols_in(p.type) for p in region.main.params))
     for function in region.functions:
         needed |= parameter_symbols(function)
     for _, binding in region.bindings():

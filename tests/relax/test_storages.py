@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper
 
 import explorer
 from explorer.counters import counters
@@ -367,3 +367,20 @@ def test_regions_between_run_time_shapes_have_storages_of_their_own(tmp_path, ou
         found, wanted = c.run(inputs), explorer.evaluate(c.model.program, inputs)
         assert all(np.allclose(found[k], wanted[k], 1e-4, 1e-5) for k in wanted)
     assert {r.formula for r in c.memory(c.hint).buffers} >= {"32*n"}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_region_has_the_symbols_of_a_value_that_no_bare_dim_tells(tmp_path, axis):
+    """The reshape's region takes a value of 2*n by m elements, and no other."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Concat", ["x", "e"], ["c"], axis=axis),
+        helper.make_node("Reshape", ["c", "to"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    kinds = {"to": TensorProto.INT64}
+    loaded = model(tmp_path, nodes, {"x": ["n", "m"], "to": [2]}, ["y"], dtypes=kinds)
+    c = explorer.compile(loaded, options=explorer.Options(memory=Options(policy="storages")))
+    x = np.random.default_rng(0).standard_normal((3, 4), np.float32)
+    found = c.run({"x": x, "to": np.array([6, 4])})["y"]
+    assert np.allclose(found, np.maximum(np.concatenate([x, np.exp(x)], axis), 0).reshape(6, 4))
