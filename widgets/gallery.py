@@ -12,7 +12,10 @@ from widgets import (
     generated_source,
     memory_plan,
     program_diff,
+    shape_heap,
+    shape_heap_picture,
     shapes,
+    shapes_picture,
     stage_strip,
     task_tree,
     tile_graph,
@@ -62,8 +65,16 @@ def _program(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
 
 
 def _relax(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
-    rows = shapes.data(s.now.compiled, dict(s.now.sizes))
-    return rows, shapes.figure(rows, op), shapes.table(rows)
+    rows = s.house.kept(
+        "relax", s.now.sizes, lambda: shapes.data(s.now.compiled, dict(s.now.sizes), s.plan)
+    )
+    return rows, shapes_picture.figure(rows, op), shapes_picture.table(rows)
+
+
+def _heap(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    program, sizes = s.now.compiled.program, dict(s.now.sizes)
+    rows = s.house.kept("heap", s.now.sizes, lambda: shape_heap.data(program, sizes))
+    return rows, shape_heap_picture.figure(rows), shape_heap_picture.table(rows)
 
 
 def _grinder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
@@ -107,6 +118,7 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "dataflow": ("Dataflow graph", _dataflow),
     "program": ("Program before and after", _program),
     "relax": ("Shapes", _relax),
+    "heap": ("Shape heap", _heap),
     "grinder": ("uTask tree", _grinder),
     "welder": ("Tile graph", _welder),
     "roller": ("Tile layout", _roller),

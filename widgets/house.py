@@ -4,9 +4,9 @@ saved page holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 from explorer.ir.types import Tensor
 from widgets import brick_wall, dataflow_graph, stage_strip, theme
@@ -19,6 +19,7 @@ from widgets.outline import dtype_text
 from widgets.table import Table, size_text, written
 
 Part = Any  # a JSON value
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class House:
     operators: tuple[Operator, ...]
     calls: tuple[Call, ...]
     graphs: Mapping[str, Graph]
+    known: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
+
+    def kept(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
+        """The rows of a room at these sizes, made once: every operator's picture is of them."""
+        if (room, sizes) not in self.known:
+            self.known[room, sizes] = make()
+        found: T = self.known[room, sizes]
+        return found
 
     @property
     def order(self) -> dict[str, int]:

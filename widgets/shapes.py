@@ -1,30 +1,45 @@
-"""Relax's room: every value with its annotation, what its symbols are now, and what is known of its
-shape.
-"""
+"""Relax's symbols and what speaks of them: annotations, loops and buffers of every function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
-from explorer.ir.calls import MatchCast
-from explorer.ir.dims import Dim, evaluate_dim, symbols_of
-from explorer.ir.program import Program
+from explorer.ir.annotations import defined_by, symbols_in
+from explorer.ir.calls import KernelCall, MatchCast, Var
+from explorer.ir.decisions import MemoryPlan
+from explorer.ir.dims import evaluate_dim, symbols_of
+from explorer.ir.lattice import dims_of
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
-from explorer.ir.types import Tensor
+from explorer.ir.types import Annotation, ShapeType, Tensor, TupleType
 from widgets.compiled import Compiled
-from widgets.outline import type_text
-from widgets.svg import Svg, fit, label, path
-from widgets.table import Table, size_text
+from widgets.shape_words import annotation_text, bounds_text, extents, loops_text
+from widgets.symbol_marks import named, symbols_of_dims
 
-SHOWN = 14
+KNOWN = ("proved", "checked at run time", "rank only", "nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRow:
+    """A symbol: where it is defined, and how many dims, loops and buffers speak of it. `now` is the
+    value at a knob; `assumed`: it is found by the run, and this is what was tuned for.
+    """
+
+    name: str
+    bounds: str
+    defined: str
+    now: int
+    assumed: bool
+    dims: int = 0
+    loops: int = 0
+    buffers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A value: `known` is "proved", "checked at run time", "rank only" or "nothing"; `bytes` is
-    under the present sizes.
-    """
+    """A value: `known` is one of KNOWN; `bytes` is under the present sizes."""
 
     name: str
     annotation: str
@@ -32,113 +47,146 @@ class ValueRow:
     now: str
     bytes: int
     ops: tuple[str, ...]
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """A kernel call with its loops, or a buffer with the formula of its bytes."""
+
+    name: str
+    text: str
+    symbols: tuple[str, ...]
+    ops: tuple[str, ...]
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeRows:
-    """Values in program order, and each symbol with its bounds and present value."""
+    """Everything in program order; of loops and buffers those that speak of a symbol."""
 
+    symbols: tuple[SymbolRow, ...]
     values: tuple[ValueRow, ...]
-    symbols: tuple[tuple[str, str, int], ...]
+    loops: tuple[UseRow, ...]
+    buffers: tuple[UseRow, ...]
+    lowered: bool
 
 
-def data(c: Compiled, sizes: Mapping[str, int]) -> ShapeRows:
-    """The values of the program after deduction."""
-    program = _typed(c)
-    values = [_value(p.name, p.type, (), sizes, False) for p in program.main.params]
-    for _, b in program.bindings():
-        cast = isinstance(b.expr, MatchCast)
-        values += [_value(v.name, v.type, tuple(sorted(b.origin)), sizes, cast) for v in b.vars]
-    symbols = []
-    for name, value in sizes.items():
-        bound = program.env.of(name)
-        symbols.append(
-            (name, f"{bound.low} to {'any' if bound.high is None else bound.high}", value)
+def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan | None = None) -> ShapeRows:
+    """The values of the program after deduction, the loops of the last one, the plan's buffers."""
+    program, last = typed(c), c.program
+    values = _values(program)
+    defined = _definitions(program)
+    names = dict.fromkeys(chain(defined, *(symbols_in(v.type) for _, v, _ in values)))
+    known = {n: sizes.get(n, program.env.of(n).hint) for n in names}
+    loops = tuple(_loops(last, last.stage >= Stage.LEGALIZED))
+    buffers = tuple(_buffers(plan, known)) if plan is not None else ()
+    symbols = (
+        SymbolRow(
+            name,
+            bounds_text(program.env.of(name)),
+            defined.get(name, "given by a caller"),
+            value,
+            name not in sizes,
+            sum(_dims_with(v.type, name) for _, v, _ in values),
+            sum(name in row.symbols for row in loops),
+            sum(name in row.symbols for row in buffers),
         )
-    return ShapeRows(tuple(values), tuple(symbols))
+        for name, value in known.items()
+    )
+    return ShapeRows(
+        tuple(symbols),
+        tuple(_value(where, v, b, known) for where, v, b in values),
+        loops,
+        buffers,
+        last.stage >= Stage.LEGALIZED,
+    )
 
 
-def _typed(c: Compiled) -> Program:
+def typed(c: Compiled) -> Program:
+    """The program after deduction."""
     done = [s.after for s in c.snapshots if s.after.stage == Stage.TYPED]
     return done[-1] if done else c.program
 
 
-def _value(
-    name: str, annotation: object, ops: tuple[str, ...], sizes: Mapping[str, int], cast: bool
-) -> ValueRow:
-    if not isinstance(annotation, Tensor):
-        return ValueRow(name, "", "nothing", "", 0, ops)
-    text = type_text(annotation)
-    if annotation.shape is None:
-        return ValueRow(
-            name, text, "rank only" if annotation.rank is not None else "nothing", "", 0, ops
-        )
-    known = all(symbols_of(d) <= sizes.keys() for d in annotation.shape)
-    now = "×".join(str(evaluate_dim(d, sizes)) for d in annotation.shape) if known else ""
-    size = _bytes(annotation.bytes, sizes) if known and annotation.is_known else 0
-    return ValueRow(name, text, "checked at run time" if cast else "proved", now, size, ops)
+Value = tuple[str, Var, Binding | None]  # the function where it is not the main one, and the maker
 
 
-def _bytes(dim: Dim, sizes: Mapping[str, int]) -> int:
-    return evaluate_dim(dim, sizes)
+def _values(program: Program) -> list[Value]:
+    found: list[Value] = []
+    for function in program.functions:
+        where = "" if function is program.main else f"{function.name}."
+        found += [(where, p, None) for p in function.params]
+        found += [(where, v, b) for b in function.body for v in b.vars]
+    return found
 
 
-def table(rows: ShapeRows) -> Table:
-    """One row a value."""
-    return Table(
-        ("value", "annotation", "known", "now", "bytes"),
-        tuple((v.name, v.annotation, v.known, v.now, v.bytes) for v in rows.values),
-        tuple(v.ops for v in rows.values),
+def _definitions(program: Program) -> dict[str, str]:
+    """For each symbol the first place that gives it a value."""
+    found: dict[str, str] = {}
+    for where, var, binding in _values(program):
+        if binding is not None and not isinstance(binding.expr, MatchCast):
+            continue
+        for name in defined_by(var.type):
+            what = "match_cast" if binding is not None else "parameter"
+            axis = _axis(var.type, name)
+            found.setdefault(name, f"{what} {where}{var.name}{axis}")
+    return found
+
+
+def _axis(annotation: Annotation, name: str) -> str:
+    axes = [i for i, d in enumerate(dims_of(annotation) or ()) if str(d) == name]
+    return f", dim {axes[0]}" if axes else ""
+
+
+def _dims_with(annotation: Annotation, name: str) -> int:
+    if isinstance(annotation, TupleType):
+        return sum(_dims_with(item, name) for item in annotation.items)
+    return sum(name in symbols_of(d) for d in dims_of(annotation) or ())
+
+
+def _value(where: str, var: Var, binding: Binding | None, known: Mapping[str, int]) -> ValueRow:
+    ops = tuple(sorted(binding.origin)) if binding is not None else ()
+    cast = binding is not None and isinstance(binding.expr, MatchCast)
+    shape, size = dims_of(var.type), 0
+    if isinstance(var.type, Tensor) and var.type.is_known and var.type.dtype != "string":
+        size = evaluate_dim(var.type.bytes, known)
+    return ValueRow(
+        where + var.name,
+        annotation_text(var.type),
+        _known(var.type, cast),
+        "" if shape is None else "×".join(str(evaluate_dim(d, known)) for d in shape) or "scalar",
+        size,
+        ops,
+        tuple(sorted(symbols_in(var.type))),
     )
 
 
-def figure(rows: ShapeRows, selected: str = "") -> Svg:
-    """Symbols with their bounds, then the values: those around the selected operator, else those
-    whose shape is symbolic.
-    """
-    marks, y = [label(12, 22, "Symbols", "i w"), label(668, 22, "now", "q", anchor="end")], 40.0
-    for name, bounds, value in rows.symbols:
-        marks += [
-            path(f"M12 {y - 13.5}H668", "var(--line)"),
-            label(12, y, name, "mono i"),
-            label(172, y, bounds),
-            label(668, y, f"{value:,}", "i w", anchor="end"),
-        ]
-        y += 20
-    if not rows.symbols:
-        marks.append(label(12, y, "none: every extent of this model is a number"))
-        y += 20
-    y += 18
-    counts = {
-        k: sum(v.known == k for v in rows.values)
-        for k in ("proved", "checked at run time", "rank only", "nothing")
-    }
-    said = ", ".join(f"{n} {k}" for k, n in counts.items() if n)
-    marks += [label(12, y, "Values", "i w"), label(668, y, said, "q", anchor="end")]
-    for row in _around(rows.values, selected):
-        y += 20
-        marks += _value_marks(row, y, bool(selected) and selected in row.ops)
-    return Svg(680, y + 20, "".join(marks), f"Shapes of {len(rows.values)} values: {said}")
+def _known(annotation: Annotation, cast: bool) -> str:
+    match annotation:
+        case Tensor() | ShapeType():
+            if dims_of(annotation) is not None:
+                return "checked at run time" if cast else "proved"
+            return "nothing" if annotation.rank is None else "rank only"
+        case TupleType(items):
+            return max((_known(i, cast) for i in items), key=KNOWN.index, default="proved")
+    return "nothing"
 
 
-def _around(values: tuple[ValueRow, ...], selected: str) -> tuple[ValueRow, ...]:
-    at = next((i for i, v in enumerate(values) if selected and selected in v.ops), None)
-    if at is None:
-        return values[:SHOWN]
-    first = max(0, min(at - SHOWN // 2, len(values) - SHOWN))
-    return values[first : first + SHOWN]
+def _loops(program: Program, lowered: bool) -> Iterator[UseRow]:
+    """The kernel calls whose extents speak of a symbol."""
+    for function, binding in program.bindings() if lowered else ():
+        if not isinstance(binding.expr, KernelCall):
+            continue
+        where = "" if function is program.main else f"{function.name}."
+        found = symbols_of_dims(extents(binding.expr.kernel).values())
+        if found:
+            ops = tuple(sorted(binding.origin))
+            yield UseRow(where + binding.var.name, loops_text(binding.expr.kernel), found, ops)
 
 
-def _value_marks(v: ValueRow, y: float, on: bool) -> list[str]:
-    inks = {"proved": "var(--ink)", "checked at run time": "var(--ink3)"}
-    ink = inks.get(v.known, "none")
-    dot = f'<circle cx="662" cy="{y - 4}" r="4" fill="{ink}" stroke="var(--ink)"/>'
-    return [
-        path(f"M12 {y - 13.5}H668", "var(--line)"),
-        label(12, y, fit(v.name, 200, mono=True), "mono a" if on else "mono i", ops=v.ops),
-        label(222, y, fit(v.annotation, 220, mono=True), "mono"),
-        label(450, y, v.now, "i"),
-        label(590, y, size_text(v.bytes) if v.bytes else "", anchor="end"),
-        label(650, y, v.known if v.known != "checked at run time" else "checked", anchor="end"),
-        dot,
-    ]
+def _buffers(plan: MemoryPlan, known: Collection[str]) -> Iterator[UseRow]:
+    for b in plan.buffers:
+        found = named(b.formula, known)
+        if found and not b.alias_of:
+            yield UseRow(b.name, b.formula, found, tuple(sorted(b.origin)), b.bytes)

@@ -25,6 +25,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
     "graph": ("", "operators", "kernels"),
+    "room": ("", "relax", "heap", "calls", "levels", "fusion"),  # of stages with several pictures
 }
 
 
@@ -45,6 +46,7 @@ class State:
     diff: bool = False
     table: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
+    room: str = ""
 
 
 def written(state: State, tool: str = "") -> str:

@@ -5,11 +5,11 @@ a label is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from html import escape
 
-from widgets import theme
+from widgets import symbol_marks, theme
 
 # Advance widths of Helvetica (and Liberation Sans) in thousandths of the size, for the codes 32 to
 # 126.
@@ -139,11 +139,33 @@ def wrapped(text: str, room: float, px: float = 11) -> list[str]:
 
 
 def label(
-    x: float, y: float, text: str, style: str = "", *, anchor: str = "", ops: Iterable[str] = ()
+    x: float,
+    y: float,
+    text: str,
+    style: str = "",
+    *,
+    anchor: str = "",
+    ops: Iterable[str] = (),
+    symbols: Collection[str] = (),
+    title: str = "",
 ) -> str:
-    """Text at a point; styles: i ink, w bold, q quiet, a selected, inv on dark, mono."""
+    """Text at a point; styles: i ink, w bold, q quiet, a selected, bad wrong, inv on dark, mono.
+
+    Each of the `symbols` that occurs in it is a mark of its own; `title` is what a hover says.
+    """
     at = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}>{escape(text)}</text>'
+    said = f"<title>{escape(title)}</title>" if title and title != text else ""
+    words = symbol_marks.spans(text, symbols)
+    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}>{said}{words}</text>'
+
+
+def symbol_label(x: float, y: float, name: str, said: str, *, room: float = 1e9) -> str:
+    """A symbol that the keyboard can come to; `said` is what is read out then."""
+    return (
+        f'<text x="{x:g}" y="{y:g}" class="mono i w" tabindex="0"{symbol_marks.marked((name,))} '
+        f'aria-label="{escape(said, quote=True)}"><title>{escape(said)}</title>'
+        f"{escape(fit(name, room, mono=True))}</text>"
+    )
 
 
 def rect(
@@ -156,12 +178,23 @@ def rect(
     *,
     title: str = "",
     ops: Iterable[str] = (),
+    symbols: Iterable[str] = (),
 ) -> str:
-    """A box; `title` is what a hover says, `ops` the source operators it stands for."""
+    """A box; `title` is what a hover says, `ops` the source operators it stands for, `symbols`
+    those that it speaks of.
+    """
     said = f"<title>{escape(title)}</title>" if title else ""
     return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{h:.2f}" fill="{fill}" '
-        f"{extra}{_ops(ops)}>{said}</rect>"
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{max(h, 0):.2f}" '
+        f'fill="{fill}" {extra}{_ops(ops)}{symbol_marks.marked(symbols)}>{said}</rect>'
+    )
+
+
+def cross(x: float, y: float, size: float = 5) -> str:
+    """A cross around a point: something is wrong."""
+    return (
+        f'<path d="M{x - size:g} {y - size:g}L{x + size:g} {y + size:g}M{x + size:g} {y - size:g}'
+        f'L{x - size:g} {y + size:g}" fill="none" stroke="var(--bad)" stroke-width="1.8"/>'
     )
 
 
@@ -211,7 +244,7 @@ class Svg:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="pic" viewBox="0 0 {self.width:g} '
             f'{self.height:g}" width="{self.width:g}" height="{self.height:g}" role="img" '
             f'aria-label="{escape(self.title, quote=True)}">'
-            f"{style if scheme else ''}{defs}{body}</svg>"
+            f"{style if scheme else ''}{symbol_marks.style(body)}{defs}{body}</svg>"
         )
         return theme.resolved(text, scheme) if scheme else text
 
@@ -221,4 +254,5 @@ _STYLE = (
     "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums;white-space:pre}"
     ".mono{font-family:var(--mono)}.i{fill:var(--ink)}.w{font-weight:600}.q{fill:var(--ink3)}"
     ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
+    ".bad{fill:var(--bad);font-weight:600}"
 )

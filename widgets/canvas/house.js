@@ -10,7 +10,12 @@ import { wallView } from "./wall.js";
 import { knobsView } from "./knobs.js";
 import { inspectorView } from "./inspector.js";
 
-const PICTURES = { TYPED: ["relax", "Shapes"], TASKED: ["grinder", "uTask tree"], WELDED: ["welder", "Tile graph"], ROLLED: ["roller", "Tile layout"], PLANNED: ["memory", "Memory plan"] };
+// The pictures of a stage, the first one first; every other stage shows the wall.
+const PICTURES = {
+  TYPED: [["relax", "Shapes"], ["heap", "Shape heap"]],
+  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Tile graph"]], ROLLED: [["roller", "Tile layout"]], PLANNED: [["memory", "Memory plan"]],
+};
+const WALL = [["rammer", "Brick wall"]];
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 let houses = 0;
@@ -27,6 +32,7 @@ export function mount(el, host) {
   const state = {
     stage: saved.stage ?? "RAMMED", op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
     language: saved.language ?? "numba", tab: saved.tab ?? "p", inspector: saved.inspector ?? "tile", graph: saved.graph ?? "",
+    room: saved.room ?? "",
   };
   const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [];
   let lit = new Set(), busy = 0, cleanups = [];
@@ -158,10 +164,10 @@ export function mount(el, host) {
   // The main picture follows the stage
   const loops = () => calls().some(c => c[1] === "control flow");
   async function picture_() {
-    const [room, title] = PICTURES[state.stage] ?? ["rammer", "Brick wall"], number = ++reads.picture, own = room === "rammer";
+    const rooms = PICTURES[state.stage] ?? WALL, [room, title] = rooms.find(([name]) => name === state.room) ?? rooms[0], number = ++reads.picture, own = room === "rammer";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
     put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, `planned (outlined${loops() ? ", one trip of a loop" : ""}) over measured (filled)`) : h("span", { class: "s cut" }, state.stage),
-      h("span", { class: "sp" }), h("span", { class: "selinfo" }), h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null);
+      h("span", { class: "sp" }), rooms.length > 1 ? tabs(rooms, room, enter, "Picture") : [h("span", { class: "selinfo" }), h("span", { class: "sp" })], own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null);
     body.querySelector(".pw").setAttribute("aria-label", title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
@@ -174,6 +180,29 @@ export function mount(el, host) {
       light();
     } catch (error) { if (number === reads.picture) { picture.hidden = false; put(picture, h("div", { class: "empty" }, error.sentence ?? String(error))); } }
   }
+  function enter(room) { state.room = room; remember(); picture_(); }
+  /** The stage's next picture. */
+  function nextRoom() {
+    const names = (PICTURES[state.stage] ?? WALL).map(([name]) => name);
+    if (names.length < 2) return false;
+    enter(names[(Math.max(0, names.indexOf(state.room)) + 1) % names.length]);
+  }
+  /** The focus goes to the picture's next symbol. */
+  function nextSymbol() {
+    const all = [...picture.querySelectorAll("[tabindex]")];
+    if (picture.hidden || !all.length) return false;
+    all[(all.indexOf(house.getRootNode().activeElement) + 1) % all.length].focus();
+  }
+  /** A symbol that is pointed at lights in the program's text as well; the picture's own rules light it there. */
+  function symbols(event) {
+    const words = event.target.closest?.("[data-sym]")?.dataset.sym.split(" ").map(decodeURIComponent) ?? [], ranges = [];
+    if (!globalThis.Highlight) return;
+    const texts = words.length ? document.createTreeWalker(program.box, NodeFilter.SHOW_TEXT) : null;
+    for (let node = texts?.nextNode(); node; node = texts.nextNode())
+      for (const found of node.data.matchAll(/[\w.]+/g)) if (words.includes(found[0])) ranges.push(new StaticRange({ startContainer: node, startOffset: found.index, endContainer: node, endOffset: found.index + found[0].length }));
+    CSS.highlights.set("iw-symbol", new Highlight(...ranges));
+  }
+  for (const kind of ["pointerover", "pointerleave", "focusin", "focusout"]) picture.addEventListener(kind, symbols);
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
     return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),
       cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(state.op) ? "on" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
@@ -264,8 +293,8 @@ export function mount(el, host) {
   }
   const sheet = () => keySheet(house), find = () => findSheet(house, operators, select);
   function remember() {
-    const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g } = state;
-    host.remember({ stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g });
+    const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g, room } = state;
+    host.remember({ stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g, room });
   }
 
   // Keys act only while the house has the focus.
@@ -274,7 +303,7 @@ export function mount(el, host) {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey;
     const acts = {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => wall.zoom(0.6), x: () => wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
-      w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
+      r: nextRoom, n: nextSymbol, w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
       Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0) select(-1); else wall.whole(); },
       ArrowLeft: () => wall.pan(-0.2), ArrowRight: () => wall.pan(0.2), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },

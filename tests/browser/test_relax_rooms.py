@@ -1,0 +1,74 @@
+"""Relax's rooms in the house: several pictures of a stage, and symbols that light up."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.driver import Tab
+from tests.widgets import made_by_hand as hand
+from widgets import theme
+from widgets.report import page
+from widgets.session import Session
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    session = Session(hand.HandMade(), compare=hand.compare)
+    path = tmp_path / "hand.html"
+    path.write_text(page(session), encoding="utf-8")
+    tab = Tab(browser)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector("#house .stage")
+    tab.page.locator("#house .stage[data-stage=TYPED]").click()
+    tab.page.wait_for_selector("#house .picture [data-sym]")
+    yield tab.page
+    assert not tab.faults and not tab.outside
+    tab.close()
+
+
+def rgb(token: str) -> str:
+    text = theme.LIGHT[token]
+    return "rgb({}, {}, {})".format(*(int(text[i : i + 2], 16) for i in (1, 3, 5)))
+
+
+FILLS = """[...document.querySelectorAll('#house .picture [data-sym~="batch"]')]
+    .filter(n => n.matches('text,tspan')).map(n => getComputedStyle(n).fill)"""
+TOLD = "[...(CSS.highlights.get('iw-symbol') ?? [])].map(r => r.startContainer.data)"
+
+
+def test_pointing_at_a_symbol_lights_its_marks_and_the_program(opened: Page) -> None:
+    opened.mouse.move(2, 2)
+    assert rgb("accent") not in opened.evaluate(FILLS)
+    opened.locator("#house .picture text[data-sym=batch]").first.hover()
+    fills = opened.evaluate(FILLS)
+    assert len(fills) > 5 and set(fills) == {rgb("accent")}
+    assert any("batch" in line for line in opened.evaluate(TOLD))
+    opened.mouse.move(2, 2)
+    assert rgb("accent") not in opened.evaluate(FILLS) and opened.evaluate(TOLD) == []
+
+
+def test_the_keyboard_comes_to_a_symbol_and_to_the_next_picture(opened: Page) -> None:
+    opened.mouse.move(2, 2)
+    opened.locator("#house .house").focus()
+    opened.keyboard.press("n")
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert opened.evaluate(focused).startswith("batch: 1 to 64")
+    assert set(opened.evaluate(FILLS)) == {rgb("accent")}
+    opened.keyboard.press("r")
+    opened.wait_for_selector("#house .picture [data-wrong=slot]")
+    assert opened.inner_text("#house .pw h2") == "Shape heap"
+    tab = opened.locator("#house .pw [role=tab][aria-selected=true]")
+    assert tab.inner_text() == "Shape heap"
+
+
+def test_a_wrong_input_shows_the_slot_that_fails(opened: Page) -> None:
+    opened.locator("#house .pw [role=tab]", has_text="Shape heap").click()
+    opened.wait_for_selector("#house .picture [data-wrong=slot]")
+    slot = "getComputedStyle(document.querySelector('#house .picture [data-wrong=slot]')).stroke"
+    assert opened.evaluate(slot) == rgb("bad")
+    words = opened.inner_text("#house .picture")
+    assert "batch is 65 and was bounded to 1 .. 64" in words

@@ -1,0 +1,140 @@
+"""Symbols, and all that speaks of them: rows, marks and the rules that light them."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+
+from explorer.ir.calls import FunctionCall, MatchCast, OpCall, Var
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.stage import Stage
+from explorer.ir.types import Object, ShapeType, Tensor, TupleType
+from tests.widgets import made_by_hand as hand
+from widgets import shapes, shapes_picture
+from widgets.shape_words import annotation_text
+from widgets.svg import Svg, label, symbol_label
+from widgets.symbol_marks import MOST_RULES, named, spans, style, word
+
+n, k = symbol("n"), symbol("k found")
+
+
+def f32(*dims: object) -> Tensor:
+    return Tensor(tuple(dims), "float32")  # type: ignore[arg-type]
+
+
+def found() -> Program:
+    """Values that are all known, found by the run, of known rank only, and not known at all; and a
+    function that is called.
+    """
+    x, r = Var("x", f32(n, 4)), Var("r.found", Tensor(None, "float32", 1))
+    y, o = Var("y", f32(k)), Var("o", Object())
+    z, p = Var("z", f32(k)), Var("p", f32(n))
+    body = (
+        Binding((r,), OpCall("NonZero", (x,)), frozenset({"nonzero"})),
+        Binding((y,), MatchCast(r), frozenset({"nonzero"})),
+        Binding((o,), OpCall("SequenceEmpty", ()), frozenset({"empty"})),
+        Binding((z,), FunctionCall("twice", (y,)), frozenset({"twice"})),
+    )
+    twice = Function("twice", (p,), (), (p,))
+    env = ShapeEnv((SymbolBound("n", 1, 64, 2), SymbolBound("k found", 0, None, 8)))
+    main = Function("main", (x,), body, (z,))
+    return Program((main, twice), env=env, stage=Stage.TYPED)
+
+
+class Found(hand.HandMade):
+    @property
+    def program(self) -> Program:
+        return found()
+
+    @property
+    def snapshots(self) -> tuple[hand.Snapshot, ...]:
+        return (hand.Snapshot("deduce", Stage.TYPED, found(), found(), 0.1),)
+
+
+def test_a_value_says_how_far_it_is_known_in_every_function() -> None:
+    rows = shapes.data(Found(), {"n": 3})
+    assert {v.name: (v.annotation, v.known) for v in rows.values} == {
+        "x": ("f32[n, 4]", "proved"),
+        "r.found": ("f32[1 dims]", "rank only"),
+        "y": ("f32[k found]", "checked at run time"),
+        "o": ("Object", "nothing"),
+        "z": ("f32[k found]", "proved"),
+        "twice.p": ("f32[n]", "proved"),
+    }
+    assert "there are no loops yet" in shapes_picture.figure(rows).body
+
+
+def test_a_symbol_says_where_it_is_defined_and_whether_its_value_is_assumed() -> None:
+    first, second = shapes.data(Found(), {"n": 3}).symbols
+    assert (first.defined, first.bounds, first.now) == ("parameter x, dim 0", "1 to 64", 3)
+    assert not first.assumed and first.dims == 2
+    assert (second.defined, second.now, second.assumed) == ("match_cast y, dim 0", 8, True)
+    assert "8 assumed" in shapes_picture.figure(shapes.data(Found(), {"n": 3})).body
+
+
+def test_loops_and_buffers_of_a_symbol_are_counted_and_shown() -> None:
+    c = hand.HandMade()
+    rows = shapes.data(c, {"batch": 2}, c.memory({"batch": 2}))
+    (batch,) = rows.symbols
+    assert [u.name for u in rows.loops] == ["relu_out", "fc_out", "probabilities"]
+    assert rows.loops[1].text == "for n < batch, o < 10, k < 576"
+    assert [(u.name, u.text) for u in rows.buffers] == [
+        ("relu_out", "2304*batch"),
+        ("fc_out", "40*batch"),
+    ]
+    assert (batch.loops, batch.buffers) == (3, 2)
+
+
+def test_of_many_values_those_around_the_operator_are_drawn_and_the_rest_is_counted() -> None:
+    rows = shapes.data(Found(), {"n": 3})
+    values = tuple(replace(rows.values[0], name=f"value_{i}", ops=(f"op_{i}",)) for i in range(60))
+    body = shapes_picture.figure(replace(rows, values=values), "op_41").body
+    drawn = re.findall(r">(value_\d+)<", body)
+    assert len(drawn) == shapes_picture.SHOWN and "value_41" in drawn
+    assert "and 46 more values" in body
+    assert len(shapes_picture.table(replace(rows, values=values)).rows) > 60
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (Tensor(None, "int64", 3), "i64[3 dims]"),
+        (Tensor(), "?[?]"),
+        (ShapeType((n, 2)), "Shape(n, 2)"),
+        (ShapeType(None, 2), "Shape(2 dims)"),
+        (TupleType((f32(n), Object())), "(f32[n], Object)"),
+    ],
+)
+def test_every_annotation_has_words(annotation: object, text: str) -> None:
+    assert annotation_text(annotation) == text  # type: ignore[arg-type]
+
+
+def test_every_mark_of_a_symbol_is_lit_by_one_rule() -> None:
+    body = label(0, 0, "4*n + nn", symbols=("n",)) + symbol_label(0, 9, "n", "n: 1 to 64")
+    text = Svg(9, 9, body, "two marks").text("light")
+    tree = ElementTree.fromstring(text)
+    marks = [e for e in tree.iter() if e.get("data-sym") == "n"]
+    assert [e.text for e in marks if not len(e)] == ["n"] and len(marks) == 2
+    assert text.count(":has([data-sym~") == 2  # one for words, one for shapes
+    assert any(e.get("tabindex") == "0" and e.get("aria-label") for e in marks)
+
+
+def test_a_hostile_symbol_stays_a_word() -> None:
+    name = 'a "]{}</style><script>'
+    assert not set(word(name)) & set(' "<>{}]')
+    text = Svg(9, 9, label(0, 0, f"{name} + 1", symbols=(name,)), "t").text("light")
+    assert "<script" not in text
+    ElementTree.fromstring(text)
+
+
+def test_a_drawing_has_at_most_so_many_rules_and_none_without_symbols() -> None:
+    many = "".join(spans(f"s{i}", (f"s{i}",)) for i in range(MOST_RULES + 9))
+    assert style(many).count(" :is(text,tspan)") == MOST_RULES
+    assert style("<text>n</text>") == ""
+
+
+def test_a_symbol_is_found_as_a_whole_word() -> None:
+    assert named("4*n*seq + seq_1", {"n", "seq", "e"}) == ("n", "seq")
+    assert spans("n.found", ("n",)) == "n.found"
