@@ -41,8 +41,12 @@ def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:
     """`sum over over of a * b` by `axes`; a and b, and what is given back, broadcast."""
     dims, split = range(len(axes) + len(over)), len(axes)
     in_a, in_b = ({d for d in dims if x.shape[d] > 1} for x in (a, b))
-    a = _sum_away(a, [d for d in dims if d >= split and d in in_a - in_b])
-    b = _sum_away(b, [d for d in dims if d >= split and d in in_b - in_a])
+    alone = [d for d in dims if d >= split and (d in in_a) != (d in in_b)]
+    if alone and not (np.isfinite(a).all() and np.isfinite(b).all()):
+        a, b = _spread(a, b, alone)  # inf * 1 + inf * -1 is NaN, and inf * (1 - 2) is not
+        in_a, in_b = in_a.union(alone), in_b.union(alone)
+    a = _sum_away(a, [d for d in alone if d not in in_b])
+    b = _sum_away(b, [d for d in alone if d not in in_a])
     batch = [d for d in dims if d < split and d in in_a & in_b]
     depth = [d for d in dims if d >= split and d in in_a & in_b]
     rows = [d for d in dims if d < split and d in in_a - in_b]
@@ -54,6 +58,15 @@ def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:
     rest = [d for d in range(split) if d not in order]
     found = found.reshape(found.shape + (1,) * len(rest))
     return found.transpose(np.argsort((*order, *rest)))
+
+
+def _spread(a: Array, b: Array, dims: Sequence[int]) -> tuple[Array, Array]:
+    """Both with the extents that one of them has at these dims."""
+    shapes = (list(a.shape), list(b.shape))
+    for d in dims:
+        for shape in shapes:
+            shape[d] = max(a.shape[d], b.shape[d])
+    return np.broadcast_to(a, shapes[0]), np.broadcast_to(b, shapes[1])
 
 
 def _sum_away(x: Array, dims: Sequence[int]) -> Array:
