@@ -236,3 +236,11 @@ def test_a_contraction_sums_what_only_one_side_has() -> None:
     expr = apply("mul", Read("a", (var("i"), var("k"))), Read("b", (var("j"), var("k"), var("l"))))
     kernel = one(expr, [AI, AJ], [AK, AL], "sum", a=(3, 2), b=(4, 2, 3))
     np.testing.assert_allclose(evaluate_kernel(kernel, [a, b], {}), np.einsum("ik,jkl->ij", a, b))
+
+
+def test_an_infinite_factor_is_not_taken_out_of_a_sum() -> None:
+    expr = Apply("mul", (Read("a", (var("k"),)), Read("b", (var("i"), var("l")))))
+    kernel = one(expr, [AI], [AK, AL], "sum", a=(2,), b=(3, 3))
+    signs = np.array([[1.0, -1, 1], [1, 1, 1], [-1, -1, -1]])
+    found = evaluate_kernel(kernel, [np.full(2, np.inf), signs], {})
+    np.testing.assert_array_equal(found, [np.nan, np.inf, -np.inf])
