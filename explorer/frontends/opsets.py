@@ -91,6 +91,11 @@ def _without(*names: str) -> Callable[[Node], Node]:
     return rewrite
 
 
+def _dft(node: Node) -> Node:
+    """Before version 20 the axis is an attribute, 1 where it is left out."""
+    return node if node.opset >= 20 else replace(node, attrs={"axis": 1, **node.attrs})
+
+
 _REWRITES: Mapping[str, Callable[[Node], Node]] = {
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
@@ -101,6 +106,7 @@ _REWRITES: Mapping[str, Callable[[Node], Node]] = {
     "Upsample": _upsample,
     "Resize": _resize,
     "Split": _split,
+    "DFT": _dft,
     "LayerNormalization": _without("stash_type"),
     "RMSNormalization": _without("stash_type"),
     "GroupNormalization": _without("stash_type"),

@@ -23,6 +23,7 @@ from explorer.ops import (
     casting,
     conv,
     elementwise,
+    fourier,
     gather,
     generate,
     joining,
@@ -78,6 +79,7 @@ RECORDS: Mapping[str, OperatorRecord] = {
         selection,
         trigonometry,
         unfolding,
+        fourier,
         optimizers,
     )
     for record in room.RECORDS
