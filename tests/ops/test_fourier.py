@@ -1,0 +1,83 @@
+"""DFT and STFT by every stage; NumPy's transforms say what is right, in doubles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import explorer
+from explorer.frontends.onnx_import import load
+from explorer.ir.program import Program
+from explorer.ops.evaluate import evaluate
+from explorer.ops.verify import verify
+from explorer.relax import deduce, legalize
+from tests.ops.one_operator import Case, check, proto
+
+random = np.random.default_rng(11)
+
+
+def x(*shape: int) -> np.ndarray:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+CASES = [
+    Case("DFT", [x(2, 7, 1)], {"axis": 1}, opset=17, note="real"),
+    Case("DFT", [x(2, 8, 2)], {"axis": 1, "inverse": 1}, opset=17, note="inverse"),
+    Case("DFT", [x(2, 6, 3, 1)], {"axis": 1, "onesided": 1}, opset=17, note="onesided"),
+    Case("DFT", [x(2, 5, 1), np.array(8)], {"axis": 1}, (1,), opset=17, note="longer"),
+    Case("DFT", [x(2, 9, 1), np.array(4)], {"axis": 1}, (1,), opset=17, note="shorter"),
+    Case("DFT", [x(3, 6, 2, 2), None, np.array(2)], {}, (2,), (6,), opset=20, note="axis"),
+    Case("STFT", [x(2, 40, 1), np.array(8), None, np.array(16)], {}, (1, 3), opset=17),
+    Case(
+        "STFT",
+        [x(2, 40, 1), np.array(5), np.hanning(12).astype(np.float32)],
+        {"onesided": 0},
+        (1,),
+        opset=17,
+        note="window",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{c.name}" for n, c in enumerate(CASES)])
+def test_a_transform_equals_onnxruntime(case: Case, tmp_path: Path) -> None:
+    check(replace(case, tolerance=1e-5), tmp_path)
+
+
+def program(case: Case, folder: Path) -> Program:
+    onnx.save(proto(case), folder / "case.onnx")
+    return load(folder / "case.onnx").program
+
+
+@pytest.mark.parametrize("axis", [1, -2])
+@pytest.mark.parametrize("free", [(), (6,)])
+def test_the_axis_may_be_a_value_of_the_run(
+    axis: int, free: tuple[int, ...], tmp_path: Path
+) -> None:
+    data = x(2, 6, 4, 1)
+    case = Case("DFT", [data, None, np.array(axis)], {"onesided": 1}, free=free, opset=20)
+    kernels = legalize(deduce(program(case, tmp_path)))
+    verify(kernels)
+    assert not kernels.library_calls
+    found = evaluate(kernels, {"x0": data, "x2": np.array(axis)})["y0"]
+    right = np.fft.rfft(data[..., 0].astype(float), axis=1 if axis == 1 else 2)
+    np.testing.assert_allclose(found[..., 0], right.real, atol=1e-5)
+    np.testing.assert_allclose(found[..., 1], right.imag, atol=1e-5)
+    ran = explorer.compile(load(tmp_path / "case.onnx")).run({"x0": data, "x2": np.array(axis)})
+    np.testing.assert_allclose(ran["y0"], found, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [7, 8])
+def test_a_onesided_spectrum_gives_the_signal_back(length: int, tmp_path: Path) -> None:
+    signal = x(3, length)
+    spectrum = np.fft.rfft(signal, axis=1)
+    data = np.stack([spectrum.real, spectrum.imag], -1).astype(np.float32)
+    attrs = {"inverse": 1, "onesided": 1}
+    case = Case("DFT", [data, np.array(length), np.array(1)], attrs, (1, 2), opset=20)
+    kernels = legalize(deduce(program(case, tmp_path)))
+    found = evaluate(kernels, {"x0": data})["y0"]
+    np.testing.assert_allclose(found[..., 0], signal, atol=1e-6)
