@@ -113,13 +113,7 @@ def _fills(p: Places, tensor: str) -> list[Statement]:
     """An intermediate that is read past its border is filled before it is written."""
     if tensor in p.kernel.inputs or tensor == p.kernel.output:
         return []
-    fills = {
-        r.fill
-        for k in p.kernel.computes
-        for r in reads(k.expr)
-        if r.tensor == tensor and r.fill is not None
-    }
-    return [Fill(p.place(tensor).buffer, f) for f in fills]
+    return [Fill(p.place(tensor).buffer, f) for f in _filled(p.kernel).get(tensor, ())]
 
 
 def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statement:
@@ -137,11 +131,14 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
     many those are.
     """
     run: list[Compute] = []
+    made: set[str] = set()
     first = kernel.computes[start]
     shared = len(first.axes)
+    filled = _filled(kernel)
     for n, c in enumerate(kernel.computes[start:], start):
-        made = {k.out for k in run}
-        if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1 or _has_fill(kernel, c):
+        if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
+            break
+        if c.out in filled or any(r.fill is not None for r in reads(c.expr)):
             break
         if c.out != kernel.output and not c.is_plain:
             break
@@ -152,7 +149,9 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
         same = all(r.index[:more] == prefix for r in reads(c.expr) if r.tensor in made)
         if not more or not same:
             break
-        run, shared = [*run, c], more
+        run.append(c)
+        made.add(c.out)
+        shared = more
     return run, shared
 
 
@@ -161,13 +160,14 @@ def _ranges(p: Places, n: int, count: int) -> list[object]:
     return [(p.regions.axes[n][a.name], a.extent) for a in c.axes[:count]]
 
 
-def _has_fill(kernel: Kernel, c: Compute) -> bool:
-    return any(
-        r.fill is not None
-        for k in kernel.computes
-        for r in reads(k.expr)
-        if r.tensor == c.out or k is c
-    )
+def _filled(kernel: Kernel) -> dict[str, set[float]]:
+    """The tensors that are read past their border, with the values that stand there."""
+    found: dict[str, set[float]] = {}
+    for c in kernel.computes:
+        for r in reads(c.expr):
+            if r.fill is not None:
+                found.setdefault(r.tensor, set()).add(r.fill)
+    return found
 
 
 def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
@@ -177,11 +177,10 @@ def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[
     rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
     kernel = p.kernel
     body: list[Statement] = []
+    others = (*kernel.computes[:start], *kernel.computes[start + len(run) :])
+    outside = {r.tensor for k in others for r in reads(k.expr)}
     for n, c in enumerate(run, start):
-        outside = any(
-            r.tensor == c.out for k in kernel.computes if k not in run for r in reads(k.expr)
-        )
-        if not outside and c.out != kernel.output:
+        if c.out not in outside and c.out != kernel.output:
             rest = p.regions.tensors[c.out][shared:]
             size = product(tuple(r.size for r in rest))
             made = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")

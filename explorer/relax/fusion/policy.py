@@ -161,6 +161,10 @@ class _Fuser:
             if number in inner or number == sink.number:
                 continue
             inner.add(number)
+            if len(inner) > self.limits.nodes:  # as `_size` would say at the end of the walk
+                return (
+                    f"the group would have {len(inner)} nodes or more, at most {self.limits.nodes}"
+                )
             for edge in self.graph.nodes[number].edges:
                 why = on_path(self.set_of(edge.target).kind, edge.target == sink.number)
                 if why:
