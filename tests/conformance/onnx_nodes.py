@@ -1,7 +1,8 @@
 """The onnx package's own node tests, compiled and run: `python -m tests.conformance.onnx_nodes`.
 
 Each case is a model of one operator (or of the function that it expands to) with inputs and the
-right outputs. It passes where the compiled model gives them within the case's own tolerance.
+right outputs. It passes where the compiled model gives them within the case's own tolerance; of
+random outputs only dtype and shape are compared.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -26,6 +27,17 @@ import explorer
 from explorer.errors import IronworksError
 from explorer.ir.calls import LibraryCall
 from explorer.ir.program import Program
+
+RANDOM = ("test_bernoulli",)  # beginnings of names
+
+# Why cases do not pass, by the beginnings of their names.
+REASONS = {
+    "test_dft_inverse": "the expected values hold the rounding of float32 sums that cancel: "
+    "1.9e-7 where 0 is right, and doubles give 0",
+    "test_image_decoder": "decodes by Pillow, which the onnx package does not bring",
+    "test_not_": "of version 1 of the operator set; 7 is the first that is known",
+    "test_scan_sum": "Scan of version 8, whose batch dim later versions do not have",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,10 @@ def _plain(value: Any) -> Any:
 def _agree(found: Sequence[Any], wanted: Sequence[Any], case: Any) -> None:
     assert len(found) == len(wanted), "another number of outputs"
     for ours, right in zip(found, wanted, strict=True):
-        _same(ours, right, case.rtol, case.atol)
+        if case.name.startswith(RANDOM):
+            assert (ours.dtype, ours.shape) == (right.dtype, right.shape), "another annotation"
+        else:
+            _same(ours, right, case.rtol, case.atol)
 
 
 def _same(ours: Any, right: Any, rtol: float, atol: float) -> None:
@@ -106,12 +121,18 @@ def _same(ours: Any, right: Any, rtol: float, atol: float) -> None:
     np.testing.assert_allclose(ours, right, rtol=rtol, atol=atol)
 
 
-def run(names: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Every case whose name holds one of `names`, or all."""
-    with tempfile.TemporaryDirectory() as folder:
+def run(wanted: Callable[[str], bool]) -> Iterator[Outcome]:
+    """Every case whose name is wanted."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         for case in cases():
-            if not names or any(n in case.name for n in names):
+            if wanted(case.name):
                 yield outcome(case, Path(folder))
+
+
+def without_reason(found: Sequence[Outcome]) -> list[Outcome]:
+    """The cases that do not pass, and of which nothing is known."""
+    return [o for o in found if o.kind != "pass" and not o.name.startswith(tuple(REASONS))]
 
 
 def main() -> int:
@@ -120,8 +141,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only cases whose names hold one of these")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    found = list(run(given.names))
+    found = list(run(lambda name: not given.names or any(n in name for n in given.names)))
     counts = Counter(o.kind for o in found)
     alone = sum(o.kind == "pass" and not o.library for o in found)
     summary = {"cases": len(found), **counts, "without_library_call": alone}
