@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from itertools import takewhile
 
 from explorer.ir.dims import Dim, ShapeEnv, simplify
 from explorer.ir.types import ITEM_BYTES, Tensor
 
 REACH = 16  # a number of bytes takes a storage from a 16th of it to 16 times it
+NEAR = 8  # symbolic sizes that are tried on either side
 NONE_FREE = "no storage of its dtype and block is free"
 
 
@@ -43,15 +45,20 @@ class Pool:
         self.env, self.ordered = env, ordered
         self.numbers: list[tuple[int, int, Free]] = []  # by bytes, then in the order of return
         self.symbolic: dict[Dim, list[Free]] = {}
+        self.hints: list[tuple[int, int, Dim]] = []  # the symbolic sizes by their hints
         self.returned = 0
 
     def give(self, free: Free) -> None:
         """The storage may be taken again."""
+        self.returned += 1
         if isinstance(free.bytes, int):
-            self.returned += 1
             insort(self.numbers, (free.bytes, self.returned, free), key=lambda row: row[:2])
+        elif free.bytes in self.symbolic:
+            self.symbolic[free.bytes].append(free)
         else:
-            self.symbolic.setdefault(free.bytes, []).append(free)
+            self.symbolic[free.bytes] = [free]
+            row = (self.env.hint(free.bytes), self.returned, free.bytes)
+            insort(self.hints, row, key=lambda row: row[:2])
 
     def take(self, room: Dim, kind: Tensor) -> Choice:
         """A storage for so many bytes and why it may be taken; None and why there is none."""
@@ -78,39 +85,51 @@ class Pool:
         return Choice(None, reason)
 
     def _proved(self, room: Dim, claim: str) -> Choice:
-        if self.symbolic.get(room):
-            return self._taken(room, claim)
-        for known, free in self.symbolic.items():
-            if free and self.env.equal(known, room) is True:
-                return self._taken(known, claim)
-        known = [d for d, free in self.symbolic.items() if free]
-        if not known:
+        if room in self.symbolic:
+            return self._equal(room, claim)
+        hint = self.env.hint(room)
+        at = bisect_left(self.hints, hint, key=lambda row: row[0])
+        alike = takewhile(lambda row: row[0] == hint, self.hints[at:])
+        for _, _, known in alike:  # what is equal in every binding is so in this one
+            if self.env.equal(known, room) is True:
+                return self._equal(known, claim)
+        if not self.hints:
             return Choice(None, NONE_FREE)
-        if self.ordered and (found := self._ordered(known, room, claim)):
+        if self.ordered and (found := self._ordered(room, at, claim)):
             return found
-        others = ", ".join(f"{self.symbolic[d][0].name} of {d}" for d in known[:3])
+        near = [known for _, _, known in self.hints[max(0, at - 2) : at + 1]]
+        others = ", ".join(f"{self.symbolic[d][0].name} of {d}" for d in near)
         return Choice(None, f"{claim}, not provably equal to {others} bytes")
 
-    def _ordered(self, known: list[Dim], room: Dim, claim: str) -> Choice | None:
+    def _ordered(self, room: Dim, at: int, claim: str) -> Choice | None:
         """The smallest that is provably large enough, else the largest to grow, by their hints."""
-        fits = [d for d in known if self._at_most(room, d)]
-        if fits:
-            found = self.symbolic[min(fits, key=self.env.hint)].pop(0)
-            reason = f"{_freed(found)}; {claim}, at most its {found.bytes} in every binding"
-            return Choice(found, reason)
-        short = [d for d in known if self._at_most(d, room)]
-        if not short:
-            return None
-        found = self.symbolic[max(short, key=self.env.hint)].pop(0)
-        reason = f"{_freed(found)}; {claim}, to which its {found.bytes} grows in any binding"
-        return Choice(found, reason, grows=True)
+        for _, _, known in self.hints[at : at + NEAR]:
+            if self._at_most(room, known):
+                found = self._pop(known)
+                reason = f"{_freed(found)}; {claim}, at most its {found.bytes} in every binding"
+                return Choice(found, reason)
+        for _, _, known in reversed(self.hints[max(0, at - NEAR) : at]):
+            if self._at_most(known, room):
+                found = self._pop(known)
+                grows = f"to which its {found.bytes} grows in any binding"
+                return Choice(found, f"{_freed(found)}; {claim}, {grows}", grows=True)
+        return None
 
     def _at_most(self, small: Dim, large: Dim) -> bool:
         return self.env.bounds(simplify(large - small))[0] >= 0
 
-    def _taken(self, known: Dim, claim: str) -> Choice:
-        found = self.symbolic[known].pop(0)
+    def _equal(self, known: Dim, claim: str) -> Choice:
+        found = self._pop(known)
         return Choice(found, f"{_freed(found)}; {claim} equals its {known} in every binding")
+
+    def _pop(self, known: Dim) -> Free:
+        """The first that came back of those of a size."""
+        every = self.symbolic[known]
+        found = every.pop(0)
+        if not every:
+            del self.symbolic[known]
+            self.hints = [row for row in self.hints if row[2] != known]
+        return found
 
 
 def _freed(free: Free) -> str:

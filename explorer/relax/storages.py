@@ -8,7 +8,7 @@ numbers. An upper bound of a symbol takes the symbol's place; a lower bound prov
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -263,19 +263,17 @@ class _Planner:
         pool.give(Free(storage.number, storage.bytes, storage.name, a.name, position))
 
 
+@dataclass(slots=True)
 class _Open:
     """A storage while it is planned; `owner` is the value that lies in it now."""
 
-    def __init__(self, number: int, room: Dim, dtype: DType, block: str, kept: str) -> None:
-        self.number, self.bytes, self.dtype, self.block, self.kept = (
-            number,
-            room,
-            dtype,
-            block,
-            kept,
-        )
-        self.tokens: list[Token] = []
-        self.owner = ""
+    number: int
+    bytes: Dim
+    dtype: DType
+    block: str
+    kept: str
+    owner: str = ""
+    tokens: list[Token] = field(default_factory=list)
 
     @property
     def name(self) -> str:

@@ -123,12 +123,20 @@ class Memory:
         return [extents.bytes(b.name) for b in self._buffers.all]
 
     def _check(self, sizes: Sizes) -> None:
-        for known in self.env.symbols:
-            value = sizes.get(known.name, 0)
+        """Proofs of the plan hold within the bounds only."""
+        for name, value in sizes.items():
+            known = self.env.of(name)
             if known.high is not None and value > known.high:
-                raise BoundError(
-                    f"{known.name} is {value} and memory is planned for at most {known.high}",
-                    where=known.name,
-                    expected=f"at most {known.high}",
-                    found=value,
-                )
+                raise _outside(name, value, f"at most {known.high}")
+            if self.by_storages and self.options.ordered and value < known.low:
+                raise _outside(name, value, f"at least {known.low}")
+
+
+def _outside(name: str, value: int, limit: str) -> BoundError:
+    return BoundError(
+        f"{name} is {value} and memory is planned for {limit}",
+        where=name,
+        expected=limit,
+        found=value,
+        try_=f"load the model with bounds={{{name!r}: (low, high)}} that allow it",
+    )
