@@ -9,7 +9,11 @@ from explorer.errors import BadOption
 from widgets import (
     brick_wall,
     dataflow_graph,
+    fusion,
+    fusion_picture,
     generated_source,
+    levels,
+    levels_picture,
     memory_plan,
     program_diff,
     shape_heap,
@@ -77,6 +81,17 @@ def _heap(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     return rows, shape_heap_picture.figure(rows), shape_heap_picture.table(rows)
 
 
+def _levels(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    known = s.house.operators
+    rows = s.house.kept("levels", (), lambda: levels.data(s.now.compiled, known))
+    return rows, levels_picture.figure(rows, op), levels_picture.table(rows)
+
+
+def _fusion(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled))
+    return rows, fusion_picture.figure(rows, op), fusion_picture.table(rows)
+
+
 def _grinder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     rows = task_tree.data(s.now.compiled.program)
     return rows, task_tree.figure(rows, op), task_tree.table(rows)
@@ -119,6 +134,8 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "program": ("Program before and after", _program),
     "relax": ("Shapes", _relax),
     "heap": ("Shape heap", _heap),
+    "levels": ("Three levels", _levels),
+    "fusion": ("Fusion", _fusion),
     "grinder": ("uTask tree", _grinder),
     "welder": ("Tile graph", _welder),
     "roller": ("Tile layout", _roller),
