@@ -91,6 +91,8 @@ def test_a_traced_function_without_annotations_says_what_to_write() -> None:
     with pytest.raises(TraceError, match="'x' of <lambda> has no annotation") as caught:
         explorer.load(explorer.trace(lambda x: x))
     assert "explorer.tensor" in caught.value.try_
+    with pytest.raises(TraceError, match="'x' of <lambda> is declared without its dims"):
+        explorer.load(explorer.trace(lambda x: x), inputs={"x": tensor("float32", ndim=2)})
     with pytest.raises(TraceError, match=r"takes \*args"):
         explorer.load(explorer.trace(lambda *args: args))
     with pytest.raises(BoundError, match="no dim called 'seq'"):

@@ -13,6 +13,7 @@ from explorer.frontends.arrays.shaping import broadcast_to, expand_dims
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import is_tracing, source_of
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
 from explorer.ir.types import Tensor
@@ -105,11 +106,15 @@ def identity(n: Any, dtype: Any = "float64") -> Any:
     return eye(n, dtype=dtype)
 
 
-@operation(numpy.asarray)
 def asarray(x: Any, dtype: Any = None) -> Any:
-    """NumPy's `asarray`; a list of values is stacked."""
-    found = traced(x)
-    return TracedArray(found.value, found.home) if dtype is None else converted(found, dtype)
+    """NumPy's `asarray`; while tracing always a traced array, of a table a constant, which may be
+    cut at dims. A list of values is stacked.
+    """
+    if not is_tracing():
+        return numpy.asarray(x, dtype)
+    with source_of("asarray"):
+        found = traced(x)
+        return TracedArray(found.value, found.home) if dtype is None else converted(x, dtype)
 
 
 array = asarray

@@ -153,7 +153,8 @@ class SymbolicDim:
 
     def __index__(self) -> int:
         self._only_a_run_knows(
-            "an index or a range", "explorer.scan, explorer.while_loop or explorer.np.arange"
+            "a range, or an index of NumPy's,",
+            "explorer.scan, explorer.np.arange or explorer.np.asarray(table)[:n]",
         )
 
     def __int__(self) -> int:

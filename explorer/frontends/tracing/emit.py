@@ -17,7 +17,7 @@ from explorer.ir.dims import Dim
 from explorer.ir.lattice import defined_by
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
-from explorer.ops.broadcast import ImpliedBound, Unprovable
+from explorer.ops.broadcast import Unprovable
 from explorer.ops.dtypes import check_dtypes
 from explorer.ops.elementwise import snake_case
 from explorer.ops.record import OperatorRecord, Site
@@ -110,31 +110,24 @@ def _deduced(
     attrs: Mapping[str, AttrValue],
     results: int,
 ) -> tuple[tuple[Tensor, ...], Known | None]:
-    """What the record's rule says; errors name the line and the arguments."""
-    while True:
-        site = Site(
-            record.name,
-            current_source(),
-            args,
-            attrs,
-            frame.recorder.env,
-            (None,) * len(args),
-            results,
-        )
-        try:
-            check_dtypes(site)
-            return record.deduce(site), None
-        except ImpliedBound as bound:
-            frame.recorder.tighten(bound)
-        except Unprovable as open_:
-            dims = coarse_dims(site, record.family)
-            if dims is None:
-                raise _error(ShapeError, site, f"nothing proves that {open_} agree") from None
-            return (Tensor(None, _dtype(site), len(dims)),), dims
-        except IronworksError as error:
-            raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
-        except (ArithmeticError, LookupError, TypeError, ValueError):
-            raise _error(ShapeError, site, "it does not take such arguments") from None
+    """What the record's rule says; errors name the line and the arguments.
+
+    ImpliedBound ends this try at the trace.
+    """
+    where, env = current_source(), frame.recorder.env
+    site = Site(record.name, where, args, attrs, env, (None,) * len(args), results)
+    try:
+        check_dtypes(site)
+        return record.deduce(site), None
+    except Unprovable as open_:
+        dims = coarse_dims(site, record.family)
+        if dims is None:
+            raise _error(ShapeError, site, f"nothing proves that {open_} agree") from None
+        return (Tensor(None, _dtype(site), len(dims)),), dims
+    except IronworksError as error:
+        raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        raise _error(ShapeError, site, "it does not take such arguments") from None
 
 
 def _by_argument(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
-from explorer.errors import BoundError
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Constant, Function, SourceOp
 from explorer.ir.types import Annotation
-from explorer.ops.broadcast import ImpliedBound
 
 HINT = 16  # of a symbol that only a run knows
 
@@ -29,8 +28,9 @@ def _fresh(name: str, taken: dict[str, int]) -> str:
 class Recorder:
     """What all functions of one program share; no two of its values have one name."""
 
-    def __init__(self, env: ShapeEnv) -> None:
+    def __init__(self, env: ShapeEnv, limits: Mapping[str, int]) -> None:
         self.env = env
+        self.limits = limits  # of symbols, as an earlier try at this trace has found them
         self.functions: list[Function] = []
         self.constants: dict[str, Constant] = {}
         self.sources: list[SourceOp] = []
@@ -70,6 +70,7 @@ class Recorder:
         while word in taken:
             count += 1
             word = f"{first}_{count}"
+        high = self.limits.get(word, high)
         hint = min(max(low, HINT), HINT if high is None else max(high, low))
         self.env = ShapeEnv((*self.env.symbols, SymbolBound(word, low, high, hint)))
         return symbol(word)
@@ -83,16 +84,3 @@ class Recorder:
         self.env, functions, sources = mark
         del self.functions[functions:], self.sources[sources:]
         self._lines = {s.name: 1 for s in self.sources}
-
-    def tighten(self, bound: ImpliedBound) -> None:
-        """The model means something only up to a bound; BoundError where nothing is left."""
-        known = self.env.of(bound.name)
-        if known.low > bound.high:
-            raise BoundError(
-                f"the model takes {bound.name} up to {bound.high}; it was bounded from "
-                f"{known.low} on",
-                where=bound.name,
-            )
-        tight = SymbolBound(known.name, known.low, bound.high, min(known.hint, bound.high))
-        rest = tuple(s for s in self.env.symbols if s.name != bound.name)
-        self.env = ShapeEnv((*rest, tight))

@@ -8,7 +8,7 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
-from explorer.errors import BadOption, TraceError
+from explorer.errors import BadOption, BoundError, TraceError
 from explorer.frontends import arrays
 from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds, environment
@@ -20,9 +20,11 @@ from explorer.frontends.tracing.functions import IsolatedFunction
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
-from explorer.ir.dims import ShapeEnv, symbol, symbols_of
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol, symbols_of
 from explorer.ir.program import Function, Program
 from explorer.ir.text import print_program
+from explorer.ir.types import Tensor
+from explorer.ops.broadcast import ImpliedBound
 
 assert arrays, "importing it says what operators on traced arrays mean"
 
@@ -57,8 +59,8 @@ class Traced:
         declared = declared_inputs(self.run, given)
         fixed = {n: v for n, v in given.items() if n not in declared}
         leaves, _ = flatten(declared)
-        names = [s for t in leaves for d in t.dims for s in sorted(symbols_of(d))]
-        program = _program(self.run, declared, fixed, environment(names, bounds))
+        names = [s for t in leaves for d in t.shape or () for s in sorted(symbols_of(d))]
+        program = _within_bounds(self.run, declared, fixed, environment(names, bounds))
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
         return Model(program.name, where, program, print_program(program).encode())
 
@@ -78,14 +80,59 @@ def trace(run: Callable[..., Any]) -> Traced:
     return run if isinstance(run, Traced) else Traced(run)
 
 
-def _program(
+def _within_bounds(
     run: Callable[..., Any], declared: Mapping[str, Any], fixed: Mapping[str, Any], env: ShapeEnv
 ) -> Program:
-    recorder = Recorder(env)
+    """The program for extents at which it means something: of `x + table[:n]` those up to the
+    table's. Each try makes a bound tighter, so this ends.
+    """
+    limits: dict[str, int] = {}
+    while True:
+        try:
+            return _program(run, declared, fixed, Recorder(_limited(env, limits), limits))
+        except ImpliedBound as bound:
+            if bound.high >= limits.get(bound.name, bound.high + 1):
+                raise BoundError(
+                    f"{run.__name__} means something only up to {bound}, which proves nothing",
+                    where=bound.name,
+                ) from None
+            limits[bound.name] = bound.high
+
+
+def _limited(env: ShapeEnv, limits: Mapping[str, int]) -> ShapeEnv:
+    return ShapeEnv(tuple(_tight(s, limits.get(s.name)) for s in env.symbols))
+
+
+def _tight(known: SymbolBound, high: int | None) -> SymbolBound:
+    """The bound as far as the model has a meaning; BoundError where nothing is left."""
+    if high is None:
+        return known
+    if known.low > high:
+        raise BoundError(
+            f"the model takes {known.name} up to {high}; it was bounded from {known.low} on",
+            where=known.name,
+        )
+    return SymbolBound(known.name, known.low, high, min(known.hint, high))
+
+
+def _program(
+    run: Callable[..., Any],
+    declared: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    recorder: Recorder,
+) -> Program:
+    env = recorder.env
     frame = Frame(recorder, recorder.fresh("main"))
     frame.symbols.update({s.name: symbol(s.name) for s in env.symbols})
     types, nesting = flatten(dict(declared))
     params = [recorder.value(n, t) for n, t in zip(_paths(nesting), types, strict=True)]
+    for param in params:
+        if not (isinstance(param.type, Tensor) and param.type.is_known):
+            raise TraceError(
+                f"the input {param.name!r} of {run.__name__} is declared without its dims",
+                where=param.name,
+                try_='explorer.tensor("float32", "rows", "columns")',
+            )
     with writing(frame):
         values = rebuild(nesting, [TracedArray(p, frame) for p in params])
         leaves, structure = flatten(run(**values, **fixed))
