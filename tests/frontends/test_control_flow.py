@@ -133,6 +133,16 @@ def test_a_number_takes_the_dtype_that_a_step_gives_it() -> None:
     agrees(model, [{"x": floats(3)}])
 
 
+def test_a_loop_that_is_traced_twice_keeps_the_functions_it_calls() -> None:
+    @explorer.trace
+    def model(x: tensor("float32", "n")) -> Any:
+        return explorer.while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s + total(x)), 0, 0.0)
+
+    traced = agrees(model, [{"x": floats(n)} for n in (1, 5)])
+    names = [f.name for f in traced.program.functions]
+    assert len(set(names)) == len(names) == 5  # main, the body, total and its two branches
+
+
 def test_loops_within_loops_see_what_is_around_them() -> None:
     @explorer.trace
     def model(x: tensor("float32", "n"), k: tensor("int64")) -> Any:

@@ -65,9 +65,7 @@ def test_a_table_cut_to_the_length_bounds_it() -> None:
     assert explorer.load(transformer).program.env.of("seq").high == 32
     wide = explorer.load(transformer, bounds={"seq": (2, 64)}).program.env.of("seq")
     assert (wide.low, wide.high) == (2, 32)
-    with pytest.raises(
-        ShapeError, match=r"models\.py:\d+ add: extents seq \(33 .. 64\)"
-    ):
+    with pytest.raises(ShapeError, match=r"models\.py:\d+ add: extents seq \(33 .. 64\)"):
         explorer.load(transformer, bounds={"seq": (33, 64)})
 
 

@@ -75,12 +75,12 @@ class Recorder:
         self.env = ShapeEnv((*self.env.symbols, SymbolBound(word, low, high, hint)))
         return symbol(word)
 
-    def mark(self) -> tuple[ShapeEnv, int, int]:
+    def mark(self) -> tuple[ShapeEnv, int, int, dict[int, object]]:
         """What has been written so far."""
-        return self.env, len(self.functions), len(self.sources)
+        return self.env, len(self.functions), len(self.sources), dict(self.called)
 
-    def rewind(self, mark: tuple[ShapeEnv, int, int]) -> None:
+    def rewind(self, mark: tuple[ShapeEnv, int, int, dict[int, object]]) -> None:
         """Forget the functions that were written since; names that were given stay given."""
-        self.env, functions, sources = mark
+        self.env, functions, sources, self.called = mark
         del self.functions[functions:], self.sources[sources:]
         self._lines = {s.name: 1 for s in self.sources}
