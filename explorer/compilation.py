@@ -18,6 +18,7 @@ from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision,
 from explorer.ir.dims import Sizes
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
+from explorer.ir.types import Object
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.options import Options
@@ -174,7 +175,7 @@ class Compilation:
 
     def _array(self, name: str, value: Any) -> Any:
         """An input as an array; a sequence or an optional stays what it is."""
-        return np.asarray(value) if name in self.model.inputs else value
+        return value if isinstance(self.model.inputs.get(name), Object) else np.asarray(value)
 
     @cached_property
     def _limits(self) -> dict[str, int]:

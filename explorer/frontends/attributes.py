@@ -105,7 +105,7 @@ def _attribute(
         case kinds.STRINGS:
             return {attribute.name: tuple(s.decode("utf-8", "replace") for s in attribute.strings)}
         case kinds.TYPE_PROTO:  # of what is not there: Optional without a value
-            return {}
+            return {attribute.name: ("type", attribute.tp.SerializeToString().hex())}
         case kinds.TENSOR if proto.op_type == "ConstantOfShape":
             value = small_array(attribute.t)
             if value.size != 1:

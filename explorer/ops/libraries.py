@@ -146,9 +146,13 @@ def one_node_model(
 
 
 def _attribute_value(value: Any) -> Any:
-    """An attribute as the onnx package takes it: ("tensor", dtype, shape, elements) is a tensor."""
+    """An attribute as the onnx package takes it: ("tensor", dtype, shape, elements) is a tensor,
+    ("type", bytes in hexadecimal) a type.
+    """
     if not isinstance(value, tuple):
         return value
+    if len(value) == 2 and value[0] == "type":
+        return onnx.TypeProto.FromString(bytes.fromhex(value[1]))
     if len(value) == 4 and value[0] == "tensor":
         _, dtype, shape, elements = value
         return helper.make_tensor("value", code_of(dtype), shape, elements)

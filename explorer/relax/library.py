@@ -65,7 +65,7 @@ def _of_schema(call: OpCall, n: int) -> Annotation:
     for formal, arg in zip(schema.inputs, call.args):
         if formal.type_str == output.type_str and arg is not None:
             return Tensor(None, arg.type.dtype) if isinstance(arg.type, Tensor) else Object()
-    if all(t.startswith(("seq(", "optional(")) for t in output.types):
+    if any(t.startswith(("seq(", "optional(")) for t in output.types):
         return Object()
     return Tensor()
 
