@@ -22,7 +22,7 @@ from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
-ALSO = frozenset({"Resize", "Resample"})
+ALSO = frozenset({"Resize", "Resample", "GridSample", "RoiAlign", "Col2Im"})
 OWN = frozenset({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"})  # say what they round
 
 

@@ -153,6 +153,11 @@ OPERATORS: list[tuple[str, list[np.ndarray], dict[str, Any]]] = [
     ("LayerNormalization", [X, X[0]], {}),
     ("Conv", [random.standard_normal((1, 3, 7, 5)).astype(F), X[None, :, :3, None]], {}),
     ("MaxPool", [random.standard_normal((1, 3, 7, 5)).astype(F)], {"kernel_shape": [2, 2]}),
+    (
+        "GridSample",
+        [random.standard_normal((1, 3, 7, 5)).astype(F), X[None, :, :4].reshape(1, 3, 2, 2)],
+        {},
+    ),
     ("Transpose", [X], {}),
     ("Concat", [X, X], {"axis": 1}),
     ("Gather", [X, np.array([2, 0])], {}),
