@@ -117,8 +117,9 @@ class Interpreter:
         return results
 
     def value(self, var: Var, values: Mapping[str, Array]) -> Array:
-        found = values.get(var.name)
-        return self.constants[var.name].array if found is None else found
+        if var.name in values:  # an optional value may be None
+            return values[var.name]
+        return self.constants[var.name].array
 
     def binding(
         self, binding: Binding, values: Mapping[str, Array], frame: Frame

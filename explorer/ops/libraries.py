@@ -69,6 +69,8 @@ def _call_onnx(
         raise UnsupportedOperator(
             f"the onnx package does not compute {function!r}: {error}", where=function
         ) from error
+    if function == "Optional":  # the package puts the value into a list of its own
+        found = [v[0] if isinstance(v, list) else v for v in found]
     return tuple(v if v is None or isinstance(v, list) else _array(v) for v in found)
 
 
