@@ -87,7 +87,8 @@ def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def _array(tensor: Any) -> np.ndarray:
-    return np.ascontiguousarray(tensor.numpy()).reshape(tuple(tensor.shape))
+    """The values as they are now: PyTorch may go on training."""
+    return np.array(tensor.numpy(), copy=True, order="C").reshape(tuple(tensor.shape))
 
 
 def _first_reason(error: BaseException) -> str:

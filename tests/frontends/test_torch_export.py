@@ -123,10 +123,16 @@ def test_a_convolution_with_its_norm() -> None:
     agrees(module, program, [(torch.randn(n, 3, 8, 8),) for n in (1, 3)])
 
 
-def test_bounds_only_narrow_what_was_exported() -> None:
-    _, program = mlp()
+def test_bounds_only_narrow_what_was_exported_and_weights_are_what_they_were() -> None:
+    module, program = mlp()
     model = explorer.load(program, bounds={"batch": (2, 8)})
     assert model.program.env.of("batch").high == 8
+    before = {name: constant.array.copy() for name, constant in model.program.constants.items()}
+    with torch.no_grad():
+        for parameter in (*module.parameters(), *program.parameters()):
+            parameter.fill_(7)
+    for name, constant in model.program.constants.items():
+        np.testing.assert_array_equal(constant.array, before[name])
     with pytest.raises(BoundError, match=r"exported for 1 \.\. 64"):
         explorer.load(program, bounds={"batch": (1, 65)})
     with pytest.raises(BoundError, match="no dim called 'depth'"):
