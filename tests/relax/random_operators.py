@@ -18,7 +18,7 @@ from explorer.ir.types import Tensor
 
 n, m = symbol("n"), symbol("m")
 EXTENTS: list[Dim] = [0, 1, 2, 3, 5, 7, n, m]
-OWN = ("p", "q", "r")  # symbols of called functions
+OWN = ("p", "q", "r", "s")  # symbols of called functions
 ROOM = 1e6  # integers below are exact in float32, in whatever order they are added
 END = (1 << 63) - 1
 CUTS = [(0, END, 2), (1, END, 1), (0, -1, 1), (-2, END, 1), (-1, -END, -1), (0, 2, 1), (2, 1, 1)]
@@ -410,7 +410,7 @@ class Writer:
 
     def call(self) -> None:
         """A function with a signature of its own: what it calls p and q, its caller does not."""
-        x = self.pick(lambda v: v.rank > 0 and v.dtype == "float32")
+        x = self.pick(lambda v: 0 < v.rank <= len(OWN) and v.dtype == "float32")
         if x is None:
             return self.unary()
         name, shape = self.closed(x.rank, self.draw(st.integers(0, 1)))
