@@ -45,6 +45,7 @@ from explorer.relax.known import Knowledge, is_known
 from explorer.relax.known_branch import taken_side
 from explorer.relax.library import coarse_types, constant_results, library_types
 from explorer.relax.materialize import materialize
+from explorer.relax.promises import promised
 from explorer.relax.run_time import at_run_time
 
 Known = tuple[Var, "Values | None"]
@@ -93,6 +94,7 @@ class Deduction:
         """The program with every function that is still reached."""
         main = self.source.main
         done = self.function(main, [(p, None) for p in main.params])
+        done = replace(done, outputs=promised(main, done, self.symbols.env))
         others = tuple(f for n, f in self.functions.items() if n != main.name)
         order = {f.name: i for i, f in enumerate(self.source.functions)}
         kept = {o for f in (done, *others) for b in f.body for o in b.origin}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from explorer.ir.annotations import Match, match
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -39,7 +40,16 @@ def is_dynamic(program: Program) -> bool:
     """Whether something in the program is decided by values of the run."""
     dynamic = _dynamic_functions(program)
     main = program.main
-    return main.name in dynamic or not all(map(_is_static, (*main.params, *main.outputs)))
+    static = all(map(_is_static, (*main.params, *main.outputs))) and not _promises(program)
+    return main.name in dynamic or not static
+
+
+def _promises(program: Program) -> bool:
+    """Whether a result is declared to be more than its body is known to give: the host checks."""
+    bound = {v.name: v.type for b in program.main.body for v in b.vars}
+    bound |= {p.name: p.type for p in program.main.params}
+    both = ((v.type, bound.get(v.name, v.type)) for v in program.main.outputs)
+    return any(a != b and match(a, b, program.env)[0] < Match.PROVED for a, b in both)
 
 
 def cut(program: Program) -> Cut:

@@ -62,13 +62,31 @@ def test_a6_09_what_a_function_promises_is_checked_when_it_returns() -> None:
     program = program_of({"x": i32, "y": Object()}, {}, Tensor((m, n), "int32"))
     verify(program)
     x = np.zeros((1, 2), np.int32)
-    assert evaluate(program, {"x": x, "y": np.ones((2, 1), np.int32)})["y"].tolist() == [[1], [1]]
-    for shape, words in [
-        ((1, 2), "dim 0 of the result 'y' of 'main' must be m = 2 and is 1"),
-        ((2, 1, 1), r"the result 'y' of 'main' must have shape \[m, n\] and has \[2, 1, 1\]"),
-    ]:
-        with pytest.raises(ShapeError, match=words):
-            evaluate(program, {"x": x, "y": np.ones(shape, np.int32)})
+    for run in runs(program):
+        assert run({"x": x, "y": np.ones((2, 1), np.int32)})["y"].tolist() == [[1], [1]]
+        for shape, words in [
+            ((1, 2), "dim 0 of the result 'y' of 'main' must be m = 2 and is 1"),
+            ((2, 1, 1), r"the result 'y' of 'main' must have shape \[m, n\] and has \[2, 1, 1\]"),
+        ]:
+            with pytest.raises(ShapeError, match=words):
+                run({"x": x, "y": np.ones(shape, np.int32)})
+
+
+def test_a6_09_a_promise_that_is_proved_costs_nothing_and_one_that_is_broken_is_refused() -> None:
+    x = Var("x", f32(n, m))
+    for kept in (f32(n, m), f32(n, (m + 1) - 1), Tensor(None, "float32", 2), Object()):
+        program = program_of({"x": x.type}, {"y": (x.type, OpCall("Relu", (x,)))}, kept)
+        assert deduce(program).main.outputs[0].type == x.type
+    turned = program_of({"x": x.type}, {"y": (x.type, OpCall("Relu", (x,)))}, f32(m, n))
+    for run in runs(turned):
+        assert run({"x": np.ones((3, 3), np.float32)})["y"].shape == (3, 3)
+        with pytest.raises(ShapeError, match="dim 0 of the result 'y' of 'main' must be m = 2"):
+            run({"x": np.ones((3, 2), np.float32)})
+    with pytest.raises(ShapeError, match=r"the result 'y' must be float32\[n\] and is"):
+        deduce(program_of({"x": x.type}, {"y": (x.type, OpCall("Relu", (x,)))}, f32(n)))
+    with pytest.raises(DtypeError, match=r"the result 'y' must be int32\[n, m\] and is float32"):
+        wrong = Tensor((n, m), "int32")
+        deduce(program_of({"x": x.type}, {"y": (x.type, OpCall("Relu", (x,)))}, wrong))
 
 
 def test_a6_09_the_promise_stands_in_the_text() -> None:
