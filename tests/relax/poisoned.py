@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
@@ -82,12 +81,14 @@ class _Poisoned:
         self.arena.memory[place.offset : place.offset + count] = NAN
         self.buried += 1
 
-    def block(self, parts, needed):
-        """Do the parts; `needed` are the roots that are used after them."""
-        own = {root for part in parts for root in self.makes(part)}
+    def block(self, parts, needed, given=frozenset()):
+        """Do the parts; `needed` are the roots that are used after them, `given` those of outside
+        that are not. The roots that are then to be buried.
+        """
+        own = {root for part in parts for root in self.makes(part)} | given
         last = {root: n for n, part in enumerate(parts) for root in self.uses(part)}
         for n, part in enumerate(parts):
-            over = {root for root in own if last[root] == n and root not in needed}
+            over = {r for r in own if last.get(r, n) == n and r not in needed}
             match part:
                 case Straight():
                     self.straight(part, over)
@@ -184,19 +185,21 @@ class _Poisoned:
             self.look(name)[...] = value
 
     def branch(self, task, over):
-        """`over` are the roots that die here; those of them that are still to be buried."""
-        taken = bool(self.look(task.cond))
-        inside = self.uses(replace(task, cond=task.results[0][0]))
-        if self.root(task.cond) in over - inside:
-            self.bury(self.root(task.cond))
-            over = over - {self.root(task.cond)}
-        column = 1 if taken else 2
+        """`over` are the roots that nothing uses after the branch: what the way that is taken does
+        not use is buried before it, the rest in it. Those that the branch makes are left over.
+        """
+        column = 1 if bool(self.look(task.cond)) else 2
+        parts = task.then if column == 1 else task.orelse
+        results = {self.root(row[0]) for row in task.results}
         made = {self.root(row[column]) for row in task.results}
-        mine = self.block(task.then if taken else task.orelse, made)
+        given = (over - results) & (self.inside(parts) | made)
+        for root in over - results - given:
+            self.bury(root)
+        mine = self.block(parts, made, given)
         self.copy((row[0], row[column]) for row in task.results)
         for root in mine:
             self.bury(root)
-        return over
+        return over & results
 
     def loop(self, task):
         self.copy((c.param, c.initial) for c in task.carried if c.initial)
