@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from explorer.ir.stage import Stage
     from explorer.ops.evaluate import evaluate
     from explorer.options import Options
+    from explorer.passes.bind_symbols import bind_symbols
     from explorer.passes.registry import compiler_pass
     from explorer.relax.dispatch import library
     from explorer.tuning.forecast import check
@@ -41,6 +42,7 @@ _HOME = {
     "Model": ("explorer.frontends.model", "Model"),
     "Options": ("explorer.options", "Options"),
     "Stage": ("explorer.ir.stage", "Stage"),
+    "bind_symbols": ("explorer.passes.bind_symbols", "bind_symbols"),
     "check": ("explorer.tuning.forecast", "check"),
     "compare": ("explorer.tuning.what_if", "compare"),
     "compile": ("explorer.compiler", "compile"),
@@ -68,6 +70,7 @@ __all__ = [
     "Model",
     "Options",
     "Stage",
+    "bind_symbols",
     "check",
     "compare",
     "compile",
