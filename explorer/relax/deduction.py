@@ -113,6 +113,7 @@ class Deduction:
         """A function annotated for these arguments; it sees the symbols in scope."""
         outside, self.scope = self.scope, set(self.scope)
         known = Knowledge(self.constants)
+        known.matched = _only_matched(function)
         params = tuple(
             known.learn(Var(p.name, a.type), v)
             for p, (a, v) in zip(function.params, args, strict=True)
@@ -142,7 +143,9 @@ class Deduction:
         vars: list[Var] = []
         casts: list[Binding] = []
         for var, what in zip(binding.vars, found, strict=False):
-            bound, cast = self.symbols.settle(var, what, binding.origin)
+            bound, cast = Var(var.name, what.type), None
+            if var.name not in known.matched:
+                bound, cast = self.symbols.settle(var, what, binding.origin)
             vars.append(known.learn(bound, what.elements))
             if cast is not None:
                 known.learn(cast.var)
@@ -253,6 +256,16 @@ class Deduction:
         elements = record.fold(site) if folds and record.fold else ()
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
+
+
+def _only_matched(function: Function) -> frozenset[str]:
+    """The values that the program itself gives to match_casts, and to nothing else."""
+    found = {b.expr.arg.name for b in function.body if isinstance(b.expr, MatchCast)}
+    if found:
+        others = (b for b in function.body if not isinstance(b.expr, MatchCast))
+        found -= {v.name for b in others for v in b.reads}
+        found -= {v.name for v in function.outputs}
+    return frozenset(found)
 
 
 def _is_small(types: tuple[Tensor, ...]) -> bool:

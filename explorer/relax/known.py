@@ -22,6 +22,7 @@ class Knowledge:
         self.constants = constants
         self.vars: dict[str, Var] = {}
         self.elements: dict[str, Values] = {}
+        self.matched = frozenset[str]()  # what only match_casts of the program's own read
 
     def learn(self, var: Var, elements: Values | None = None) -> Var:
         """A value is annotated so, and its elements are these."""
