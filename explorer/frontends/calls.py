@@ -23,8 +23,9 @@ def import_local(scope: Scope, proto: onnx.NodeProto, function: onnx.FunctionPro
 
 def expand(scope: Scope, proto: onnx.NodeProto, opset: int, name: str, label: str) -> bool:
     """Bind the nodes that ONNX defines an operator by, if it does and all have kernel rules."""
-    types = [scope.types.get(i) if i else None for i in proto.input] if proto.input else []
-    body = schema_body(proto, opset, types)
+    body = schema_body(
+        proto, opset, lambda: [scope.types.get(i) if i else None for i in proto.input]
+    )
     if body is None or body.key in scope.called:
         return False
     call = Call(scope, proto, body, label)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -107,16 +107,19 @@ def _instance(
 # ONNX's own functions.
 
 
-def schema_body(
-    node: onnx.NodeProto, opset: int, types: Sequence[onnx.TypeProto | None]
-) -> Body | None:
+InputTypes = Callable[
+    [], Sequence[onnx.TypeProto | None]
+]  # asked where a body depends on it
+
+
+def schema_body(node: onnx.NodeProto, opset: int, input_types: InputTypes) -> Body | None:
     """The body that ONNX's schema gives an operator for arguments of these types, if every operator
     of it has a kernel rule; `opset` is the version of the operator's own domain.
     """
     schema = schema_of(node.op_type, opset, plain_domain(node.domain))
     if schema is None:
         return None
-    function = _function(schema, node, opset, types)
+    function = _function(schema, node, opset, input_types)
     if function is None:
         return None
     if not _has_rules(function.node, 0):
@@ -126,11 +129,11 @@ def schema_body(
 
 
 def _function(
-    schema: Any, node: onnx.NodeProto, opset: int, types: Sequence[onnx.TypeProto | None]
+    schema: Any, node: onnx.NodeProto, opset: int, input_types: InputTypes
 ) -> onnx.FunctionProto | None:
     function = onnx.FunctionProto()
     if schema.has_context_dependent_function:
-        versions = schema.context_dependent_function_opset_versions
+        versions, types = schema.context_dependent_function_opset_versions, input_types()
         if any(t is None for t, name in zip(types, node.input, strict=True) if name):
             return None
         given = [(t or onnx.TypeProto()).SerializeToString() for t in types]

@@ -19,7 +19,7 @@ from explorer.ir.types import Annotation, Tensor
 
 UNKNOWN = Tensor()
 MAX_DEPTH = 32
-MAX_INLINED_NODES = 1 << 18  # of all function calls together
+MAX_INLINED_NODES = 1 << 16  # of all function calls together
 
 BindNode: TypeAlias = Callable[["Scope", onnx.NodeProto], None]
 
