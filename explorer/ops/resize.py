@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim, Shape
-from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
-from explorer.ir.types import DType, Tensor
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Affine, Axis, Expr, Read, var
+from explorer.ir.types import Tensor
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, entry, letters
+from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import Array, Number, OperatorRecord, RunTime, Site
+from explorer.ops.resample import RESAMPLE, crops, dim_by_dim, resampled, weights_dtype
 from explorer.ops.resampling import MODES, WAYS, Stretch, reach, sampling, stretches, table
 from explorer.ops.run_time import Host, symbolic
 
@@ -33,14 +34,10 @@ def _axes(site: Site) -> tuple[int, ...]:
     return tuple(range(rank)) if axes is None else axes
 
 
-def _crops(site: Site) -> bool:
-    return site.text("coordinate_transformation_mode", "") == "tf_crop_and_resize"
-
-
 def _changed(site: Site, scales: Any, sizes: Any) -> tuple[int, ...]:
     """The dims that may not stay as they are; `scales` and `sizes` as far as they are known."""
     axes, shape = _axes(site), site.shape()
-    if _crops(site) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+    if crops(site) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return axes
     if sizes is not None and len(sizes) == len(axes):
         return tuple(d for d, n in zip(axes, sizes, strict=True) if n != shape[d])
@@ -88,21 +85,17 @@ def _lower(low: Lowering) -> None:
     plan = {d: s for d, s in enumerate(_plan(site)) if s is not None}
     if not plan:
         low.view(low.result, site.arg(0))
-    elif _crops(site) or any(reach(how, s) > 2 for s in plan.values()):
+    elif crops(site) or any(reach(how, s) > 2 for s in plan.values()):
         tables: dict[int, tuple[Var, ...]] = {}
         for d, s in plan.items():
             places, weights = table(how, s)
             made = [low.constant(places, f"at{d}")]
             if how.mode != "nearest":
-                made.append(low.constant(weights.astype(_weights(site.dtype())), f"weight{d}"))
+                made.append(low.constant(weights.astype(weights_dtype(site.dtype())), f"weight{d}"))
             tables[d] = tuple(made)
-        _dim_by_dim(low, tables)
+        dim_by_dim(low, tables)
     else:
         _corners(low, plan)
-
-
-def _weights(dtype: DType) -> DType:
-    return "float64" if dtype == "float64" else "float32"
 
 
 # Up to two places a dim: all corners at once.
@@ -146,59 +139,6 @@ def _corner(
     return part
 
 
-# Any number of places: one dim after the other.
-
-
-def _dim_by_dim(low: Lowering, tables: Mapping[int, tuple[Var, ...]]) -> None:
-    """`tables` holds for each dim its places and, unless it is just read there, their weights."""
-    site, nest, dtype = low.site, low.nest("resize"), low.site.dtype()
-    shape, source = list(site.shape()), nest.tensor(site.arg(0), "x")
-    crops = _crops(site)
-    for n, (d, (places, *weights)) in enumerate(tables.items()):
-        shape[d] = low.shape[d]
-        axes = letters(tuple(shape))
-        tap = Axis("tap", _rows(places)[1])
-        at = (var(axes[d].name), var(tap.name))
-        index: list[Affine | Expr] = [entry(a, a.extent) for a in axes]
-        index[d] = Read(nest.tensor(places, f"at{d}"), at)
-        part: Expr = Read(source, tuple(index))
-        if weights:
-            part = call("mul", part, Read(nest.tensor(weights[0], f"weight{d}"), at))
-        last = n == len(tables) - 1 and not crops
-        out = "y" if last else f"t{d}"
-        source = nest.compute(out, tuple(shape), dtype, axes, part, [tap], "sum")
-    if crops:
-        axes = letters(low.shape)
-        inside: Expr = Read(source, tuple(entry(a, a.extent) for a in axes))
-        outside = Const(site.number("extrapolation_value", 0.0), dtype)
-        for d, (places, *_) in tables.items():
-            first = Read(nest.tensor(places, f"at{d}"), (var(axes[d].name), Affine()))
-            inside = call("where", call("lt", first, 0, dtype="int64"), outside, inside)
-        nest.compute("y", low.shape, dtype, axes, inside)
-    nest.into(low.result)
-
-
-def _rows(table: Var) -> Shape:
-    assert isinstance(table.type, Tensor)
-    return table.type.dims
-
-
-def _resampled(
-    attrs: Attrs, x: Array, tables: Mapping[int, tuple[Array, ...]], dtype: Any
-) -> Array:
-    """The meaning of `_dim_by_dim`."""
-    outside = np.zeros((1,) * x.ndim, bool)
-    for d, (places, *weights) in tables.items():
-        along = [-1 if i == d else 1 for i in range(x.ndim)]
-        outside = outside | (places[:, :1] < 0).reshape(along)
-        read = np.take(x, np.maximum(places, 0), axis=d)
-        if weights:
-            shape = (*(1,) * d, *weights[0].shape, *(1,) * (x.ndim - d - 1))
-            read = read * weights[0].reshape(shape).astype(x.dtype)
-        x = read.sum(axis=d + 1, dtype=x.dtype)
-    return np.where(outside, np.asarray(attrs.get("extrapolation_value", 0.0), dtype), x)
-
-
 def _reference(attrs: Attrs, args: Any) -> Any:
     x = args[0]
     site = Site("Resize", "Resize", (Var("x", Tensor(x.shape, str(x.dtype.name))),), attrs)
@@ -207,7 +147,7 @@ def _reference(attrs: Attrs, args: Any) -> Any:
         if s is not None:
             places, weights = table(how, s)
             tables[d] = (places,) if how.mode == "nearest" else (places, weights)
-    return _resampled(attrs, x, tables, x.dtype)
+    return resampled(attrs, x, tables, x.dtype)
 
 
 # Sizes or scales that only a run knows: the host computes extents, then tables.
@@ -261,7 +201,7 @@ def _tables(site: Site, symbols: Mapping[str, Dim]) -> Mapping[str, Tensor]:
         shape = (n, symbols[f"reach{d}"])
         found[f"at{d}"] = Tensor(shape, "int64")
         if sampling(site.attrs).mode != "nearest":
-            found[f"weight{d}"] = Tensor(shape, _weights(site.dtype()))
+            found[f"weight{d}"] = Tensor(shape, weights_dtype(site.dtype()))
     return found
 
 
@@ -282,31 +222,6 @@ def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
     return symbolic(site, site.arg(0), op="Resample", dims=tuple(new), extents=extents)
 
 
-def _resample_tables(site: Site) -> dict[int, tuple[int, ...]]:
-    """For each resampled dim the positions of its tables among the arguments."""
-    each = 1 if sampling(site.attrs).mode == "nearest" else 2
-    dims = site.integers("dims") or ()
-    return {d: tuple(range(1 + n * each, 1 + (n + 1) * each)) for n, d in enumerate(dims)}
-
-
-def _resample_types(site: Site) -> tuple[Tensor, ...]:
-    return (Tensor(site.dims("extents"), site.dtype()),)
-
-
-def _lower_resample(low: Lowering) -> None:
-    tables = _resample_tables(low.site)
-    if not tables:
-        low.view(low.result, low.site.arg(0))
-        return
-    _dim_by_dim(low, {d: tuple(low.site.arg(i) for i in at) for d, at in tables.items()})
-
-
-def _resample(attrs: Attrs, args: Any) -> Any:
-    each = 1 if sampling(attrs).mode == "nearest" else 2
-    rows = {d: tuple(args[1 + n * each :][:each]) for n, d in enumerate(attrs["dims"])}
-    return _resampled(attrs, args[0], rows, args[0].dtype)
-
-
 RECORDS = (
     OperatorRecord(
         "Resize",
@@ -318,5 +233,5 @@ RECORDS = (
         {1: "roi", 2: "scales", 3: "sizes"},
         run_time=RunTime(frozenset({1, 2, 3}), _names, _values, _rewritten, _tables, _table),
     ),
-    OperatorRecord("Resample", "layout", _resample_types, _resample, _lower_resample),
+    RESAMPLE,
 )
