@@ -1,0 +1,71 @@
+"""Scan becomes a loop whose body takes slices; onnxruntime says what is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import explorer
+from explorer.errors import BadModelFile
+from explorer.frontends.onnx_import import load
+from explorer.ops.evaluate import evaluate
+from explorer.ops.verify import verify
+from tests.frontends.models import model, saved, value
+from tests.ops.one_operator import oracle
+
+
+def scan(**attributes: Any) -> onnx.ModelProto:
+    """state' = state + a * w, y = state' - b over slices a and b; w is captured."""
+    nodes = [
+        helper.make_node("Mul", ["a", "w"], ["p"]),
+        helper.make_node("Add", ["state", "p"], ["next"]),
+        helper.make_node("Sub", ["next", "b"], ["row"]),
+    ]
+    inputs = [value("state", [3]), value("a", [3]), value("b", [3])]
+    body = helper.make_graph(nodes, "body", inputs, [value("next", [3]), value("row", [3])])
+    node = helper.make_node(
+        "Scan", ["s", "x", "z"], ["last", "rows"], name="scan", body=body, **attributes
+    )
+    return model(
+        [node],
+        [value("s", [3]), value("x", None), value("z", None)],
+        ["last", "rows"],
+        {"w": np.array([0.5, -1, 2], np.float32)},
+    )
+
+
+CASES: list[tuple[dict[str, Any], tuple[int, int], tuple[int, int]]] = [
+    ({}, (4, 3), (4, 3)),
+    ({"scan_input_directions": [1, 0]}, (4, 3), (4, 3)),
+    ({"scan_input_axes": [1, -1], "scan_input_directions": [0, 1]}, (3, 5), (3, 5)),
+    ({"scan_output_axes": [1], "scan_output_directions": [1]}, (4, 3), (4, 3)),
+    ({"scan_output_directions": [1]}, (1, 3), (1, 3)),
+]
+
+
+@pytest.mark.parametrize(("attributes", "x", "z"), CASES, ids=[str(c[0]) for c in CASES])
+def test_a_scan_slices_and_stacks_as_onnxruntime_does(
+    attributes: dict[str, Any], x: tuple[int, int], z: tuple[int, int], tmp_path: Path
+) -> None:
+    made = scan(num_scan_inputs=2, **attributes)
+    for at, shape in ((1, x), (2, z)):
+        made.graph.input[at].CopyFrom(value(made.graph.input[at].name, list(shape)))
+    random = np.random.default_rng(3)
+    feeds = {n: random.standard_normal(s).astype(np.float32) for n, s in zip("sxz", ((3,), x, z))}
+    right = oracle(made, feeds)
+    imported = load(saved(made, tmp_path))
+    verify(imported.program)
+    found = evaluate(imported.program, feeds), explorer.compile(imported).run(feeds)
+    for answers in found:
+        for ours, wanted in zip(answers.values(), right, strict=True):
+            np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_scan_whose_body_does_not_fit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadModelFile, match="holds Scan at 'scan' whose body does not fit"):
+        load(saved(scan(num_scan_inputs=4), tmp_path))
