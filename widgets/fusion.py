@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.program import Program
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
@@ -62,14 +61,13 @@ def data(c: Compiled) -> FusionRows:
 
 
 def _origins(c: Compiled) -> dict[str, tuple[str, ...]]:
-    """The source operators of every binding of every step: a plan may be of one that is gone."""
-    programs: list[Program] = [*(s.after for s in c.snapshots), c.program]
-    return {
-        v.name: tuple(sorted(b.origin))
-        for program in programs
-        for b in program.main.body
-        for v in b.vars
-    }
+    """The source operators of every binding: as lowered, or of another step where it is gone."""
+    found: dict[str, tuple[str, ...]] = {}
+    for program in (lowered(c), *(s.after for s in c.snapshots)):
+        for binding in program.main.body:
+            for var in binding.vars:
+                found.setdefault(var.name, tuple(sorted(binding.origin)))
+    return found
 
 
 def of_plan(plan: FusionPlan, origins: dict[str, tuple[str, ...]], ran: bool) -> FusionRows:

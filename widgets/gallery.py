@@ -14,7 +14,9 @@ from widgets import (
     generated_source,
     levels,
     levels_picture,
+    memory_picture,
     memory_plan,
+    memory_policies,
     program_diff,
     shape_heap,
     shape_heap_picture,
@@ -117,7 +119,11 @@ def _rammer(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
 
 def _memory(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     rows = memory_plan.data(s.plan)
-    return rows, memory_plan.figure(rows, op), memory_plan.table(rows)
+    c, sizes = s.now.compiled, dict(s.now.sizes)
+    policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
+    names = tuple(b.name for b in c.program.env.symbols)
+    figure = memory_picture.figure(rows, policies, names, op)
+    return (rows, policies), figure, memory_picture.table(rows, policies)
 
 
 def _codegen(s: OnShow, op: str) -> tuple[Any, Svg, Table]:

@@ -11,7 +11,7 @@ from widgets.table import Table
 
 SHOWN = 22
 TOP, PITCH, LOW = 66.0, 30.0, 34.0  # of calls, and of entries
-LEFT, FROM, TO, RIGHT = 12.0, 326.0, 424.0, 668.0
+LEFT, FROM, TO, RIGHT = 12.0, 290.0, 366.0, 668.0
 INKS = {
     "operator": "var(--ink)",
     "kernel": "var(--fn)",

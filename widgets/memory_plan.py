@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.ir.decisions import BufferPlacement, MemoryPlan
-from widgets.svg import Svg, fit, label, path, rect
+from widgets.svg import fit, label, rect
 from widgets.table import Table, size_text
 
-WIDTH, HEIGHT = 680, 352
+WIDTH = 680
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,8 @@ def caption(rows: MemoryRows) -> str:
     )
 
 
-def figure(rows: MemoryRows, selected: str = "") -> Svg:
-    """The arena as a map (left to right the launch order, upwards the address), over the curve of
-    live bytes.
-    """
+def arena(rows: MemoryRows, selected: str = "") -> list[str]:
+    """The arena as a map: left to right the launch order, upwards the address."""
     left, right, top, floor = 84, WIDTH - 12, 28, 236
     steps = max(len(rows.live), 1)
     high = max(rows.planned_bytes, 1)
@@ -85,9 +83,7 @@ def figure(rows: MemoryRows, selected: str = "") -> Svg:
     ]
     for b in rows.buffers:
         marks += _buffer(b, x(b.first), x(b.last + 1), y(b.offset + b.bytes), y(b.offset), selected)
-    return Svg(
-        WIDTH, HEIGHT, "".join(marks + _live(rows, left, right, x)), "Memory plan: " + caption(rows)
-    )
+    return marks
 
 
 def _buffer(
@@ -110,31 +106,6 @@ def _buffer(
     if y1 - y0 < 13 or x1 - x0 < 24:
         return [box]
     name = fit(b.name, x1 - x0 - 6)
+    if name == "…":
+        return [box]
     return [box, label((x0 + x1) / 2, (y0 + y1) / 2 + 4, name, "i", anchor="middle")]
-
-
-def _live(rows: MemoryRows, left: float, right: float, x: object) -> list[str]:
-    assert callable(x)
-    top, floor = 262, 328
-    high = max(rows.naive_bytes, 1) * 1.04
-
-    def y(count: float) -> float:
-        return floor - count / high * (floor - top)
-
-    d = (
-        f"M{x(0):.1f} {floor}"
-        + "".join(f"V{y(v):.1f}H{x(i + 1):.1f}" for i, v in enumerate(rows.live))
-        + f"V{floor}Z"
-    )
-    naive, planned = y(rows.naive_bytes), y(rows.planned_bytes)
-    return [
-        label(12, 254, "Live bytes", "i w"),
-        f'<path d="{d}" fill="var(--tint)" stroke="var(--ink2)"/>',
-        path(f"M{left} {naive:.1f}H{right}", "var(--ink3)", 'stroke-dasharray="3 2"'),
-        path(f"M{left} {planned:.1f}H{right}", "var(--ink)", 'stroke-width="1.6"'),
-        label(left - 6, naive + 4, "unshared", anchor="end"),
-        label(left - 6, max(planned + 4, naive + 16), "planned", "i w", anchor="end"),
-        label(left, 344, "0", "q"),
-        label(right, 344, f"call {len(rows.live)}", "q", anchor="end"),
-        label((left + right) / 2, 344, "launch order", "q", anchor="middle"),
-    ]

@@ -17,7 +17,14 @@ from widgets.session import Session
 from widgets.table import time_text
 
 LANGUAGES = ("numba", "llvm", "assembly")
-ABOUT_AN_OPERATOR = ("welder", "roller", "relax")  # pictures that follow the selection
+ABOUT_AN_OPERATOR = (
+    "welder",
+    "roller",
+    "relax",
+    "levels",
+    "fusion",
+)  # pictures that follow the selection
+EACH_OPERATOR = ("relax", "levels", "fusion")  # and show it before it is one with others
 
 
 def question_key(kind: str, args: Mapping[str, Any]) -> str:
@@ -59,7 +66,8 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
         for op, operator in enumerate(session.house.operators):
             answer = whole
             if room in ABOUT_AN_OPERATOR and operator.calls:
-                key = (room, operator.calls if room != "relax" else (operator.name,))
+                mine = (operator.name,) if room in EACH_OPERATOR else operator.calls
+                key = (room, mine)
                 if key not in shared:
                     found = session.answer("picture", {"room": room, "op": op})
                     shared[key] = {"svg": found["svg"]}  # tables are asked for without an operator
