@@ -53,18 +53,18 @@ def figure(rows: FusionRows, selected: str = "") -> Svg:
     shown = around(rows.nodes, [selected in n.ops for n in rows.nodes], SHOWN)
     first = rows.nodes.index(shown[0]) if shown else 0
     marks = [*_heads(rows)]
-    lines = [wrapped(_verdict(n), RIGHT - WHY - 16) for n in shown]
+    lines = [wrapped(_verdict(n), RIGHT - WHY - 20) for n in shown]
     tops, y = [], 78.0
     for said in lines:
         tops.append(y)
         y += 14 * len(said) + 8
     for node, top, said in zip(shown, tops, lines, strict=True):
-        marks += _node(node, top, said, bool(selected) and selected in node.ops)
+        marks += _node(node, top, said)
     marks += _arcs(shown, first, tops, y - 14)
     if len(rows.nodes) > len(shown):
         rest = f"and {len(rows.nodes) - len(shown):,} more nodes, all of them in the table"
         marks.append(label(12, y + 8, rest, "q"))
-    return Svg(680, y + 20, "".join(marks), f"Fusion: {caption(rows)}")
+    return Svg(680, y + 20, "".join(marks), f"Fusion: {caption(rows)}", selected)
 
 
 def _heads(rows: FusionRows) -> Iterator[str]:
@@ -80,20 +80,18 @@ def _verdict(n: NodeRow) -> str:
     return f"phase {n.phase}: {n.reason}" if n.phase >= 0 else n.reason
 
 
-def _node(n: NodeRow, y: float, lines: Sequence[str], on: bool) -> Iterator[str]:
+def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
     high = 14 * len(lines) + 8
-    if n.group or on:
-        ground = "var(--soft)" if on else GROUNDS[n.group % 2]
-        yield rect(NAME - 8, y - 13, RIGHT - NAME + 8, high - 1, ground)
+    ground = GROUNDS[n.group % 2] if n.group else "none"
+    wide = RIGHT - NAME + 8
+    yield rect(NAME - 8, y - 13, wide, high - 1, ground, 'class="ground"', ops=n.ops)
     if n.group:
         said = f"group {n.group}"
         yield rect(NAME - 8, y - 13, 4, high, "var(--ink2)", title=said, ops=n.ops)
     words = (f"g{n.group}" * bool(n.group), "anchor" * n.anchor, "output" * n.output)
     mark = " ".join(filter(None, words))
     room = KIND - NAME - 12 - (text_width(mark) + 8 if mark else 0)
-    yield label(
-        NAME, y, fit(n.name, room, mono=True), "mono a" if on else "mono i", ops=n.ops, title=n.name
-    )
+    yield label(NAME, y, fit(n.name, room, mono=True), "mono i", ops=n.ops, title=n.name)
     yield label(KIND - 10, y, mark, "q", anchor="end", title=f"group {n.group}")
     yield _badge(n, y)
     if n.phase < 0 and n.group:

@@ -54,9 +54,9 @@ def figure(rows: LevelRows, selected: str = "") -> Svg:
     calls = around(rows.calls, [selected in c.ops for c in rows.calls], SHOWN)
     shown = list(dict.fromkeys(e for c in calls for e in c.entries))
     places = {e: TOP + i * LOW for i, e in enumerate(shown)}
-    marks = [*_heads(rows), *_arrows(calls, rows, places, selected)]
+    marks = [*_heads(rows), *_arrows(calls, rows, places)]
     for i, call in enumerate(calls):
-        marks += _call(call, rows.main, TOP + i * PITCH, bool(selected) and selected in call.ops)
+        marks += _call(call, rows.main, TOP + i * PITCH)
     for at, y in places.items():
         marks += _entry(rows.entries[at], y)
     bottom = max(TOP + len(calls) * PITCH, TOP + len(shown) * LOW)
@@ -65,7 +65,7 @@ def figure(rows: LevelRows, selected: str = "") -> Svg:
         more = f"and {rest:,} more bindings, all of them in the table"
         marks.append(label(LEFT, bottom + 4, more, "q"))
     title = f"Three levels: {caption(rows)}"
-    return Svg(680, bottom + 16, "".join(marks), title)
+    return Svg(680, bottom + 16, "".join(marks), title, selected)
 
 
 def _heads(rows: LevelRows) -> Iterator[str]:
@@ -79,14 +79,13 @@ def _heads(rows: LevelRows) -> Iterator[str]:
         x += text_width(text) + 31
 
 
-def _call(c: CallRow, main: str, y: float, on: bool) -> Iterator[str]:
+def _call(c: CallRow, main: str, y: float) -> Iterator[str]:
     ink = INKS[c.level]
     wide = text_width(c.level)
-    if on:
-        yield rect(LEFT, y - 13, FROM - LEFT, PITCH - 2, "var(--soft)")
+    yield rect(LEFT, y - 13, FROM - LEFT, PITCH - 2, "none", 'class="ground"', ops=c.ops)
     yield rect(LEFT, y - 11, 4, PITCH - 6, ink, ops=c.ops)
     name = fit(c.name, FROM - LEFT - 24 - wide, mono=True)
-    yield label(22, y, name, "mono a" if on else "mono i", ops=c.ops, title=c.name)
+    yield label(22, y, name, "mono i", ops=c.ops, title=c.name)
     yield f'<text x="{FROM - 6:g}" y="{y:g}" text-anchor="end" style="fill:{ink}">{c.level}</text>'
     where = "" if c.function == main else f"in {c.function}: "
     said = where + (c.operator or c.note or "made by Relax")
@@ -96,17 +95,16 @@ def _call(c: CallRow, main: str, y: float, on: bool) -> Iterator[str]:
 
 
 def _arrows(
-    calls: Sequence[CallRow], rows: LevelRows, places: Mapping[int, float], selected: str
+    calls: Sequence[CallRow], rows: LevelRows, places: Mapping[int, float]
 ) -> Iterator[str]:
     for i, call in enumerate(calls):
-        on = bool(selected) and selected in call.ops
-        ink = "var(--accent)" if on else INKS[call.level]
+        ink = INKS[call.level]
         y = TOP + i * PITCH
         for entry in call.entries:
             end = places[entry] + 2
             middle = (FROM + TO) / 2
             d = f"M{FROM:g} {y - 2:g}C{middle:g} {y - 2:g} {middle:g} {end:g} {TO - 5:g} {end:g}"
-            yield path(d, ink, f'stroke-width="{1.8 if on else 1}"')
+            yield path(d, ink, 'class="way"', ops=call.ops)
             yield f'<path d="M{TO:g} {end:g}l-6 -3v6z" fill="{ink}"/>'
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -69,11 +70,18 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
                 mine = (operator.name,) if room in EACH_OPERATOR else operator.calls
                 key = (room, mine)
                 if key not in shared:
-                    found = session.answer("picture", {"room": room, "op": op})
-                    shared[key] = {"svg": found["svg"]}  # tables are asked for without an operator
+                    shared[key] = {"svg": _about(session, room, operator.name)}
                 answer = shared[key]
             answers[question_key("picture", {"room": room, "op": op})] = {"data": answer}
         answers[question_key("picture", {"room": room, "op": -1})] = {"data": whole}
+
+
+def _about(session: Session, room: str, op: str) -> str:
+    """The picture around an operator. The page lights the selection, so that neighbours may have
+    one picture; tables are asked for without an operator.
+    """
+    figure, _ = gallery.picture(room, session, op)
+    return replace(figure, selected="").text()
 
 
 def page(session: Session, *, code: bool = True) -> str:

@@ -50,7 +50,7 @@ def figure(rows: ShapeRows, selected: str = "") -> Svg:
     page.head("Values", counted(rows))
     values = around(rows.values, [selected in v.ops for v in rows.values])
     for value in values:
-        page.row(_value(value, page.y, selected in value.ops))
+        page.row(_value(value, page.y))
     page.rest(len(rows.values) - len(values), "values")
     for title, uses, none in (
         ("Loops", rows.loops, _no_loops(rows)),
@@ -59,12 +59,12 @@ def figure(rows: ShapeRows, selected: str = "") -> Svg:
         page.head(title, f"{len(uses)} speak of a symbol" if uses else "")
         near = around(uses, [selected in u.ops for u in uses])
         for use in near:
-            page.row(_use(use, page.y, selected in use.ops))
+            page.row(_use(use, page.y))
         page.rest(len(uses) - len(near), title.lower())
         if not uses:
             page.note(none)
     title = f"Shapes of {len(rows.values)} values: {counted(rows)}"
-    return Svg(680, page.y + 4, "".join(page.marks), title)
+    return Svg(680, page.y + 4, "".join(page.marks), title, selected)
 
 
 def _no_loops(rows: ShapeRows) -> str:
@@ -104,9 +104,12 @@ class _Page:
 
 
 def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequence[T]:
-    """As many rows as are shown: those around the first one that is on, else the first ones."""
-    at = next((i for i, lit in enumerate(on) if lit), 0)
-    first = max(0, min(at - shown // 2, len(rows) - shown))
+    """As many rows as are shown: those around the first one that is on, else the first ones.
+
+    Rows that are near each other have the same ones around them.
+    """
+    at, step = next((i for i, lit in enumerate(on) if lit), 0), shown // 2
+    first = max(0, min(at // step * step - step // 2, len(rows) - shown))
     return rows[first : first + shown]
 
 
@@ -127,7 +130,7 @@ def _many(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def _value(v: ValueRow, y: float, on: bool) -> list[str]:
+def _value(v: ValueRow, y: float) -> list[str]:
     inks = {"proved": "var(--ink)", "checked at run time": "var(--ink3)"}
     ink = inks.get(v.known, "none")
     dot = f'<circle cx="662" cy="{y - 4}" r="4" fill="{ink}" stroke="var(--ink)"/>'
@@ -137,7 +140,7 @@ def _value(v: ValueRow, y: float, on: bool) -> list[str]:
             12,
             y,
             fit(v.name, 196, mono=True),
-            f"mono {'a' if on else 'i'}",
+            "mono i",
             ops=v.ops,
             title=v.name,
         ),
@@ -151,14 +154,14 @@ def _value(v: ValueRow, y: float, on: bool) -> list[str]:
     ]
 
 
-def _use(u: UseRow, y: float, on: bool) -> list[str]:
+def _use(u: UseRow, y: float) -> list[str]:
     room = 380 if u.bytes else 444
     return [
         label(
             12,
             y,
             fit(u.name, 196, mono=True),
-            f"mono {'a' if on else 'i'}",
+            "mono i",
             ops=u.ops,
             title=u.name,
         ),

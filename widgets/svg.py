@@ -198,9 +198,9 @@ def cross(x: float, y: float, size: float = 5) -> str:
     )
 
 
-def path(d: str, stroke: str = "var(--ink2)", extra: str = "") -> str:
+def path(d: str, stroke: str = "var(--ink2)", extra: str = "", *, ops: Iterable[str] = ()) -> str:
     """A line."""
-    return f'<path d="{d}" fill="none" stroke="{stroke}" {extra}/>'
+    return f'<path d="{d}" fill="none" stroke="{stroke}" {extra}{_ops(ops)}/>'
 
 
 def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink2)") -> str:
@@ -224,12 +224,15 @@ def _ops(ops: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Svg:
-    """A finished drawing; `title` is its text for those who do not see it."""
+    """A finished drawing; `title` is its text for those who do not see it. What stands for the
+    operator `selected` is lit by a rule, so one body does for several.
+    """
 
     width: float
     height: float
     body: str
     title: str
+    selected: str = ""
 
     def text(self, scheme: str = "") -> str:
         """The drawing in CSS variables, or with a scheme's colours written out, so that it stands
@@ -237,16 +240,30 @@ class Svg:
         """
         # Several drawings on one page: each has its own pattern names.
         prefix = f"p{next(_numbers)}-"
+        name = f" pic-{prefix}on" if self.selected else ""
+        lit = _lit(name.strip(), self.selected) if self.selected else ""
         defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
         body = self.body.replace("url(#p-", f"url(#{prefix}")
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
         text = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic" viewBox="0 0 {self.width:g} '
-            f'{self.height:g}" width="{self.width:g}" height="{self.height:g}" role="img" '
-            f'aria-label="{escape(self.title, quote=True)}">'
-            f"{style if scheme else ''}{symbol_marks.style(body)}{defs}{body}</svg>"
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
+            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
+            f'height="{self.height:g}" role="img" aria-label="{escape(self.title, quote=True)}">'
+            f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
         )
         return theme.resolved(text, scheme) if scheme else text
+
+
+def _lit(picture: str, op: str) -> str:
+    """The rules of the selection; house.css has the same for the class `lit`."""
+    text = op.replace(" ", "%20")
+    word = "".join(c if c.isalnum() or c in "_-" else f"\\{ord(c):x} " for c in text)
+    mine = f'[data-op~="{word}"]'
+    return (
+        f"<style>.pic.{picture} text{mine}{{fill:var(--accent);font-weight:600}}"
+        f".pic.{picture} .ground{mine}{{fill:var(--soft)}}"
+        f".pic.{picture} .way{mine}{{stroke:var(--accent);stroke-width:1.8}}</style>"
+    )
 
 
 # The same rules are in house.css, under `.ironworks svg`.

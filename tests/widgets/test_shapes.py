@@ -13,6 +13,8 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Object, ShapeType, Tensor, TupleType
 from tests.widgets import made_by_hand as hand
 from widgets import shapes, shapes_picture
+from widgets.report import document
+from widgets.session import Session
 from widgets.shape_words import annotation_text
 from widgets.svg import Svg, label, symbol_label
 from widgets.symbol_marks import MOST_RULES, named, spans, style, word
@@ -127,6 +129,27 @@ def test_a_hostile_symbol_stays_a_word() -> None:
     text = Svg(9, 9, label(0, 0, f"{name} + 1", symbols=(name,)), "t").text("light")
     assert "<script" not in text
     ElementTree.fromstring(text)
+
+
+def test_the_selection_is_lit_by_a_rule_whatever_it_is_called() -> None:
+    name = 'a "]{}</style><script>\\'
+    body = label(0, 9, "v", ops=(name,))
+    text = Svg(9, 9, body, "t", name).text("light")
+    assert "<script" not in text and Svg(9, 9, body, "t").text("light").count("<style>") == 1
+    tree = ElementTree.fromstring(text)
+    rule = next(e.text or "" for e in tree.iter() if (e.text or "").startswith(".pic."))
+    word_ = next(e.get("data-op") for e in tree.iter() if e.get("data-op"))
+    quoted = re.search(r'data-op~="([^"]*)"', rule)
+    assert quoted is not None
+    meant = re.sub(r"\\([0-9a-f]+) ", lambda m: chr(int(m[1], 16)), quoted[1])
+    assert meant == word_
+
+
+def test_neighbours_have_one_picture_in_a_saved_page() -> None:
+    session = Session(hand.HandMade())
+    answers = document(session)["answers"]
+    found = {answers[f"picture|{op}|levels"]["data"]["svg"] for op in (0, 1, 4)}
+    assert len(found) == 1 and 'data-op="conv"' in found.pop()
 
 
 def test_a_drawing_has_at_most_so_many_rules_and_none_without_symbols() -> None:
