@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from explorer.errors import BadOption
 from widgets import (
     brick_wall,
+    call_boundary,
+    call_boundary_picture,
     dataflow_graph,
     fusion,
     fusion_picture,
@@ -83,6 +85,14 @@ def _heap(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     return rows, shape_heap_picture.figure(rows), shape_heap_picture.table(rows)
 
 
+def _calls(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    c = s.now.compiled
+    rows = s.house.kept("calls", (), lambda: call_boundary.data(c))
+    names = tuple(b.name for b in c.program.env.symbols)
+    figure = call_boundary_picture.figure(rows, names, op)
+    return rows, figure, call_boundary_picture.table(rows)
+
+
 def _levels(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     known = s.house.operators
     rows = s.house.kept("levels", (), lambda: levels.data(s.now.compiled, known))
@@ -140,6 +150,7 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "program": ("Program before and after", _program),
     "relax": ("Shapes", _relax),
     "heap": ("Shape heap", _heap),
+    "calls": ("Calls", _calls),
     "levels": ("Three levels", _levels),
     "fusion": ("Fusion", _fusion),
     "grinder": ("uTask tree", _grinder),

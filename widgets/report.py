@@ -22,10 +22,11 @@ ABOUT_AN_OPERATOR = (
     "welder",
     "roller",
     "relax",
+    "calls",
     "levels",
     "fusion",
 )  # pictures that follow the selection
-EACH_OPERATOR = ("relax", "levels", "fusion")  # and show it before it is one with others
+EACH_OPERATOR = ("relax", "calls", "levels", "fusion")  # and show it before it is one with others
 
 
 def question_key(kind: str, args: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import { inspectorView } from "./inspector.js";
 
 // The pictures of a stage, the first one first; every other stage shows the wall.
 const PICTURES = {
-  TYPED: [["relax", "Shapes"], ["heap", "Shape heap"]],
+  TYPED: [["relax", "Shapes"], ["heap", "Shape heap"], ["calls", "Calls"]],
   LEGALIZED: [["levels", "Three levels"], ["fusion", "Fusion"]],
   TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Tile graph"]], ROLLED: [["roller", "Tile layout"]], PLANNED: [["memory", "Memory plan"]],
 };

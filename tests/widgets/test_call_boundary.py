@@ -1,0 +1,93 @@
+"""The boundaries of calls: what a parameter says, what its argument says, and what comes back."""
+
+from dataclasses import replace
+
+from explorer.ir.calls import Branch, FunctionCall, Loop, Var
+from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+from tests.widgets import made_by_hand as hand
+from widgets import call_boundary, call_boundary_picture
+from widgets.call_boundary import BoundaryRow
+
+n, m = symbol("n"), symbol("m")
+ENV = ShapeEnv((SymbolBound("n", 1), SymbolBound("m", 1)))
+
+
+def f32(*dims: Dim) -> Tensor:
+    return Tensor(dims, "float32")
+
+
+def function(name: str, params: tuple[Tensor, ...], result: Tensor) -> Function:
+    given = tuple(Var(f"p{i}", t) for i, t in enumerate(params))
+    return Function(name, given, (), (Var("out", result),))
+
+
+def called(callee: Function, *args: Tensor) -> BoundaryRow:
+    given = tuple(Var(f"x{i}", t) for i, t in enumerate(args))
+    y = Binding((Var("y", f32(1)),), FunctionCall(callee.name, given), frozenset({"call"}))
+    main = Function("main", given, (y,), (y.var,))
+    (row,) = call_boundary.of_program(Program((main, callee), env=ENV), kernels=False)
+    return row
+
+
+def test_bare_symbols_are_bound_and_the_result_is_in_the_callers_words() -> None:
+    row = called(function("turn", (f32(n, m),), f32(m + 1, n)), f32(10, m))
+    assert [(r.wanted, r.found, r.binds) for r in row.rows] == [("n", "10", "n"), ("m", "m", "m")]
+    assert (row.result, row.level, row.kind, row.callee) == (
+        "f32[m + 1, 10]",
+        "proved",
+        "function",
+        "turn",
+    )
+
+
+def test_what_cannot_be_proved_is_left_to_the_run_and_says_why() -> None:
+    row = called(function("add", (f32(n), f32(n)), f32(n)), f32(n), f32(m))
+    assert [r.level for r in row.rows] == ["proved", "checked by the run"]
+    assert row.level == "checked by the run" and row.rows[1].reason
+    assert "checked by the run" in call_boundary_picture.figure((row,), ("n", "m")).body
+
+
+def test_what_can_never_fit_is_crossed() -> None:
+    row = called(function("four", (f32(4),), f32(4)), f32(5))
+    assert row.level == "never fits"
+    body = call_boundary_picture.figure((row,)).body
+    assert 'stroke="var(--bad)"' in body and 'class="bad"' in body
+
+
+def test_both_arms_of_a_branch_and_the_body_of_a_loop_have_a_table() -> None:
+    flag, x = Var("flag", Tensor((), "bool")), Var("x", f32(n))
+    count = Var("count", Tensor((), "int64"))
+    arms = tuple(function(name, (f32(n),), f32(n)) for name in ("yes", "no"))
+    state = (Tensor((), "int64"), Tensor((), "bool"), f32(n))
+    body = function("body", state, f32(n))  # type: ignore[arg-type]
+    bound = (
+        Binding((Var("a", f32(n)),), Branch(flag, "yes", "no", (x,))),
+        Binding((Var("b", f32(n)),), Loop("body", count, None, (x,), ())),
+    )
+    main = Function("main", (flag, count, x), bound, (bound[-1].var,))
+    rows = call_boundary.of_program(Program((main, *arms, body), env=ENV), kernels=False)
+    assert [(r.kind, r.callee) for r in rows] == [
+        ("branch", "yes"),
+        ("branch", "no"),
+        ("loop", "body"),
+    ]
+    assert all(r.level == "proved" for r in rows)
+
+
+def test_a_kernels_buffers_are_in_the_callers_symbols() -> None:
+    rows = {r.name: r for r in call_boundary.data(hand.HandMade())}
+    assert rows["fc_out"].result == "f32[batch, 10]" and rows["fc_out"].kind == "kernel"
+    dims = [(r.param, r.wanted) for r in rows["fc_out"].rows]
+    assert dims == [("x", "batch"), ("x", "576"), ("w", "10"), ("w", "576")]
+    assert {r.level for r in rows.values()} == {"proved"}
+
+
+def test_many_calls_are_counted_and_none_says_so() -> None:
+    row = called(function("f", (f32(n),), f32(n)), f32(n))
+    rows = tuple(replace(row, name=f"call_{i}", ops=(f"op_{i}",)) for i in range(30))
+    body = call_boundary_picture.figure(rows, (), "op_20").body
+    assert "call_20" in body and "and 24 more calls" in body
+    assert "nothing is called yet" in call_boundary_picture.figure(()).body
+    assert call_boundary_picture.table(()).rows
