@@ -52,20 +52,39 @@ def caption(rows: LevelRows) -> str:
 def figure(rows: LevelRows, selected: str = "") -> Svg:
     """Calls at the left, what they go to at the right, and the arrows between."""
     calls = around(rows.calls, [selected in c.ops for c in rows.calls], SHOWN)
-    shown = list(dict.fromkeys(e for c in calls for e in c.entries))
-    places = {e: TOP + i * LOW for i, e in enumerate(shown)}
+    places = _places(calls)
     marks = [*_heads(rows), *_arrows(calls, rows, places)]
     for i, call in enumerate(calls):
         marks += _call(call, rows.main, TOP + i * PITCH)
     for at, y in places.items():
         marks += _entry(rows.entries[at], y)
-    bottom = max(TOP + len(calls) * PITCH, TOP + len(shown) * LOW)
+    bottom = max(TOP + len(calls) * PITCH, TOP + len(places) * LOW)
     rest = len(rows.calls) - len(calls)
     if rest:
         more = f"and {rest:,} more bindings, all of them in the table"
         marks.append(label(LEFT, bottom + 4, more, "q"))
     title = f"Three levels: {caption(rows)}"
     return Svg(680, bottom + 16, "".join(marks), title, selected)
+
+
+def _places(calls: Sequence[CallRow]) -> dict[int, float]:
+    """Where each entry stands: beside the middle of its calls, as far as there is room."""
+    callers: dict[int, list[float]] = {}
+    for i, call in enumerate(calls):
+        for entry in call.entries:
+            callers.setdefault(entry, []).append(TOP + i * PITCH)
+    middle = {e: sum(ys) / len(ys) for e, ys in callers.items()}
+    order = sorted(middle, key=middle.__getitem__)
+    found: dict[int, float] = {}
+    free = TOP
+    for entry in order:
+        found[entry] = max(free, middle[entry])
+        free = found[entry] + LOW
+    most = max(TOP + (len(calls) - 1) * PITCH, TOP + (len(order) - 1) * LOW)
+    for entry in reversed(order):
+        found[entry] = min(most, found[entry])
+        most = found[entry] - LOW
+    return found
 
 
 def _heads(rows: LevelRows) -> Iterator[str]:

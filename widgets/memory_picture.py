@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from widgets import memory_plan
 from widgets.memory_plan import MemoryRows
 from widgets.memory_policies import PolicyRow, PolicyRows, StorageRow, TurnRow
+from widgets.shapes_picture import around
 from widgets.svg import Svg, fit, label, path, rect, wrapped
 from widgets.symbol_marks import named
 from widgets.table import Cell, Table, size_text
@@ -162,7 +163,8 @@ def _storage(
         label(RIGHT, y, size_text(s.bytes), "i", anchor="end"),
     ]
     y += 19
-    for turn in s.turns[:TURNS]:
+    shown = around(s.turns, [selected in t.ops for t in s.turns], TURNS)
+    for turn in shown:
         y = _turn(turn, symbols, bool(selected) and selected in turn.ops, marks, y)
     if len(s.turns) > TURNS:
         marks.append(label(24, y, f"and {len(s.turns) - TURNS} more values", "q"))

@@ -1,6 +1,7 @@
 """Three levels in one module: what calls what, and how many share it."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_every_level_is_said_in_words_and_every_call_has_its_arrow(rows: levels.
         assert f">{level}</text>" in body
     assert body.count(f'd="M{levels_picture.FROM:g} ') == sum(len(c.entries) for c in rows.calls)
     assert "onnx.NonZero" in body and "2 calls" in body
+
+
+def test_entries_stand_in_order_and_apart(rows: levels.LevelRows) -> None:
+    calls = tuple(replace(rows.calls[0], entries=(i % 9,)) for i in range(22))
+    places = levels_picture._places(calls)
+    ys = sorted(places.values())
+    assert len(ys) == 9 and ys[0] >= levels_picture.TOP
+    assert all(b - a >= levels_picture.LOW for a, b in pairwise(ys))
+    assert ys[-1] <= levels_picture.TOP + 21 * levels_picture.PITCH
+    alone = levels_picture._places(tuple(replace(rows.calls[0], entries=(i,)) for i in range(22)))
+    ys = sorted(alone.values())
+    assert all(b - a >= levels_picture.LOW for a, b in pairwise(ys)) and ys[0] == levels_picture.TOP
 
 
 def test_a_branch_goes_to_both_of_its_functions() -> None:
