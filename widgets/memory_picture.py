@@ -154,8 +154,8 @@ def _storage(
     speaks = named(s.formula, symbols)
     marks += [
         path(f"M12 {y - 13.5}H{RIGHT}", "var(--line2)"),
-        rect(12, y - 11, 40, 15, "var(--pane)", 'rx="2" stroke="var(--edge)"', symbols=speaks),
         label(32, y, s.name, "i w", anchor="middle"),
+        rect(12, y - 11, 40, 15, "transparent", 'rx="2" stroke="var(--edge)"', symbols=speaks),
         label(
             60, y, fit(f"{s.formula} B", 330, mono=True), "mono i", symbols=speaks, title=s.formula
         ),

@@ -97,8 +97,8 @@ def _slot(s: SlotRow, y: float) -> list[str]:
     )
     value = f"{_value(s.value)}{' assumed' * s.assumed}"
     return [
-        rect(12, y - 11, 26, 15, "var(--pane)", 'rx="2" stroke="var(--edge)"', symbols=s.symbols),
         label(25, y, str(s.number), anchor="middle"),
+        rect(12, y - 11, 26, 15, "transparent", 'rx="2" stroke="var(--edge)"', symbols=s.symbols),
         name,
         label(300, y, value, "i w"),
         label(RIGHT, y, fit(s.filled, 260), anchor="end", title=s.filled),
