@@ -57,17 +57,18 @@ def data(c: Compiled) -> FusionRows:
     program = lowered(c)
     done = [p for p in c.program.decisions.fusion if isinstance(p, FusionPlan)]
     mine = next((p for p in done if p.graph.function == program.main.name), None)
-    return of_plan(mine or plan_of(program, program.main), _origins(c), mine is not None)
+    plan = mine or plan_of(program, program.main)
+    return of_plan(plan, _origins(c, plan), mine is not None)
 
 
-def _origins(c: Compiled) -> dict[str, tuple[str, ...]]:
-    """The source operators of every binding: as lowered, or of another step where it is gone."""
-    found: dict[str, tuple[str, ...]] = {}
-    for program in (lowered(c), *(s.after for s in c.snapshots)):
-        for binding in program.main.body:
-            for var in binding.vars:
-                found.setdefault(var.name, tuple(sorted(binding.origin)))
-    return found
+def _origins(c: Compiled, plan: FusionPlan) -> dict[str, tuple[str, ...]]:
+    """The source operators of every node: of the last program that still has all nodes."""
+    names = {node.name for node in plan.graph.nodes}
+    for step in reversed(c.snapshots):
+        found = {v.name: tuple(sorted(b.origin)) for b in step.after.main.body for v in b.vars}
+        if names <= found.keys() and len(step.after.main.body) == len(names):
+            return found
+    return {}
 
 
 def of_plan(plan: FusionPlan, origins: dict[str, tuple[str, ...]], ran: bool) -> FusionRows:

@@ -62,13 +62,12 @@ class WrongRow:
 
 @dataclass(frozen=True, slots=True)
 class HeapRows:
-    """The heap of the function that runs; `others` is how many more functions have one."""
+    """The heap of the function that runs."""
 
     function: str
     slots: tuple[SlotRow, ...]
     steps: tuple[StepRow, ...]
     wrong: tuple[WrongRow, ...]
-    others: int
 
 
 def data(program: Program, sizes: Mapping[str, int]) -> HeapRows:
@@ -81,7 +80,7 @@ def data(program: Program, sizes: Mapping[str, int]) -> HeapRows:
     slots = tuple(_slot(n, dim, steps, sizes) for n, dim in enumerate(heap.slots))
     wrong = (_failing(heap, values, *change) for change in _changes(heap, known, values))
     found = tuple(w for w in wrong if w is not None)
-    return HeapRows(heap.function, slots, tuple(steps), found, len(program.functions) - 1)
+    return HeapRows(heap.function, slots, tuple(steps), found)
 
 
 def _stated(heap: ShapeHeap) -> list[Dim]:

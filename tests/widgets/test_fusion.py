@@ -63,6 +63,10 @@ def test_what_did_not_run_is_called_a_baseline(rows: fusion.FusionRows) -> None:
     )
 
 
+def test_a_node_stands_for_its_own_operators_not_for_its_groups(rows: fusion.FusionRows) -> None:
+    assert [n.ops for n in rows.nodes[:2]] == [("conv",), ("relu",)]
+
+
 def test_an_arc_leaves_the_picture_where_the_post_dominator_is_below() -> None:
     node = fusion.data(C).nodes[0]
     many = tuple(
