@@ -47,8 +47,7 @@ def figure(
     most = max((p.bytes or 0 for p in policies.policies), default=0) or 1
     for policy in policies.policies:
         y += 24
-        marks += _peak(policy, most, symbols, y)
-        y += 15 * (policy.bytes is not None) + 15 * bool(policy.formula)
+        y = _peak(policy, most, symbols, marks, y)
     marks += [
         label(12, y + 24, "Bounds used", "i"),
         label(LEFT + 66, y + 24, fit(", ".join(policies.used) or "none", 510, mono=True), "mono"),
@@ -102,23 +101,31 @@ def _curves(policies: PolicyRows) -> Iterator[str]:
     yield label(RIGHT, 342, f"call {steps}", "q", anchor="end")
 
 
-def _peak(p: PolicyRow, most: int, symbols: Sequence[str], y: float) -> Iterator[str]:
+def _peak(p: PolicyRow, most: int, symbols: Sequence[str], marks: list[str], y: float) -> float:
+    """A policy's line, its bar, what it is, and its formula."""
     ink, extra = LINES[p.name]
     at = LEFT + 66
-    yield path(f"M12 {y - 4:g}H40", ink, extra)
-    yield label(48, y, p.name, "i w")
+    marks += [path(f"M12 {y - 4:g}H40", ink, extra), label(48, y, p.name, "i w")]
     if p.bytes is None:
-        yield label(at, y, f"not possible: {p.note}")
-        return
+        for line in wrapped(f"not possible: {p.note}", RIGHT - at):
+            marks.append(label(at, y, line))
+            y += 15
+        return y - 15
     wide = 420 * p.bytes / most
     speaks = named(p.formula, symbols)
-    yield rect(at, y - 11, wide, 13, "var(--t2)", title=f"{p.name}: {p.bytes:,} B", symbols=speaks)
-    yield label(at + wide + 6, y, size_text(p.bytes), "i w")
-    yield label(at, y + 15, fit(p.note, RIGHT - at), "q", title=p.note)
-    if p.formula:
-        said = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
-        text = fit(f"= {said}", RIGHT - at, mono=True)
-        yield label(at, y + 30, text, "mono", symbols=speaks, title=p.formula)
+    said = f"{p.name}: {p.bytes:,} B"
+    marks += [
+        rect(at, y - 11, wide, 13, "var(--t2)", title=said, symbols=speaks),
+        label(at + wide + 6, y, size_text(p.bytes), "i w"),
+    ]
+    for line in wrapped(p.note, RIGHT - at):
+        y += 15
+        marks.append(label(at, y, line, "q", symbols=symbols))
+    formula = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
+    for line in wrapped(f"= {formula}", RIGHT - at, mono=True) if formula else ():
+        y += 15
+        marks.append(label(at, y, line, "mono", symbols=speaks))
+    return y
 
 
 def _storages(

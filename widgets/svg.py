@@ -109,8 +109,15 @@ def text_width(text: str, px: float = 11, *, mono: bool = False) -> float:
     """How wide a label is in the widest of the named fonts, in pixels."""
     if mono:
         return len(text) * _MONO_ADVANCE * px / 1000
-    codes = (ord(c) - 32 for c in text)
-    return sum(_ADVANCES[c] if 0 <= c < 95 else 600 for c in codes) * px / 1000
+    return sum(map(_advance, text)) * px / 1000
+
+
+def _advance(letter: str) -> int:
+    """In thousandths of the size; arrows, dashes and the ellipsis are as wide as high."""
+    code = ord(letter) - 32
+    if 0 <= code < 95:
+        return _ADVANCES[code]
+    return 600 if code < 0x2000 else 1000
 
 
 def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
@@ -126,12 +133,12 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     return "…"
 
 
-def wrapped(text: str, room: float, px: float = 11) -> list[str]:
+def wrapped(text: str, room: float, px: float = 11, *, mono: bool = False) -> list[str]:
     """The text in lines that fit into the room, cut between words."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and text_width(longer, px) > room:
+        if lines[-1] and text_width(longer, px, mono=mono) > room:
             lines.append(word)
         else:
             lines[-1] = longer
@@ -151,12 +158,15 @@ def label(
 ) -> str:
     """Text at a point; styles: i ink, w bold, q quiet, a selected, bad wrong, inv on dark, mono.
 
-    Each of the `symbols` that occurs in it is a mark of its own; `title` is what a hover says.
+    Each of the `symbols` that occurs in it is a mark of its own; `title` is what a hover says. Of a
+    text that was cut, the title tells which symbols it speaks of.
     """
+    cut = bool(title) and title != text
+    whole = symbol_marks.marked(symbol_marks.named(title, symbols)) if cut else ""
     at = f' text-anchor="{anchor}"' if anchor else ""
-    said = f"<title>{escape(title)}</title>" if title and title != text else ""
+    said = f"<title>{escape(title)}</title>" if cut else ""
     words = symbol_marks.spans(text, symbols)
-    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}>{said}{words}</text>'
+    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}{whole}>{said}{words}</text>'
 
 
 def symbol_label(x: float, y: float, name: str, said: str, *, room: float = 1e9) -> str:

@@ -23,7 +23,7 @@ n, k = symbol("n"), symbol("k found")
 
 
 def f32(*dims: object) -> Tensor:
-    return Tensor(tuple(dims), "float32")  # type: ignore[arg-type]
+    return Tensor(tuple(dims), "float32")
 
 
 def found() -> Program:
@@ -156,6 +156,12 @@ def test_a_drawing_has_at_most_so_many_rules_and_none_without_symbols() -> None:
     many = "".join(spans(f"s{i}", (f"s{i}",)) for i in range(MOST_RULES + 9))
     assert style(many).count(" :is(text,tspan)") == MOST_RULES
     assert style("<text>n</text>") == ""
+
+
+def test_a_text_that_was_cut_still_speaks_of_its_symbols() -> None:
+    mark = label(0, 0, "f32[ba…q]", symbols=("batch", "seq", "n"), title="f32[batch, seq]")
+    assert 'data-sym="batch seq"' in mark and "<title>f32[batch, seq]</title>" in mark
+    assert "data-sym" not in label(0, 0, "f32[4]", symbols=("n",))
 
 
 def test_a_symbol_is_found_as_a_whole_word() -> None:

@@ -19,6 +19,7 @@ FULL = State(
     True,
     True,
     {"threads": "1"},
+    "heap",
 )
 
 
