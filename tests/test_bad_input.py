@@ -71,9 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shell(
-    folder: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Shell]:
+def shell(folder: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
     """One command: exit code, stdout and stderr. Whatever it does, no file may appear or change."""
 
     def run(*words: str) -> tuple[int, str, str]:

@@ -42,6 +42,6 @@ def test_a_command_of_the_readme_works(
 
 @pytest.mark.slow
 def test_the_first_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    (session,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
     monkeypatch.chdir(ROOT)
-    exec(compile(session, "README.md", "exec"), {})
+    exec(compile("\n".join(blocks), "README.md", "exec"), {})

@@ -107,9 +107,7 @@ def _instance(
 # ONNX's own functions.
 
 
-InputTypes = Callable[
-    [], Sequence[onnx.TypeProto | None]
-]  # asked where a body depends on it
+InputTypes = Callable[[], Sequence[onnx.TypeProto | None]]  # asked where a body depends on it
 
 
 def schema_body(node: onnx.NodeProto, opset: int, input_types: InputTypes) -> Body | None:

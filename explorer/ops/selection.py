@@ -228,9 +228,7 @@ def _reverse(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    OperatorRecord(
-        "TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}, run_time=TOP_K
-    ),
+    OperatorRecord("TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}, run_time=TOP_K),
     OperatorRecord("Hardmax", "reduction", _same, _hardmax, _lower_hardmax),
     OperatorRecord("EyeLike", "layout", _eye_types, _eye, _lower_eye),
     OperatorRecord("ReverseSequence", "layout", _same, _reverse, _lower_reverse),

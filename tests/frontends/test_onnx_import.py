@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from explorer.errors import BoundError, UnsupportedOperator
+from explorer.errors import BoundError
 from explorer.frontends.onnx_file import read_onnx
 from explorer.frontends.onnx_import import load
 from explorer.frontends.symbols import environment, symbol_name

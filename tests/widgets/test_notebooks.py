@@ -1,0 +1,58 @@
+"""The notebooks run from top to bottom, from where a reader opens them, and leave pictures."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+# a notebook, its sections, and the pictures that it leaves behind
+ALL = [("00_tour", 7, 5), ("01_relax", 7, 5)]
+
+
+def read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def test_every_notebook_is_here() -> None:
+    assert sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")) == [name for name, _, _ in ALL]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "sections", "pictures"), ALL, ids=[name for name, _, _ in ALL])
+def test_a_notebook_runs_from_top_to_bottom(name: str, sections: int, pictures: int) -> None:
+    notebook = read(name)
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": NOTEBOOKS}}
+    ).execute()
+    bundles = [
+        output["data"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+    ]
+    assert len(bundles) == pictures
+    for data in bundles:
+        assert data["image/svg+xml"].startswith("<svg")
+        assert data["text/plain"].count("\n") > 1
+
+
+@pytest.mark.parametrize(("name", "sections", "pictures"), ALL, ids=[name for name, _, _ in ALL])
+def test_a_notebook_is_kept_without_outputs(name: str, sections: int, pictures: int) -> None:
+    notebook = read(name)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+@pytest.mark.parametrize(("name", "sections", "pictures"), ALL, ids=[name for name, _, _ in ALL])
+def test_each_section_has_an_idea_an_experiment_and_an_exercise(
+    name: str, sections: int, pictures: int
+) -> None:
+    cells = read(name).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    found = text.split("\n## ")[1:-1]
+    assert len(found) == sections
+    for section in found:
+        for part in ("*Idea.*", "*Experiment.*", "*Exercise.*"):
+            assert section.count(part) == 1, section[:40]
