@@ -1,4 +1,4 @@
-"""The onnx package's node tests, as their operators stand: how many pass, and why the rest do not.
+"""The onnx package's node tests, as their operators stand, from A to K.
 
 Those whose operators are expanded to ONNX's functions are in test_onnx_nodes_expanded.py.
 """
@@ -9,8 +9,8 @@ from tests.conformance.onnx_nodes import run, without_reason
 
 
 def test_operators_give_what_onnx_says() -> None:
-    found = list(run(lambda name: "expanded" not in name))
+    found = list(run(lambda name: "expanded" not in name and name < "test_l"))
     assert not without_reason(found)
     passed = [o for o in found if o.kind == "pass"]
-    assert len(passed) >= 1370
-    assert sum(not o.library for o in passed) >= 1200
+    assert len(passed) >= 665
+    assert sum(not o.library for o in passed) >= 600
