@@ -10,9 +10,11 @@ from explorer.errors import UnsupportedOperator
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.ir.calls import LibraryCall, OpCall
-from explorer.ir.program import Program
+from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
+from explorer.ops import RECORDS
 from explorer.relax import deduce, legalize
+from explorer.relax.known import is_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +64,16 @@ def check(model: Any) -> Forecast:
         b.expr.op for f in given.program.functions for b in f.body if isinstance(b.expr, OpCall)
     )
     refused: dict[str, str] = {}
-    library: set[str] = set()
+    library: dict[str, str] = {}
     after: Program | None = None
     try:
         after = legalize(deduce(given.program))
-        library = {b.expr.function for b in after.library_calls if isinstance(b.expr, LibraryCall)}
+        library = dict(map(_left_to_a_library, after.library_calls))
     except UnsupportedOperator as error:
         name = next((op for op in counts if op in str(error).split()), "")
         refused[name or next(iter(counts), "")] = str(error)
     operators = tuple(
-        OperatorForecast(op, n, _becomes(op, refused, library), refused.get(op, ""))
+        OperatorForecast(op, n, _becomes(op, refused, library), {**library, **refused}.get(op, ""))
         for op, n in sorted(counts.items(), key=lambda item: -item[1])
     )
     env = given.program.env
@@ -84,7 +86,19 @@ def check(model: Any) -> Forecast:
     )
 
 
-def _becomes(op: str, refused: dict[str, str], library: set[str]) -> str:
+def _left_to_a_library(binding: Binding) -> tuple[str, str]:
+    """The operator of a library call, and why it has no kernel."""
+    call = binding.expr
+    assert isinstance(call, LibraryCall)
+    if not all(map(is_known, binding.reads)):
+        return call.function, "the shape of what it reads is not known before the run"
+    if not all(map(is_known, binding.vars)):
+        return call.function, "the shape of its result depends on the values of the run"
+    form = "this form of it" if call.function in RECORDS else "it"
+    return call.function, f"{form} has no kernel rule"
+
+
+def _becomes(op: str, refused: dict[str, str], library: dict[str, str]) -> str:
     if op in refused:
         return "unsupported"
     return "library call" if op in library else "compiled"
