@@ -26,7 +26,7 @@ from explorer.ir.calls import (
 from explorer.ir.dims import Dim, symbols_of
 from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Kernel, Read
 from explorer.ir.kernel import Expr as Scalar
-from explorer.ir.program import Binding, Function, Program
+from explorer.ir.program import Binding, Function
 
 NONE: frozenset[str] = frozenset()
 
@@ -63,11 +63,6 @@ def are_defined(needed: Iterable[str], places: Mapping[str, int], at: int) -> bo
 def parameter_symbols(function: Function) -> frozenset[str]:
     """The symbols that a function's parameters define."""
     return NONE.union(*(bare_in(p.type) for p in function.params))
-
-
-def has_casts(program: Program) -> bool:
-    """Whether a match_cast is anywhere: without one every symbol is known from the start."""
-    return any(isinstance(b.expr, MatchCast) for _, b in program.bindings())
 
 
 def symbols_of_expr(expr: Expr) -> frozenset[str]:

@@ -54,6 +54,7 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 Compiled = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
+Unread = tuple[tuple[str, ...], ...]  # of a function, by binding
 
 
 class Interpreter:
@@ -62,6 +63,7 @@ class Interpreter:
     A call has a frame of its own: a function that is called knows what its parameters define; a
     branch and a loop body see the symbols of their caller too, each trip anew. `compiled` are
     functions that run by other means: they are given the arguments and the symbols of the caller.
+    `unread` is what several runs of one program share: the values that nothing reads any more.
     """
 
     def __init__(
@@ -69,12 +71,13 @@ class Interpreter:
         program: Program,
         sizes: Mapping[str, int],
         compiled: Mapping[str, Compiled] | None = None,
+        unread: dict[str, Unread] | None = None,
     ) -> None:
         self.program, self.sizes = program, sizes
         self.compiled = compiled or {}
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
-        self.unread: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self.unread = {} if unread is None else unread
         self.depth = 0
 
     def run(
@@ -237,7 +240,7 @@ def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
     return evaluate_dim(value, sizes) if isinstance(value, sympy.Basic) else value
 
 
-def _last_uses(function: Function) -> tuple[tuple[str, ...], ...]:
+def _last_uses(function: Function) -> Unread:
     """For each binding the values that no later binding and no output reads."""
     seen = {v.name for v in function.outputs}
     found: list[tuple[str, ...]] = []

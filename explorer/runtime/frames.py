@@ -19,7 +19,7 @@ from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
 from explorer.ir.symbols import needed_by, parameter_symbols
 from explorer.ops.bind import bind_sizes
-from explorer.ops.evaluate import Interpreter
+from explorer.ops.evaluate import Interpreter, Unread
 from explorer.runtime.recording import Traced
 from explorer.runtime.regions import cut
 
@@ -35,6 +35,7 @@ class Frames:
         self.program, self.regions = found.program, found.regions
         self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
         self.compiled = {name: compiled(region) for name, region in found.regions.items()}
+        self.unread: dict[str, Unread] = {}
 
     def run(self, inputs: Mapping[str, Array], traced: Traced | None = None) -> list[Array]:
         """The outputs in order; `traced` gathers the launches of all regions.
@@ -44,7 +45,7 @@ class Frames:
         sizes = bind_sizes(self.program, inputs)
         main = self.program.main
         regions = {name: partial(self.region, name, traced) for name in self.regions}
-        interpreter = Interpreter(self.program, sizes, regions)
+        interpreter = Interpreter(self.program, sizes, regions, self.unread)
         return interpreter.run(main, [inputs[p.name] for p in main.params])
 
     def region(
