@@ -72,7 +72,7 @@ class Executable:
     def _region(self, program: Program) -> RunRegion:
         """What runs a part of a dynamic program."""
         part = Executable(program, self.codes, self.device)
-        return lambda inputs, sizes, traced: part._run(inputs, None, sizes, traced)
+        return lambda inputs, sizes, traced: part._run(inputs, None, sizes, traced, whole=False)
 
     def run(
         self,
@@ -133,7 +133,9 @@ class Executable:
         out: Mapping[str, Array] | None,
         sizes: Sizes,
         traced: Traced | None,
+        whole: bool = True,
     ) -> dict[str, Array]:
+        """One run, of the whole program or of a region of one."""
         if self.frames is not None:
             counters.add("runs")
             names = self.tasks.output_names
@@ -146,7 +148,7 @@ class Executable:
             arrays, later = outputs.given(out, given)
         else:
             arrays = outputs.fresh()
-        counters.add_all(runs=1, arrays_made=len(arrays) - len(out or ()) + len(later))
+        counters.add_all(runs=int(whole), arrays_made=len(arrays) - len(out or ()) + len(later))
         arena = bound.take()
         try:
             arena.point([*given, *arrays])

@@ -101,6 +101,13 @@ def test_the_wall_of_a_dynamic_run_has_the_bricks_of_all_regions(tmp_path: Path)
     assert compiled.memory({"n": 9}).planned_bytes > 0
 
 
+def test_a_run_counts_once_and_each_of_its_regions_once(tmp_path: Path) -> None:
+    compiled = chain(tmp_path).compiled
+    with explorer.counters.delta() as did:
+        compiled.run({"x": floats(3, 4)})
+    assert (did.counts.runs, did.counts.regions_run) == (1, 2)
+
+
 def test_an_array_for_an_output_is_filled_or_refused_by_name(tmp_path: Path) -> None:
     compiled = chain(tmp_path).compiled
     x = np.ones((2, 4), np.float32)
