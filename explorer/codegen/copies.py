@@ -1,0 +1,102 @@
+"""Maps, and copies that swap axes: printed as loops, in 16 x 16 blocks where memory turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.codegen.emitter import Emitter
+from explorer.codegen.expressions import Printer, affine_text, dim_text, dtype_of_tile
+from explorer.codegen.loops import collapse
+from explorer.ir.dims import Dim
+from explorer.ir.dtypes import (
+    ITEM_BYTES,
+    DType,
+    is_stored_otherwise,
+)
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    Span,
+    TileExpr,
+)
+
+
+def map_(e: Emitter, target: Fetch, spans: tuple[Span, ...], expr: TileExpr) -> None:
+    turned = _turned(target, expr, spans)
+    if turned is not None and isinstance(expr, Fetch):
+        step = target.offset.factor(turned.axis)
+        for span in spans[:-1]:
+            if span is not turned:
+                e.loop(span)
+        turn(e, spans[-1], turned, expr, target, step)
+        return
+    spans, expr, (target,) = collapse(spans, expr, target)
+    target, expr = _moved(target, expr)
+    for span in spans:
+        e.loop(span)
+    e.store(target, e.expression(expr))
+
+
+def turn(e: Emitter, columns: Span, depth: Span, source: Fetch, target: Fetch, step: Dim) -> None:
+    """Copy with the two axes swapped in memory: whole 16 x 16 blocks in registers, what remains
+    one by one.
+    """
+    to, at = target.buffer.name, affine_text(target.offset)
+    turn_to(e, columns, depth, source, to, at, dim_text(step))
+
+
+def turn_to(
+    e: Emitter, columns: Span, depth: Span, source: Fetch, to: str, at: str, step: str
+) -> None:
+    copy = f"st_float32({to}, {at}, {Printer().fetch(source)})"
+    (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
+    c, d = columns.axis, depth.axis
+    along = dim_text(source.offset.factor(c))
+    from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * 4"
+    e.line(f"_whole = {lo} + udiv({hi} - ({lo}), 16) * 16")
+    e.line(f"_deep = {first} + udiv({last} - ({first}), 16) * 16")
+    e.line(f"for {c} in range({lo}, _whole, 16):")
+    e.line(f"    for {d} in range({first}, _deep, 16):")
+    e.line(f"        transpose16({from_}, {along}, {to} + ({at}) * 4, {step})")
+    e.line(f"for {c} in range({lo}, {hi}):")
+    e.line(f"    for {d} in range(_deep if {c} < _whole else {first}, {last}):")
+    e.line(f"        {copy}")
+
+
+def _moved(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
+    """What is only moved is moved as bits, and what a store rounds is not rounded before."""
+    dtype = target.buffer.dtype
+    match source:
+        case Do(op, (value,)) if op == f"cast_{dtype}" and dtype_of_tile(value) == "float32":
+            return target, value if is_stored_otherwise(dtype) else source
+    if not is_stored_otherwise(dtype) or not isinstance(source, Fetch):
+        return target, source
+    if source.buffer.dtype != dtype:
+        return target, source
+    bits = "uint8" if ITEM_BYTES[dtype] == 1 else "uint16"
+    return _as(target, bits), _as(source, bits)
+
+
+def _as(f: Fetch, dtype: DType) -> Fetch:
+    return replace(f, buffer=replace(f.buffer, dtype=dtype))
+
+
+def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:
+    """The axis along which the source is dense, where the target is dense along the last one and
+    the source is not.
+    """
+    if not isinstance(source, Fetch) or source.dynamic or not spans:
+        return None
+    if source.buffer.dtype != "float32":
+        return None
+    last = spans[-1].axis
+    if target.offset.factor(last) != 1 or source.offset.factor(last) in (0, 1):
+        return None
+    return next(
+        (
+            s
+            for s in spans[:-1]
+            if source.offset.factor(s.axis) == 1 and target.offset.factor(s.axis) != 0
+        ),
+        None,
+    )

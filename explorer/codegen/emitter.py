@@ -1,0 +1,46 @@
+"""What all statements of a kernel are printed with: lines, loops, stores, expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from explorer.codegen.expressions import Printer, affine_text, dim_text
+from explorer.ir.tile_program import (
+    Fetch,
+    Span,
+    TileExpr,
+)
+
+
+@dataclass(slots=True)
+class Emitter:
+    lines: list[str] = field(default_factory=list)
+    header: list[str] = field(default_factory=list)
+    depth: int = 2
+    kernels: int = 0
+    expressions: int = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def bounds(self, s: Span) -> tuple[str, str]:
+        lo, hi = affine_text(s.base), affine_text(s.base + s.size)
+        low = f"max({lo}, 0)" if s.clip_low else lo
+        return low, f"min({hi}, {dim_text(s.extent)})" if s.clip_high else hi
+
+    def loop(self, s: Span) -> None:
+        lo, hi = self.bounds(s)
+        self.line(f"for {s.axis} in range({lo}, {hi}):")
+        self.depth += 1
+
+    def store(self, f: Fetch, value: str) -> None:
+        self.line(f"st_{f.buffer.dtype}({f.buffer.name}, {affine_text(f.offset)}, {value})")
+
+    def expression(self, expr: TileExpr) -> str:
+        """Print the parts first, each once; return the name of the result."""
+        self.expressions += 1
+        printer = Printer(self.expressions)
+        name = printer.name(expr)
+        for text in printer.lines:
+            self.line(text)
+        return name
