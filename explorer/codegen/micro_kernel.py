@@ -31,6 +31,7 @@ def micro_kernel(
     stride: int | None = None,
     tree: Tree = "acc",
     steps: tuple[tuple[int, int], ...] = (),
+    prefetch: bool = False,
 ) -> Any:
     """target[row][column] = tree of acc = sum over segments, k: a[table[row] + segment + k *
     a_step] * b[n * b_step + column].
@@ -39,21 +40,21 @@ def micro_kernel(
     register a row. `tree` is computed on the registers: "acc", a float, an operand's number, or
     (op, tree, ...). Operand 0 is the target; `steps` are the operands' distances from row to row
     and from column to column (0 or 1); default: a dense micro-tile. Depth and segments are 1 or
-    more.
+    more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace` bytes.
     """
-    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride)
+    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride, prefetch)
     places = steps or ((vectors * lanes, 1),)
 
     @intrinsic
-    def contract(context, a, table, segments, count, depth, b, operands):
+    def contract(context, a, table, segments, count, depth, b, ahead, pace, operands):
         def emit(cx, builder, sig, args):
-            a, table, segments, count, depth, b, others = args
+            *arguments, others = args
             emitter = _Emitter(builder, shape, places)
-            emitter.contract(a, table, segments, count, depth, b)
+            emitter.contract(*arguments)
             emitter.store(tree, others)
             return cx.get_dummy_value()
 
-        return types.void(*[types.intp] * 6, types.UniTuple(types.intp, len(places))), emit
+        return types.void(*[types.intp] * 8, types.UniTuple(types.intp, len(places))), emit
 
     return contract
 
@@ -66,6 +67,7 @@ class _Shape:
     a_step: int
     b_step: int
     stride: int | None
+    prefetch: bool
 
 
 class _Emitter:
@@ -112,7 +114,15 @@ class _Emitter:
         self.b.position_at_end(after)
 
     def contract(
-        self, a: Any, table: Any, segments: Any, count: Any, depth: Any, columns: Any
+        self,
+        a: Any,
+        table: Any,
+        segments: Any,
+        count: Any,
+        depth: Any,
+        columns: Any,
+        ahead: Any,
+        pace: Any,
     ) -> None:
         """Both loops: leaves the sums in registers."""
         b, shape = self.b, self.shape
@@ -125,20 +135,32 @@ class _Emitter:
         outer, inner, after, done = (b.append_basic_block(n) for n in names)
         b.branch(outer)
         b.position_at_end(outer)
-        carried = self.phis([I64(0), first, *zeros], entry)
+        carried = self.phis([I64(0), first, ahead, *zeros], entry)
         offset = b.load(b.gep(offsets, [carried[0]]))
         b.branch(inner)
         b.position_at_end(inner)
         within = self.phis([offset, I64(0), *carried[1:]], outer)
-        k, step, panel, *sums = within
+        k, step, panel, line, *sums = within
+        if shape.prefetch:
+            self.ask_for(line)
+            line = b.add(line, pace)
         self.sums = self.multiply_add(starts, k, panel, sums)
         steps = b.add(step, I64(1))
         panel = b.gep(panel, [I64(shape.b_step)])
-        along = [b.add(k, I64(shape.a_step)), steps, panel, *self.sums]
+        along = [b.add(k, I64(shape.a_step)), steps, panel, line, *self.sums]
         self.close(within, along, b.icmp_signed("<", steps, depth), inner, after)
         segment = b.add(carried[0], I64(1))
         more = b.icmp_signed("<", segment, count)
-        self.close(carried, [segment, panel, *self.sums], more, outer, done)
+        self.close(carried, [segment, panel, line, *self.sums], more, outer, done)
+
+    def ask_for(self, address: Any) -> None:
+        """A hint that the line at an address will be read: into L2, without waiting."""
+        b, byte = self.b, ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        name = "llvm.prefetch.p0"
+        known = b.module.globals
+        ask = known[name] if name in known else ir.Function(b.module, kind, name)
+        b.call(ask, [b.inttoptr(address, byte), I32(0), I32(2), I32(1)])
 
     def row_starts(self, base: Any, table: Any) -> list[Any]:
         """Where each row of the left operand begins; only the first, where a stride tells all."""

@@ -10,6 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import llvmlite
@@ -21,6 +22,7 @@ from explorer.counters import counters
 from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-1"
+FUNCTIONS = ("exp", "tanh", "sigmoid", "erf")  # of vector_math
 _lock = threading.RLock()
 _loaded: dict[str, MachineCode] = {}
 _engines: list[Any] = []  # keeps the machine code mapped
@@ -48,21 +50,22 @@ def target_text() -> str:
     )
 
 
-@cache
-def generator_text() -> str:
-    """A hash of the code that generated source calls: a changed helper makes another key."""
-    from explorer.codegen import (
-        memory,
-        micro_kernel,
-        narrow,
-        scalar,
-        simd,
-        vector_math,
-        whole_numbers,
-    )
+def generator_text(source: str) -> str:
+    """A hash of the code that a generated source calls: a changed helper makes another key."""
+    return _hash_of("micro_kernel(" in source, any(f"{f}32(" in source for f in FUNCTIONS))
 
+
+@cache
+def _hash_of(contracts: bool, functions: bool) -> str:
+    from explorer.codegen import memory, narrow, scalar, simd, whole_numbers
+
+    modules = [memory, narrow, scalar, simd, whole_numbers]
+    if contracts:
+        modules.append(import_module("explorer.codegen.micro_kernel"))
+    if functions:
+        modules.append(import_module("explorer.codegen.vector_math"))
     digest = hashlib.blake2b(digest_size=16)
-    for module in (memory, micro_kernel, narrow, scalar, simd, vector_math, whole_numbers):
+    for module in modules:
         with open(str(module.__file__), "rb") as file:
             digest.update(file.read())
     return digest.hexdigest()
@@ -70,7 +73,7 @@ def generator_text() -> str:
 
 def key_of(source: str, function: str = "kernel") -> str:
     """The content hash of a kernel."""
-    parts = (target_text(), generator_text(), function, source)
+    parts = (target_text(), generator_text(source), function, source)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 

@@ -69,13 +69,16 @@ def panels(e: Emitter, s: Panels) -> None:
     uk, full = f"contract{e.kernels}", _on_registers(s)
     e.kernels += 1
     shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
-    e.header.append(f"{uk} = micro_kernel({shape})")
+    ahead = c.b.buffer.kind == "packed"
+    e.header.append(f"{uk} = micro_kernel({shape}, prefetch={ahead})")
     if full:
         steps = tuple(
             (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
         )
         stride = _row_step(c.a.offset, s.rows)
-        e.header.append(f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps})")
+        e.header.append(
+            f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps}, {ahead})"
+        )
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
         e.line(f"_lo{n} = {lo}")
@@ -91,14 +94,21 @@ def panels(e: Emitter, s: Panels) -> None:
     whole = (
         not s.columns.clip_high and isinstance(s.columns.size, int) and s.columns.size % lanes == 0
     )
+    depth = f"{len(c.segment_values)} * {dim_text(c.depth)}"
+    if ahead:
+        e.line(f"_pace = udiv({lanes * 4} * {m.rows} + _rows - 1, _rows)")
     e.line(f"for _j in range({lo}, {hi}, {lanes}):")
     e.depth += 1
+    panel = f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * 4"
+    if ahead:
+        e.line(f"_ahead = {panel} + {depth} * {lanes * 4}")
     e.line(f"for _i in range(0, _rows, {m.rows}):")
     e.depth += 1
     operands = (
         f"{c.a.buffer.name}, {s.row_table.name} + _i * 8, {c.segments.name}, "
         f"{len(c.segment_values)}, {dim_text(c.depth)}, "
-        f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * 4"
+        f"{panel}, "
+        + (f"_ahead + udiv(_i, {m.rows}) * {depth} * _pace, _pace" if ahead else "0, 0")
     )
     if full:
         fits = "" if whole else f" and _j + {lanes} <= {hi}"

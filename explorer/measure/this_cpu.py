@@ -50,7 +50,7 @@ def kernel(first, last, args):
     table = argument(args, 3)
     zero = argument(args, 4)
     for task in range(first, last):
-        contract(a, table, zero, 1, 256, b, (y,))
+        contract(a, table, zero, 1, 256, b, b, 0, (y,))
 """
 
 
