@@ -1,0 +1,156 @@
+"""rTile: sizes over all loop axes, and what follows from them statically (Roller, section 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from explorer.roller.expression import Access, Expression
+
+
+@dataclass(frozen=True, slots=True)
+class RTile:
+    """A tile of an expression: a size for every axis, reduced ones included; `padding` is how many
+    elements are added to the innermost dim of each input's data tile where it is stored.
+
+    4x4x2 of a matrix product loads 4x2 and 2x4, does 32 multiply-adds, and writes 4x4.
+    """
+
+    expression: Expression
+    shape: tuple[int, ...]
+    padding: tuple[int, ...] = ()
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """The sizes of the output's axes."""
+        return self.shape[: self.expression.spatial]
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """The steps of the reduced axes."""
+        return self.shape[self.expression.spatial :]
+
+    @property
+    def input_tiles(self) -> tuple[tuple[int, ...], ...]:
+        """The box of each input that one step of the reduction needs, without padding."""
+        return tuple(a.tile(self.shape) for a in self.expression.inputs)
+
+    @property
+    def output_tile(self) -> tuple[int, ...]:
+        """The box that is written."""
+        return self.expression.output.tile(self.shape)
+
+    @property
+    def stored_tiles(self) -> tuple[tuple[int, ...], ...]:
+        """The boxes of the inputs as they are stored: the innermost dim padded."""
+        pads = self.padding or (0,) * len(self.expression.inputs)
+        return tuple(
+            (*box[:-1], box[-1] + pad) if box else box
+            for box, pad in zip(self.input_tiles, pads, strict=True)
+        )
+
+    @property
+    def points(self) -> int:
+        """Elements of the output's axes in the tile."""
+        return prod(self.spatial)
+
+    @property
+    def elements(self) -> int:
+        """Elements of all data tiles: what a thread holds in registers."""
+        return sum(map(prod, self.input_tiles)) + prod(self.output_tile)
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Room for the input tiles with their padding; sums stay in registers."""
+        stored = zip(self.expression.inputs, self.stored_tiles, strict=True)
+        return sum(a.item_bytes * prod(box) for a, box in stored)
+
+    @property
+    def operations(self) -> int:
+        """Operations of the tile over the whole reduction, in whole steps."""
+        whole = self.whole_reduction
+        return self.points * prod(whole.reduced) * self.expression.operations
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes loaded over the whole reduction, in whole steps, and stored once."""
+        whole = self.whole_reduction
+        loaded = sum(
+            a.item_bytes * prod(box)
+            for a, box in zip(self.expression.inputs, whole.input_tiles, strict=True)
+        )
+        return loaded + self.expression.output.item_bytes * prod(self.output_tile)
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte moved."""
+        return self.operations / self.traffic_bytes
+
+    @property
+    def whole_reduction(self) -> RTile:
+        """The same with the reduced axes as far as whole steps reach."""
+        first = self.expression.spatial
+        extents = self.expression.extents[first:]
+        steps = tuple(-(-n // s) * s for n, s in zip(extents, self.reduced, strict=True))
+        return RTile(self.expression, (*self.spatial, *steps), self.padding)
+
+    def with_size(self, axis: int, size: int) -> RTile:
+        """The same tile with another size of one axis, not padded."""
+        return RTile(self.expression, (*self.shape[:axis], size, *self.shape[axis + 1 :]), ())
+
+    def padded(self, padding: tuple[int, ...]) -> RTile:
+        """The same tile stored with this padding."""
+        return replace(self, padding=padding)
+
+    def count(self, inner: RTile) -> int:
+        """How many tiles of `inner` the output's part of this one takes."""
+        return prod(-(-n // s) for n, s in zip(self.spatial, inner.spatial, strict=True))
+
+
+def unit_tile(expression: Expression) -> RTile:
+    """One point."""
+    return RTile(expression, (1,) * len(expression.axes))
+
+
+def whole_tile(expression: Expression) -> RTile:
+    """The whole operator."""
+    return RTile(expression, expression.extents)
+
+
+def data_tile(access: Access, tile: RTile) -> tuple[int, ...]:
+    """The box of one tensor that a tile touches."""
+    return access.tile(tile.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class TiledProgram:
+    """One rTile for each memory level, farthest first, then the unit tile: the paper's rProgram.
+
+    `border`: no tile of this growth was compute bound in all levels; this is the last one that
+    fitted. `shrunk_from`: the tiles before a small operator was cut finer to give every unit work.
+    """
+
+    tiles: tuple[RTile, ...]
+    border: bool = False
+    shrunk_from: tuple[RTile, ...] = ()
+
+    def tile(self, level: int) -> RTile:
+        """The tile of a level; 0 is the farthest from the registers."""
+        return self.tiles[level]
+
+    def parallelism(self, level: int) -> int:
+        """How many tiles of a level run beside each other in the one around it: blocks at level 0,
+        threads of a block at level 1.
+        """
+        outer = whole_tile(self.tiles[0].expression) if level == 0 else self.tiles[level - 1]
+        return outer.count(self.tiles[level])
+
+    @property
+    def grid(self) -> int:
+        """Tiles of the farthest level: how often the program of one unit is copied."""
+        return self.parallelism(0)
+
+    @property
+    def threads(self) -> int:
+        """Register tiles of one copy."""
+        return self.parallelism(1)
