@@ -16,6 +16,11 @@ NUMBERS = (
     "units", "lanes", "registers", "fma_per_cycle", "clock_ghz", "launch_us", "barrier_us",
     "task_ns", "banks",
 )  # fmt: skip
+LIMITS = (
+    "block_threads", "block_registers", "thread_registers", "block_shared_bytes", "schedulers",
+    "unit_threads", "unit_blocks", "unit_shared_bytes", "bank_bytes", "transaction_bytes",
+    "sustained_gflops",
+)  # fmt: skip
 
 
 @cache
@@ -47,8 +52,13 @@ def read_sheet(text: str) -> Device:
         kind=sheet["kind"],
         levels=tuple(_level(level, units) for level in sheet["levels"]),
         sources=tuple(_sources(sheet)),
-        **{name: sheet[name]["value"] for name in NUMBERS},
+        **{name: sheet[name]["value"] for name in _given(sheet)},
     )
+
+
+def _given(sheet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The numbers of a sheet: all of `NUMBERS`, and those of `LIMITS` that it has."""
+    return (*NUMBERS, *(name for name in LIMITS if name in sheet))
 
 
 def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
@@ -63,7 +73,7 @@ def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
 
 
 def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in NUMBERS:
+    for name in _given(sheet):
         yield name, f"{sheet[name]['unit']}: {sheet[name]['source']}"
     for level in sheet["levels"]:
         for part in ("capacity", "bandwidth", "line"):

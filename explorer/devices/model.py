@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class MemoryLevel:
     """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity
-    that limits.
+    that limits. `ways`: lines that one set of a cache holds, 0 where it is not known.
     """
 
     name: str
@@ -16,6 +16,7 @@ class MemoryLevel:
     bandwidth_gb_per_s: float
     line_bytes: int
     shared: bool = False
+    ways: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Device:
     `lanes`: float32 elements of a vector register (or threads of a warp); `fma_per_cycle`: vector
     fused multiply-adds that a unit starts in a cycle. `task_ns`, `barrier_us`, `launch_us`: what
     the runtime adds per task, barrier and launch.
+
+    What limits tiles on a GPU (0: no such limit, or not known): threads, registers and shared bytes
+    of a block; elements of a thread's register tile; warp schedulers, threads, blocks and shared
+    bytes of a unit; bytes of a bank, and of the least that memory moves. `sustained_gflops`: what
+    kernels reach on all units.
     """
 
     name: str
@@ -39,12 +45,28 @@ class Device:
     barrier_us: float = 0.5
     task_ns: float = 30.0
     banks: int = 0
+    block_threads: int = 0
+    block_registers: int = 0
+    block_shared_bytes: int = 0
+    thread_registers: int = 0
+    schedulers: int = 0
+    unit_threads: int = 0
+    unit_blocks: int = 0
+    unit_shared_bytes: int = 0
+    bank_bytes: int = 4
+    transaction_bytes: int = 0
+    sustained_gflops: float = 0.0
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
 
     @property
     def peak_gflops_per_unit(self) -> float:
         """float32 operations of one unit, a fused multiply-add counted as two, in GFLOP/s."""
         return 2.0 * self.lanes * self.fma_per_cycle * self.clock_ghz
+
+    @property
+    def reached_gflops_per_unit(self) -> float:
+        """What kernels reach of one unit, in GFLOP/s: the peak where nothing is known."""
+        return self.sustained_gflops / self.units or self.peak_gflops_per_unit
 
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name."""

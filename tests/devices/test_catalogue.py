@@ -44,6 +44,30 @@ def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
     assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
 
 
+@pytest.mark.parametrize("name", device_names())
+def test_a_block_takes_no_more_than_a_unit_has(name: str) -> None:
+    found = device(name)
+    assert 0 < found.block_threads <= found.unit_threads
+    assert 0 < found.block_shared_bytes <= found.unit_shared_bytes
+    assert found.thread_registers <= found.registers
+    assert found.reached_gflops_per_unit <= found.peak_gflops_per_unit * 1.001
+
+
+def test_rollers_v100_is_the_artifacts() -> None:
+    v100 = device("v100")
+    limits = (v100.block_registers, v100.thread_registers, v100.block_shared_bytes)
+    assert limits == (32768, 96, 49152)
+    assert (v100.transaction_bytes, v100.block_threads, v100.sustained_gflops) == (32, 512, 12480)
+    assert v100.reached_gflops_per_unit == pytest.approx(156)
+
+
+def test_a_sheet_may_say_nothing_of_the_limits_of_a_block() -> None:
+    sheet = (SHEETS / "v100.toml").read_text()
+    start, end = sheet.index("[block_threads]"), sheet.index("[block_registers]")
+    found = read_sheet(sheet[:start] + sheet[end:])
+    assert found.block_threads == 0 and found.block_registers == 32768
+
+
 def test_bandwidths_are_one_units_share() -> None:
     v100 = device("v100")
     assert v100.level("DRAM").bandwidth_gb_per_s * v100.units == pytest.approx(750)
