@@ -50,7 +50,7 @@ def test_a_block_takes_no_more_than_a_unit_has(name: str) -> None:
     assert 0 < found.block_threads <= found.unit_threads
     assert 0 < found.block_shared_bytes <= found.unit_shared_bytes
     assert found.thread_registers <= found.registers
-    assert found.reached_gflops_per_unit <= found.peak_gflops_per_unit * 1.001
+    assert found.reached_gflops_per_unit <= found.peak_gflops_per_unit * 1.01  # makers round
 
 
 def test_rollers_v100_is_the_artifacts() -> None:
