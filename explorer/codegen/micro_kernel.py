@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
-FLOATS = F32.as_pointer()
+from explorer.codegen.micro_elements import PLAIN, Elements
+from explorer.ir.forms import Form
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
 
 Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
 
@@ -32,6 +33,8 @@ def micro_kernel(
     tree: Tree = "acc",
     steps: tuple[tuple[int, int], ...] = (),
     prefetch: bool = False,
+    form: Form = PLAIN,
+    dot: str = "plain",
 ) -> Any:
     """target[row][column] = tree of acc = sum over segments, k: a[table[row] + segment + k *
     a_step] * b[n * b_step + column].
@@ -41,6 +44,7 @@ def micro_kernel(
     (op, tree, ...). Operand 0 is the target; `steps` are the operands' distances from row to row
     and from column to column (0 or 1); default: a dense micro-tile. Depth and segments are 1 or
     more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace` bytes.
+    `form` and `dot` say what the elements are and how groups of them are multiplied.
     """
     shape = _Shape(rows, vectors, lanes, a_step, b_step, stride, prefetch)
     places = steps or ((vectors * lanes, 1),)
@@ -49,7 +53,7 @@ def micro_kernel(
     def contract(context, a, table, segments, count, depth, b, ahead, pace, operands):
         def emit(cx, builder, sig, args):
             *arguments, others = args
-            emitter = _Emitter(builder, shape, places)
+            emitter = _Emitter(builder, shape, places, Elements(builder, form, lanes, dot))
             emitter.contract(*arguments)
             emitter.store(tree, others)
             return cx.get_dummy_value()
@@ -73,31 +77,12 @@ class _Shape:
 class _Emitter:
     """Writes one micro-kernel where the builder stands; `sums` are the accumulators at its end."""
 
-    def __init__(self, b: Any, shape: _Shape, places: tuple[tuple[int, int], ...]) -> None:
-        self.b, self.shape, self.places = b, shape, places
-        self.vector = ir.VectorType(F32, shape.lanes)
+    def __init__(
+        self, b: Any, shape: _Shape, places: tuple[tuple[int, int], ...], elements: Elements
+    ) -> None:
+        self.b, self.shape, self.places, self.elements = b, shape, places, elements
+        self.vector = elements.vector
         self.sums: list[Any] = []
-
-    def function(self, name: str, arity: int) -> Any:
-        """An LLVM intrinsic on float32 vectors; llvmlite cannot name these itself."""
-        full = f"llvm.{name}.v{self.shape.lanes}f32"
-        kind = ir.FunctionType(self.vector, [self.vector] * arity)
-        known = self.b.module.globals
-        return known[full] if full in known else ir.Function(self.b.module, kind, full)
-
-    def constant(self, value: float) -> Any:
-        """A vector of one number."""
-        return ir.Constant(self.vector, [float(np.float32(value))] * self.shape.lanes)
-
-    def splat(self, x: Any) -> Any:
-        """A vector of one value."""
-        none = ir.Constant(self.vector, ir.Undefined)
-        same = ir.Constant(ir.VectorType(I32, self.shape.lanes), [0] * self.shape.lanes)
-        return self.b.shuffle_vector(self.b.insert_element(none, x, I32(0)), none, same)
-
-    def load(self, at: Any) -> Any:
-        """A vector from memory, at any border."""
-        return self.b.load(self.b.bitcast(at, self.vector.as_pointer()), align=4)
 
     def phis(self, starts: list[Any], block: Any) -> list[Any]:
         """One value a loop carries for each start."""
@@ -126,10 +111,12 @@ class _Emitter:
     ) -> None:
         """Both loops: leaves the sums in registers."""
         b, shape = self.b, self.shape
-        starts = self.row_starts(b.inttoptr(a, FLOATS), b.inttoptr(table, I64.as_pointer()))
+        starts = self.row_starts(
+            b.inttoptr(a, self.elements.left.as_pointer()), b.inttoptr(table, I64.as_pointer())
+        )
         offsets = b.inttoptr(segments, I64.as_pointer())
-        first = b.inttoptr(columns, FLOATS)
-        zeros = [self.constant(0.0)] * (shape.rows * shape.vectors)
+        first = b.inttoptr(columns, self.elements.right.as_pointer())
+        zeros = [self.elements.constant(0.0)] * (shape.rows * shape.vectors)
         entry = b.block
         names = ("segment", "depth", "after", "done")
         outer, inner, after, done = (b.append_basic_block(n) for n in names)
@@ -171,25 +158,25 @@ class _Emitter:
     def multiply_add(self, starts: list[Any], k: Any, panel: Any, sums: list[Any]) -> list[Any]:
         """One step of the depth: every row's value times every column vector, onto the sums."""
         b, shape = self.b, self.shape
-        fma = self.function("fma", 3)
-        columns = [self.load(b.gep(panel, [I64(j * shape.lanes)])) for j in range(shape.vectors)]
+        e, wide = self.elements, shape.lanes * self.elements.form.group
+        columns = [e.column(b.gep(panel, [I64(j * wide)])) for j in range(shape.vectors)]
         new = []
         for i in range(shape.rows):
             if shape.stride is None:
                 at = b.gep(starts[i], [k])
             else:
                 at = b.gep(starts[0], [b.add(k, I64(i * shape.stride))])
-            x = self.splat(b.load(at, align=4))
+            x = e.row(at)
             new += [
-                b.call(fma, [x, columns[j], sums[i * shape.vectors + j]])
+                e.add_product(x, columns[j], sums[i * shape.vectors + j])
                 for j in range(shape.vectors)
             ]
         return new
 
     def store(self, tree: Tree, operands: Any) -> None:
         """The epilogue on the registers, and the target written."""
-        b = self.b
-        bases = [b.inttoptr(b.extract_value(operands, n), FLOATS) for n in range(len(self.places))]
+        b, cell = self.b, self.elements.total.as_pointer()
+        bases = [b.inttoptr(b.extract_value(operands, n), cell) for n in range(len(self.places))]
         for i in range(self.shape.rows):
             for j in range(self.shape.vectors):
                 value = self.value(tree, bases, i, j)
@@ -204,23 +191,23 @@ class _Emitter:
 
     def value(self, tree: Tree, bases: list[Any], i: int, j: int) -> Any:
         """The epilogue's value for row i and column vector j."""
-        b = self.b
+        b, e = self.b, self.elements
         match tree:
             case "acc":
                 return self.sums[i * self.shape.vectors + j]
             case int() if self.places[tree][1]:
-                return self.load(self.place(bases, tree, i, j))
+                return e.load(self.place(bases, tree, i, j))
             case int():
-                return self.splat(b.load(self.place(bases, tree, i, j), align=4))
+                return e.splat(b.load(self.place(bases, tree, i, j), align=4))
             case float():
-                return self.constant(tree)
+                return e.constant(tree)
             case ("max" | "min" as name, x, float() as limit):  # keeps NaN, in one instruction
-                value, bound = self.value(x, bases, i, j), self.constant(limit)
+                value, bound = self.value(x, bases, i, j), e.constant(limit)
                 beyond = b.fcmp_ordered(">" if name == "max" else "<", bound, value)
                 return b.select(beyond, bound, value)
             case (name, x, y):
                 pair = [self.value(x, bases, i, j), self.value(y, bases, i, j)]
                 if name in ("max", "min"):
-                    return b.call(self.function(f"{name}imum", 2), pair)
-                return getattr(b, f"f{name}")(*pair, flags=["contract"])
+                    return b.call(e.overloaded(f"{name}imum", 2), pair)
+                return e.operation(name, *pair)
         raise AssertionError(tree)

@@ -22,6 +22,7 @@ from explorer.counters import counters
 from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-1"
+MICRO_KERNELS = ("explorer.codegen.micro_kernel", "explorer.codegen.micro_elements")
 FUNCTIONS = ("exp", "tanh", "sigmoid", "erf")  # of vector_math
 _lock = threading.RLock()
 _loaded: dict[str, MachineCode] = {}
@@ -61,7 +62,7 @@ def _hash_of(contracts: bool, functions: bool) -> str:
 
     modules = [memory, narrow, scalar, simd, whole_numbers]
     if contracts:
-        modules.append(import_module("explorer.codegen.micro_kernel"))
+        modules += map(import_module, MICRO_KERNELS)
     if functions:
         modules.append(import_module("explorer.codegen.vector_math"))
     digest = hashlib.blake2b(digest_size=16)

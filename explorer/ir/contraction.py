@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Read
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,31 @@ def contraction(c: Compute) -> Contraction | None:
     """The compute as a contraction, if one load misses the last output axis and the other all the
     row axes.
     """
-    match c.expr:
-        case Apply("mul", (Read() as a, Read() as b)) if (
-            c.combiner == "sum" and c.axes and c.reduce
-        ):
-            return _split(c, a, b)
+    pair = product_of(c.expr)
+    if pair is None or c.combiner != "sum" or not c.axes or not c.reduce:
+        return None
+    return _split(c, *pair)
+
+
+def product_of(expr: Expr) -> tuple[Read, Read] | None:
+    """The two loads of a product; each may be converted to the type of the product first."""
+    match expr:
+        case Apply("mul", (Read() as a, Read() as b)):
+            return a, b
+        case Apply("mul", (x, y)):
+            a, to_a = _converted(x)
+            b, to_b = _converted(y)
+            if isinstance(a, Read) and isinstance(b, Read) and ("" in (to_a, to_b) or to_a == to_b):
+                return a, b
     return None
+
+
+def _converted(expr: Expr) -> tuple[Expr, str]:
+    """What is converted, and to what; nothing where it is not."""
+    match expr:
+        case Apply(op, (inner,)) if op.startswith("cast_"):
+            return inner, op.removeprefix("cast_")
+    return expr, ""
 
 
 def _split(c: Compute, a: Read, b: Read) -> Contraction | None:
