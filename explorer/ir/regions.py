@@ -99,6 +99,7 @@ def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
     output.
     """
     out = Regions([{} for _ in kernel.computes])
+    tile = _cutting(kernel, tile)
     for n in reversed(range(len(kernel.computes))):
         c = kernel.computes[n]
         if c.out == kernel.output:
@@ -117,9 +118,23 @@ def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
     return out
 
 
+def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that cut the output: those below the extent in the compute that is written last.
+
+    Other parts of the output may be shorter along an axis; their share of a tile is clipped.
+    """
+    last = next((c for c in reversed(kernel.computes) if c.out == kernel.output), None)
+    extents = {} if last is None else {a.name: a.extent for a in last.axes}
+    return {
+        name: size
+        for name, size in tile.items()
+        if not isinstance(e := extents.get(name, size), int) or size < e
+    }
+
+
 def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
     size = tile.get(axis)
-    if size is None or (isinstance(extent, int) and size >= extent):
+    if size is None:
         return Interval(Affine(), extent)
     return Interval(var(tile_variable(axis)), size)
 
