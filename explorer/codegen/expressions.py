@@ -45,7 +45,7 @@ NUMBER = {
     "uint8": "U8",
     "bool": "B",
 }
-VECTOR_MATH = ("exp", "tanh", "sigmoid", "erf")
+VECTOR_MATH = ("exp", "log", "tanh", "sigmoid", "erf")
 
 
 def dim_text(dim: Dim) -> str:
@@ -186,7 +186,7 @@ class Printer:
                 n = "U64" if dtype == "uint64" else "I"
                 return self.whole(f"integer_power({n}({a[0]}), {n}({a[1]}), {n}(1))", dtype, op)
             case "pow":
-                return f"power({a[0]}, {a[1]})"
+                return f"{'power32' if dtype == 'float32' else 'power'}({a[0]}, {a[1]})"
             case "max" | "min":
                 return f"{op}imum({a[0]}, {a[1]})"
             case "neg":
@@ -201,8 +201,8 @@ class Printer:
                 return f"bit_not({a[0]})"
             case "bitand" | "bitor" | "bitxor" | "shl" | "shr":
                 return f"{op}_({a[0]}, {a[1]})"
-            case _ if op in VECTOR_MATH and dtype == "float32":
-                return f"{op}32({a[0]})"
+            case _ if op in VECTOR_MATH and real:
+                return f"{op}{dtype[-2:]}({a[0]})"
             case _ if op.startswith("cast_"):
                 return self.cast(a[0], source, op.removeprefix("cast_"))
             case _ if op.startswith("bits_"):

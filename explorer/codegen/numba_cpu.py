@@ -30,7 +30,7 @@ HEADER = (
     "from explorer.codegen.micro_kernel import micro_kernel",
     "from explorer.codegen.scalar import *",
     "from explorer.codegen.whole_numbers import *",
-    "from explorer.codegen.vector_math import erf32, exp32, sigmoid32, tanh32",
+    "from explorer.codegen.vector_math import *",
     "globals().update(ACCESS)",
 )
 DECORATOR = (

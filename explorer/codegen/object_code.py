@@ -23,7 +23,8 @@ from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-1"
 MICRO_KERNELS = ("explorer.codegen.micro_kernel", "explorer.codegen.micro_elements")
-FUNCTIONS = ("exp", "tanh", "sigmoid", "erf")  # of vector_math
+ELEMENTARY = ("terms", "elementary", "vector_math")
+FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "erf", "power")  # of vector_math
 _lock = threading.RLock()
 _loaded: dict[str, MachineCode] = {}
 _engines: list[Any] = []  # keeps the machine code mapped
@@ -53,7 +54,8 @@ def target_text() -> str:
 
 def generator_text(source: str) -> str:
     """A hash of the code that a generated source calls: a changed helper makes another key."""
-    return _hash_of("micro_kernel(" in source, any(f"{f}32(" in source for f in FUNCTIONS))
+    calls = any(f"{f}{bits}(" in source for f in FUNCTIONS for bits in (32, 64))
+    return _hash_of("micro_kernel(" in source, calls)
 
 
 @cache
@@ -64,7 +66,7 @@ def _hash_of(contracts: bool, functions: bool) -> str:
     if contracts:
         modules += map(import_module, MICRO_KERNELS)
     if functions:
-        modules.append(import_module("explorer.codegen.vector_math"))
+        modules += (import_module(f"explorer.codegen.{name}") for name in ELEMENTARY)
     digest = hashlib.blake2b(digest_size=16)
     for module in modules:
         with open(str(module.__file__), "rb") as file:
