@@ -17,6 +17,8 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbols_of
+from explorer.ir.dtypes import numpy_dtype
+from explorer.ir.forms import group_of
 from explorer.ir.kernel import Const, IndexValue, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Constant, Program
@@ -104,25 +106,29 @@ class KernelCode:
 
 def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
     """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros
-    past the last column.
+    past the last column; small integers in groups along the depth, zeros to the end of the last.
 
     It begins on a 64-byte border.
     """
-    flat = np.ascontiguousarray(array, np.float32).reshape(-1)[packing.offset :]
+    dtype, group = numpy_dtype(packing.dtype), group_of(packing.dtype)
+    flat = np.ascontiguousarray(array, dtype).reshape(-1)[packing.offset :]
     steps = tuple(s * flat.itemsize for s in packing.strides)
     seen = np.lib.stride_tricks.as_strided(flat, packing.extents, steps, writeable=False)
     lead, columns = packing.extents[: packing.batch], packing.extents[packing.batch]
-    depth, lanes = prod(packing.extents[packing.batch + 1 :]), packing.lanes
-    panels = -(-columns // lanes)
-    block = np.zeros(prod(lead) * panels * depth * lanes + 16, np.float32)
-    start = (-block.ctypes.data % 64) // 4
-    flat_out = block[start : start + block.size - 16]
-    out = flat_out.reshape(prod(lead), panels, depth, lanes)
-    rows = seen.reshape(prod(lead), columns, *packing.extents[packing.batch + 1 :])
+    inner, lanes = packing.extents[packing.batch + 1 :], packing.lanes
+    last, panels = -(-inner[-1] // group) * group, -(-columns // lanes)
+    depth, spare = prod(inner[:-1]) * last, 64 // dtype.itemsize
+    block = np.zeros(prod(lead) * panels * depth * lanes + spare, dtype)
+    start = (-block.ctypes.data % 64) // dtype.itemsize
+    flat_out = block[start : start + block.size - spare]
+    out = flat_out.reshape(prod(lead), panels, depth // group, lanes, group)
+    rows = seen.reshape(prod(lead), columns, *inner)
     for n in range(panels):
         part = rows[:, n * lanes : (n + 1) * lanes]
-        width = part.shape[1]
-        out[:, n, :, :width] = part.reshape(prod(lead), width, depth).swapaxes(1, 2)
+        if last != inner[-1]:
+            part = np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, last - inner[-1])])
+        grouped = part.reshape(prod(lead), part.shape[1], depth // group, group)
+        out[:, n, :, : part.shape[1]] = grouped.swapaxes(1, 2)
     return flat_out
 
 

@@ -8,6 +8,7 @@ Scratch starts as NaN, so that a read before a write shows. Run before code is e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from explorer.codegen.build import pack_constant
 from explorer.errors import CheckFailed
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
+from explorer.ir.forms import group_of
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.tile_program import (
     Buffer,
@@ -158,11 +160,14 @@ class Interpreter:
     def pack(self, s: Pack, env: Env) -> None:
         """Columns as panels."""
         e = self.points((s.columns, *s.depth), env)
-        value = self.value(s.source, e).reshape(len(self.values(s.columns, env)), -1)
-        rows = -(-self.dim(s.columns.size) // s.lanes) * s.lanes
-        whole = np.zeros((rows, value.shape[1]), np.float32)
-        whole[: len(value)] = value
-        panels = whole.reshape(-1, s.lanes, value.shape[1]).swapaxes(1, 2).ravel()
+        shape = [len(self.values(x, env)) for x in (s.columns, *s.depth)]
+        value = np.broadcast_to(self.value(s.source, e), shape)
+        rows, group = -(-self.dim(s.columns.size) // s.lanes) * s.lanes, group_of(s.target.dtype)
+        last = -(-shape[-1] // group) * group
+        whole = np.zeros((rows, *shape[1:-1], last), numpy_dtype(s.target.dtype))
+        whole[: shape[0], ..., : shape[-1]] = value
+        grouped = whole.reshape(-1, s.lanes, prod(shape[1:-1]) * last // group, group)
+        panels = grouped.swapaxes(1, 2).ravel()
         self.arrays[s.target.name][: panels.size] = panels
 
     def panels(self, s: Panels, env: Env) -> None:
@@ -183,14 +188,19 @@ class Interpreter:
     def contract(self, c: Contract, lanes: int, env: Env, rows: int) -> None:
         """One register tile."""
         steps = np.arange(self.dim(c.depth))
+        group = group_of(c.a.buffer.dtype)
+        each = np.arange(group)
         along = (np.asarray(c.segment_values)[:, None] + steps * c.a_step).ravel()
-        down = np.arange(len(along))[:, None] * c.b_step + np.arange(lanes)
+        down = np.arange(len(along))[:, None, None] * c.b_step + each[:, None]
+        down = (down + np.arange(lanes) * group).reshape(-1, lanes)
+        along = (along[:, None] + each).ravel()
         (a, a_at), (b, b_at) = self.where(c.a, env), self.where(c.b, env)
         start = np.broadcast_to(a_at.reshape(-1, 1) if a_at.ndim else a_at, (rows, 1))
         a_index, b_index = start + along, np.ravel(b_at)[0] + down
         self.check(c.a.buffer, a, a_index)
         self.check(c.b.buffer, b, b_index)
-        acc = a[a_index] @ b[b_index]
+        total = numpy_dtype(c.acc.dtype)
+        acc = a[a_index].astype(total) @ b[b_index].astype(total)
         self.arrays[c.acc.name][: acc.size] = acc.ravel()
 
     def check(self, buffer: Buffer, flat: np.ndarray, index: np.ndarray) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 from explorer.codegen.copies import turn_to
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text, dim_text
+from explorer.codegen.micro_elements import PLAIN, dot_product
+from explorer.codegen.pack_groups import pack_elements
 from explorer.ir.dims import Dim, product
+from explorer.ir.dtypes import ITEM_BYTES, is_float
+from explorer.ir.forms import Form
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import (
     Do,
@@ -18,8 +22,14 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 
+REAL = ("add", "sub", "mul", "div", "max", "min")  # what is done on registers
+WHOLE = ("add", "sub", "mul")
+
 
 def pack(e: Emitter, s: Pack) -> None:
+    if s.target.dtype != "float32":
+        pack_elements(e, s)
+        return
     place: Affine = Affine()
     total: Dim = 1
     for k in reversed(s.depth):
@@ -70,14 +80,15 @@ def panels(e: Emitter, s: Panels) -> None:
     e.kernels += 1
     shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
     ahead = c.b.buffer.kind == "packed"
-    e.header.append(f"{uk} = micro_kernel({shape}, prefetch={ahead})")
+    form = _form(e, s)
+    e.header.append(f"{uk} = micro_kernel({shape}, prefetch={ahead}{form})")
     if full:
         steps = tuple(
             (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
         )
         stride = _row_step(c.a.offset, s.rows)
         e.header.append(
-            f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps}, {ahead})"
+            f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps}, {ahead}{form})"
         )
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
@@ -95,13 +106,14 @@ def panels(e: Emitter, s: Panels) -> None:
         not s.columns.clip_high and isinstance(s.columns.size, int) and s.columns.size % lanes == 0
     )
     depth = f"{len(c.segment_values)} * {dim_text(c.depth)}"
+    step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
     if ahead:
-        e.line(f"_pace = udiv({lanes * 4} * {m.rows} + _rows - 1, _rows)")
+        e.line(f"_pace = udiv({step_bytes} * {m.rows} + _rows - 1, _rows)")
     e.line(f"for _j in range({lo}, {hi}, {lanes}):")
     e.depth += 1
-    panel = f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * 4"
+    panel = f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * {ITEM_BYTES[c.b.buffer.dtype]}"
     if ahead:
-        e.line(f"_ahead = {panel} + {depth} * {lanes * 4}")
+        e.line(f"_ahead = {panel} + {depth} * {step_bytes}")
     e.line(f"for _i in range(0, _rows, {m.rows}):")
     e.depth += 1
     operands = (
@@ -117,7 +129,8 @@ def panels(e: Emitter, s: Panels) -> None:
         e.line("_p = _i")
         decode(e, s, "_p")
         e.line(f"{s.columns.axis} = _j")
-        others = " ".join(f"{f.buffer.name} + ({affine_text(f.offset)}) * 4," for f in full[1])
+        size = ITEM_BYTES[c.acc.dtype]
+        others = " ".join(f"{f.buffer.name} + ({affine_text(f.offset)}) * {size}," for f in full[1])
         e.line(f"{uk}_full({operands}, ({others}))")
         e.line("continue")
         e.depth -= 1
@@ -130,6 +143,16 @@ def panels(e: Emitter, s: Panels) -> None:
     e.line(f"for {s.columns.axis} in range(_j, {end}):")
     e.depth += 1
     e.store(s.epilogue.target, e.expression(s.epilogue.expr))
+
+
+def _form(e: Emitter, s: Panels) -> str:
+    """What the micro-kernel is told of the elements, where they are not all float32."""
+    c = s.contract
+    form = Form(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
+    if form == PLAIN:
+        return ""
+    e.header.append("from explorer.ir.forms import Form")
+    return f", form={form!r}, dot={dot_product(s.micro.lanes)!r}"
 
 
 def _row_step(offset: Affine, rows: tuple[Span, ...]) -> int | None:
@@ -153,21 +176,25 @@ def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
     Arithmetic is done on the registers; a function like erf would need more of them, and its cost
     hides the trip to L1.
     """
-    operands = [s.epilogue.target]
+    operands, total = [s.epilogue.target], s.contract.acc.dtype
+    if operands[0].buffer.dtype != total:
+        return None
 
     def tree(e: TileExpr) -> Any:
         match e:
             case Fetch(buffer, _, _) if buffer == s.contract.acc:
                 return "acc"
             case Fetch(buffer, _, dynamic):
-                if dynamic or buffer.dtype != "float32":
+                if dynamic or buffer.dtype != total:
                     raise LookupError
                 if e not in operands[1:]:
                     operands.append(e)
                 return operands.index(e, 1)
-            case Const(value, "float32") if isinstance(value, (int, float)) and value == value:
+            case Const(value, dtype) if (
+                dtype == total and isinstance(value, (int, float)) and value == value
+            ):
                 return float(value)
-            case Do(op, (x, y)) if op in ("add", "sub", "mul", "div", "max", "min"):
+            case Do(op, (x, y)) if op in (REAL if is_float(total) else WHOLE):
                 left, right = tree(x), tree(y)
                 if op in ("max", "min") and isinstance(left, float):
                     left, right = right, left

@@ -95,7 +95,7 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Pack:
     """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels
-    of a micro-kernel.
+    of a micro-kernel. Small integers lie in groups, as in `Packing`.
     """
 
     target: Buffer
@@ -129,7 +129,7 @@ class Reduce:
 @dataclass(frozen=True, slots=True)
 class Contract:
     """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth
-    + k) * b_step + c]`.
+    + k) * b_step + c]`; small integers in groups of g: `a[... + e] * b[... + c * g + e]` for e < g.
 
     The accumulators live in registers for the whole sum. Rows past the end repeat the last one:
     nothing is read outside.
@@ -183,7 +183,8 @@ class Grid:
 class Packing:
     """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
     index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
-    past the last column.
+    past the last column. Small integers lie in groups along the depth, [..., depth / group, lanes,
+    group], with zeros to the end of the last group of the last depth axis.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Packing:
     offset: int
     batch: int  # how many of the leading extents are batch dims
     lanes: int
+    dtype: DType = "float32"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from math import prod
 
 from explorer.ir.contraction import Contraction
-from explorer.ir.dims import Dim, ceil_div, product, simplify
+from explorer.ir.dims import Dim, ceil_div, floor_div, product, simplify
+from explorer.ir.forms import form_of, group_of
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
 from explorer.ir.tile_program import (
     Contract,
@@ -24,6 +25,7 @@ from explorer.ir.tile_program import (
     Statement,
     TileExpr,
 )
+from explorer.roller.groups import in_groups, padded_extents
 from explorer.roller.places import Place, Places, row_major
 
 
@@ -70,21 +72,25 @@ def contract(
     """
     spans, micro, name = p.spans(n, c), p.tiling.micro, c.out
     column = spans[found.column.name]
-    a = p.resolve(found.a, halo)
-    assert isinstance(a, Fetch)
-    depth = depth_order(found.depth, a)
+    left = left_operand(p, n, c, found, halo)
+    if left is None:
+        return None
+    a, depth, grouped, group = left
     names = frozenset(x.name for x in depth)
-    walk = segments(tuple(a.offset.factor(x.name) for x in depth), tuple(x.extent for x in depth))
+    extents = padded_extents(depth, group)
+    walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
     if walk is None or len(walk[0]) > 4096:
         return None
     starts, length, step = walk
-    total = product(tuple(x.extent for x in depth))
+    length, step = (length, step) if group == 1 else (floor_div(length, group), group)
+    total = product(extents)
     p.tables[f"{name}_seg"] = starts
     columns = _columns(p, found, depth, column, total)
     if columns is None:
         return None
     b, b_step, prepare = columns
-    acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, level="L1")
+    dtype = p.kernel.dtype(name)
+    acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, dtype, "L1")
     rows = tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
     count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
     table = p.buffer(f"{name}_rows", "scratch", product((count, micro.rows)), "int64", "L1")
@@ -97,7 +103,27 @@ def contract(
     body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c))
     for axis in reversed(found.batch):
         body = (For(spans[axis.name], body),)
-    return list(body)
+    return [*grouped, *body]
+
+
+def left_operand(
+    p: Places, n: int, c: Compute, found: Contraction, halo: Mapping[Read, Place]
+) -> tuple[Fetch, tuple[Axis, ...], list[Statement], int] | None:
+    """The left operand, the summed axes as they are walked through it, what is copied before, and
+    how many neighbours are multiplied in a group.
+    """
+    form = form_of(p.kernel, c, found)
+    assert form is not None
+    if form.group > 1:
+        made = in_groups(p, n, found, halo, form.group)
+        if made is None:
+            return None
+        a, last, copies = made
+        order = depth_order(tuple(x for x in found.depth if x != last), a)
+        return a, (*order, last), copies, form.group
+    plain = p.resolve(found.a, halo)
+    assert isinstance(plain, Fetch)
+    return plain, depth_order(found.depth, plain), [], 1
 
 
 def _epilogue(p: Places, c: Compute, epilogue: Compute | None, mine: Fetch, column: Span) -> Map:
@@ -129,7 +155,7 @@ def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
         return [whole]
     count = -(-k.depth // block)
     ranges = p.regions.tensors[c.out]
-    partial = p.scratch(f"{c.out}_partial", ranges).at(c.target)
+    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
     acc = Fetch(k.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j"))
     so_far = Do("add", (acc, partial))
 
@@ -169,13 +195,15 @@ def _columns(
     lanes, names = p.tiling.micro.columns, frozenset(x.name for x in depth)
     source = p.resolve(found.b, {})
     assert isinstance(source, Fetch)
+    group = group_of(source.buffer.dtype)
     if found.b.tensor in p.kernel.constants and isinstance(total, int):
         packed = _packed_ahead(p, found, depth, source, total)
-        return None if packed is None else (packed, lanes, [])
+        return None if packed is None else (packed, lanes * group, [])
     steps = tuple(source.offset.factor(x.name) for x in depth)
     walk = segments(steps, tuple(x.extent for x in depth))
     in_place = (
         not p.tiling.pack
+        and group == 1
         and source.offset.factor(column.axis) == 1
         and walk is not None
         and len(walk[0]) == 1
@@ -187,11 +215,12 @@ def _columns(
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
         return Fetch(source.buffer, offset), walk[2], []
     size = product((ceil_div(column.size, lanes), lanes, total))
-    panels = p.buffer(f"{found.b.tensor}_panels{len(p.buffers)}", "scratch", size, level="L2")
+    name = f"{found.b.tensor}_panels{len(p.buffers)}"
+    panels = p.buffer(name, "scratch", size, source.buffer.dtype, "L2")
     over = tuple(Span(x.name, Affine(), x.extent, x.extent) for x in depth)
     return (
         Fetch(panels, (var("_j") - column.base) * total),
-        lanes,
+        lanes * group,
         [Pack(panels, source, column, over, lanes)],
     )
 
@@ -220,6 +249,7 @@ def _packed_ahead(
         int(source.offset.const),
         batch,
         lanes,
+        source.buffer.dtype,
     )
     while any(q.name == name and q != made for q in p.packings):
         name += "_"
@@ -230,4 +260,5 @@ def _packed_ahead(
     offset = var("_j") * total
     for x, stride in zip(found.batch, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, one))
-    return Fetch(p.buffer(name, "packed", prod(ext[:batch]) * one), offset)
+    size = prod(ext[:batch]) * one
+    return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)

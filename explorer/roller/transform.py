@@ -11,6 +11,7 @@ from explorer.errors import BadOption
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, product
+from explorer.ir.forms import form_of
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
@@ -24,19 +25,19 @@ from explorer.ir.tile_program import (
     TileProgram,
 )
 from explorer.roller.contract import contract
+from explorer.roller.groups import can_group
 from explorer.roller.places import Place, Places
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
 
 
 def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
-    """The compute as a contraction that the micro-kernels can do: float32, and columns enough to
-    fill a vector.
+    """The compute as a contraction that the micro-kernels can do: of a form that they have, and
+    columns enough to fill a vector.
     """
     found = contraction(c)
-    if found is None or kernel.dtype(c.out) != "float32":
-        return None
-    if any(kernel.dtype(r.tensor) != "float32" for r in (found.a, found.b)):
+    form = None if found is None else form_of(kernel, c, found)
+    if found is None or form is None or (form.group > 1 and not can_group(found)):
         return None
     if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
         return None
