@@ -1,0 +1,113 @@
+"""Contractions in every form that the micro-kernels have, at every vector width, on odd sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explorer.codegen import panels
+from explorer.codegen.interpret import Interpreter
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
+from explorer.ir.forms import FORMS, Form
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.tile_program import Panels
+from explorer.ops.evaluate import evaluate_kernel
+from explorer.roller.transform import lower
+from tests.codegen.running import run_kernel
+
+BY_NAME = sorted(FORMS, key=repr)
+WIDTHS = {16: (14, 2), 8: (6, 2), 4: (5, 2)}
+
+
+def wide(read: Read, dtype: str, form: Form) -> Expr:
+    return read if dtype == form.total else Apply(f"cast_{form.total}", (read,))
+
+
+def product(form: Form, m: int, k: int, n: int, constant: bool) -> Kernel:
+    i, j, r = Axis("i", m), Axis("j", n), Axis("k", k)
+    a, b = Read("a", (var("i"), var("k"))), Read("b", (var("k"), var("j")))
+    expr = Apply("mul", (wide(a, form.left, form), wide(b, form.right, form)))
+    specs = (
+        TensorSpec("a", (m, k), form.left),
+        TensorSpec("b", (k, n), form.right),
+        TensorSpec("y", (m, n), form.total),
+    )
+    computes = (Compute("y", (i, j), expr, (r,), "sum"),)
+    known = frozenset({"b"}) if constant else frozenset[str]()
+    return Kernel("product", specs, computes, ("a", "b"), "y", known)
+
+
+def convolution(form: Form, h: int, c: int, o: int, size: int, step: int, pad: int) -> Kernel:
+    """Channels last, padded with 3."""
+    places = (h + 2 * pad - size) // step + 1
+    axes = (Axis("p", places), Axis("q", places), Axis("o", o))
+    over = (Axis("c", c), Axis("u", size), Axis("v", size))
+    rows = (var("p") * step + var("u") + -pad, var("q") * step + var("v") + -pad)
+    a = Read("a", (*rows, var("c")), 3.0 if pad else None)
+    b = Read("b", (var("o"), var("c"), var("u"), var("v")))
+    expr = Apply("mul", (wide(a, form.left, form), wide(b, form.right, form)))
+    specs = (
+        TensorSpec("a", (h, h, c), form.left),
+        TensorSpec("b", (o, c, size, size), form.right),
+        TensorSpec("y", (places, places, o), form.total),
+    )
+    computes = (Compute("y", axes, expr, over, "sum"),)
+    return Kernel("convolution", specs, computes, ("a", "b"), "y", frozenset({"b"}))
+
+
+def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Whole numbers of the full range, so that sums wrap; reals."""
+    if is_float(dtype):
+        return rng.standard_normal(shape).astype(numpy_dtype(dtype))
+    low, high = integer_limits(dtype)
+    return rng.integers(low, high + 1, shape, dtype=np.int64).astype(dtype)
+
+
+def arrays(kernel: Kernel, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        n: operand(rng, tuple(map(int, kernel.shape(n))), kernel.dtype(n)) for n in kernel.inputs
+    }
+
+
+def agree(kernel: Kernel, tiling: Tiling, values: dict[str, np.ndarray]) -> None:
+    """The generated code and the interpreter give what the reference gives."""
+    want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
+    program = lower(kernel, tiling)
+    assert any(isinstance(s, Panels) for s in program.body), "not a contraction"
+    outputs = {kernel.output: np.zeros(want.size, want.dtype)}
+    interpreter = Interpreter(program, {**values, **outputs}, {})
+    interpreter.run()
+    shown = interpreter.arrays[kernel.output].reshape(want.shape)
+    got = run_kernel(kernel, tiling, values)
+    assert got.dtype == want.dtype
+    if not is_float(kernel.dtype(kernel.output)):
+        np.testing.assert_array_equal(shown, want)
+        np.testing.assert_array_equal(got, want)
+        return
+    close = 1e-12 if want.dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(got, want, rtol=close, atol=close * 10)
+    np.testing.assert_allclose(shown, want, rtol=close, atol=close * 10)
+
+
+def micro(form: Form, lanes: int) -> Micro:
+    rows, vectors = WIDTHS[lanes]
+    return Micro(rows, vectors, form.lanes(lanes))
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
+def test_products_of_every_form_and_width_equal_the_reference(form: Form, lanes: int) -> None:
+    for m, k, n, constant in ((17, 13, 37, True), (5, 8, 33, False), (1, 1, 9, True)):
+        kernel = product(form, m, k, n, constant)
+        agree(kernel, Tiling((("i", 7),), micro(form, lanes)), arrays(kernel))
+
+
+@pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
+def test_convolutions_of_every_form_equal_the_reference(form: Form) -> None:
+    for h, c, o, size, step, pad in ((9, 3, 11, 3, 2, 1), (7, 8, 32, 3, 1, 1), (6, 5, 9, 2, 1, 0)):
+        kernel = convolution(form, h, c, o, size, step, pad)
+        agree(kernel, Tiling((("p", 2),), micro(form, 16)), arrays(kernel))
