@@ -9,6 +9,7 @@ from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
 from explorer.codegen.panels import pack, panels
 from explorer.codegen.reductions import reduce_
+from explorer.codegen.vector_maps import maps, vector_groups
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
     Fill,
@@ -29,6 +30,7 @@ HEADER = (
     "from explorer.codegen.memory import ACCESS",
     "from explorer.codegen.micro_kernel import micro_kernel",
     "from explorer.codegen.scalar import *",
+    "from explorer.codegen.vector_maps import vector_maps",
     "from explorer.codegen.whole_numbers import *",
     "from explorer.codegen.vector_math import *",
     "globals().update(ACCESS)",
@@ -82,7 +84,12 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
             e.line(f"_t = udiv(_t, {count})")
         else:
             e.line(f"{g.variable} = _t * {g.tile}")
-    for s in p.body:
-        statement(e, s)
+    groups, done = vector_groups(p.body), 0
+    for n, s in enumerate(p.body):
+        if n in groups:
+            maps(e, groups[n])
+            done = n + len(groups[n])
+        elif n >= done:
+            statement(e, s)
     body = [DECORATOR, "def kernel(first, last, args):", *e.lines]
     return "\n".join([*HEADER, *e.header, "", *body]) + "\n"
