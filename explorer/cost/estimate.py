@@ -14,6 +14,7 @@ from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
+from explorer.ir.forms import form_of
 from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.regions import Interval, Region, Regions, propagate
 from explorer.ir.types import ITEM_BYTES
@@ -139,6 +140,7 @@ class _Work:
     packs: bool
     inner: str
     cycles_per_point: float
+    group: int = 1
 
     def count(self, numbers: Numbers, axes: Iterable[Axis]) -> int:
         return prod(self.axes[a.name].of(numbers) for a in axes)
@@ -148,6 +150,7 @@ class _Work:
         found = self.found
         if found is not None and (columns := self.axes[found.column.name].of(numbers)) >= 8:
             rows, depth = self.count(numbers, found.rows), self.count(numbers, found.depth)
+            depth = -(-depth // self.group)
             pack = depth * columns / device.lanes if self.packs else 0.0
             once = contract_cycles(rows, columns, depth, micro, device) + pack
             return self.count(numbers, found.batch) * once
@@ -171,13 +174,15 @@ def _work(
         for a in (*c.axes, *c.reduce)
     }
     found = contraction(c)
+    form = None if found is None else form_of(kernel, c, found)
+    found = None if form is None else found
     packs = found is not None and found.b.tensor not in kernel.constants
     inner = c.axes[-1].name if c.axes else ""
     loads = list(reads(c.expr))
     dense = all(_is_dense(r, inner, [a.name for a in c.reduce[-1:]]) for r in loads)
     work = _operations(c.expr) + len(loads) * 0.5 + 1.0
     per_point = work / device.lanes if dense else work * GATHER_COST / 2
-    return _Work(sizes, found, packs, inner, per_point)
+    return _Work(sizes, found, packs, inner, per_point, 1 if form is None else form.group)
 
 
 @dataclass(frozen=True, slots=True)

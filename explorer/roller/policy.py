@@ -16,7 +16,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.transform import lower, tensor_contraction
+from explorer.roller.transform import lower, sums_of, tensor_contraction
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
@@ -175,10 +175,10 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
 
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
-    shape = _shape(kernel, sizes)
+    shape, own = _shape(kernel, sizes), sums_of(kernel, device)
     for cut in _cuts(kernel, shape, device):
         regions = propagate(kernel, dict(cut))
-        for micro in _micros(shape, cut, regions, device, sizes):
+        for micro in _micros(shape, cut, regions, own, sizes):
             yield Tiling(cut, micro), regions
 
 

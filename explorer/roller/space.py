@@ -21,7 +21,7 @@ from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.normal import writers
 from explorer.roller.policy import refusal
-from explorer.roller.transform import lower, tensor_contraction
+from explorer.roller.transform import lower, sums_of, tensor_contraction
 
 WHOLE = 0  # in the place of a size: the axis is not cut
 LEAST_BLOCK = 32  # products summed before the sums rest
@@ -220,6 +220,7 @@ def _inside(
 ) -> tuple[tuple[Micro, ...], tuple[bool, ...], tuple[int, ...]]:
     """Register tiles, packing and depth blocks: those that change the tile program."""
     found = [f for c in kernel.computes if (f := tensor_contraction(kernel, c)) is not None]
+    device = sums_of(kernel, device)
     one = Micro(1, 1, device.lanes)
     plain = lower(kernel, Tiling((), one), env)
     if not found or lower(kernel, Tiling((), Micro(2, 1, device.lanes)), env) == plain:

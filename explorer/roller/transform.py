@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Tiling
@@ -43,6 +44,18 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
         return None
     narrow = isinstance(found.column.extent, int) and found.column.extent < 8
     return None if narrow else found
+
+
+def sums_of(kernel: Kernel, device: Device) -> Device:
+    """The device with as many lanes as its vectors have of the sums of the kernel's first
+    contraction.
+    """
+    for c in kernel.computes:
+        found = tensor_contraction(kernel, c)
+        form = None if found is None else form_of(kernel, c, found)
+        if form is not None:
+            return replace(device, lanes=form.lanes(device.lanes))
+    return device
 
 
 def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
