@@ -1,0 +1,72 @@
+"""What is done once for several tasks in a row is the same as if each had done it."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from explorer.codegen.build import build_kernel
+from explorer.codegen.hoisting import levels
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.normal import normalise
+from explorer.roller.transform import lower
+
+
+def convolution(height: int, width: int, channels: int, filters: int) -> Kernel:
+    """3x3 with a border of one, channels last; weights are an input, so tasks pack them."""
+    axes = (Axis("h", height), Axis("w", width), Axis("o", filters))
+    reduce = (Axis("kh", 3), Axis("kw", 3), Axis("c", channels))
+    x = Read("x", (affine({"h": 1, "kh": 1}, -1), affine({"w": 1, "kw": 1}, -1), var("c")), 0.0)
+    w = Read("w", (var("kh"), var("kw"), var("o"), var("c")))
+    specs = (
+        TensorSpec("x", (height, width, channels)),
+        TensorSpec("w", (3, 3, filters, channels)),
+        TensorSpec("y", (height, width, filters)),
+    )
+    compute = Compute("y", axes, Apply("mul", (x, w)), reduce, "sum")
+    return Kernel("conv", specs, (compute,), ("x", "w"), "y")
+
+
+TILING = Tiling((("h", 2), ("o", 16)), Micro(4, 1, 16))
+
+
+def test_a_border_copy_depends_on_rows_alone_and_packing_on_columns_alone() -> None:
+    program = lower(normalise(convolution(5, 4, 3, 40)), TILING)
+    found = dict(zip((type(s).__name__ for s in program.body), levels(program), strict=True))
+    assert [g.axis for g in program.grid] == ["h", "o"]
+    assert found["Fill"] == found["Load"] == 1
+    assert found["Panels"] == 2  # it stores to memory
+    assert found["Pack"] == 2  # it needs the columns, which change with every task
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 9])
+def test_any_range_of_tasks_gives_what_each_task_alone_would(parts: int) -> None:
+    kernel = convolution(5, 4, 3, 40)
+    code = build_kernel(kernel, TILING, ShapeEnv())
+    random = np.random.default_rng(0)
+    arrays = {
+        "x": random.standard_normal((5, 4, 3)).astype(np.float32),
+        "w": random.standard_normal((3, 3, 40, 3)).astype(np.float32),
+        "y": np.full((5, 4, 40), np.nan, np.float32),
+    }
+    keep = [
+        np.array(a.values, np.int64)
+        if a.kind == "table"
+        else arrays[a.name]
+        if a.kind == "tensor"
+        else np.full(int(str(a.elements)) * a.item_bytes // 4 + 64, np.nan, np.float32)
+        for a in code.arguments
+    ]
+    block = np.array([k.ctypes.data for k in keep], np.int64)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(code.address)
+    for first in range(0, 9, parts):
+        run(first, min(first + parts, 9), block.ctypes.data)
+    padded = np.pad(arrays["x"], ((1, 1), (1, 1), (0, 0)))
+    expected = sum(
+        padded[i : i + 5, j : j + 4] @ arrays["w"][i, j].T for i in range(3) for j in range(3)
+    )
+    assert np.allclose(arrays["y"], expected, atol=1e-5)
