@@ -192,6 +192,28 @@ def test_out_may_be_the_input_or_lie_across_memory():
     assert np.array_equal(inputs["x"], wanted)
 
 
+def test_a_prepared_run_reads_and_writes_the_same_arrays_each_time():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs, target = inputs_of(program, 32), np.zeros(32, np.int64)
+    run = executable.prepared(inputs, {"y0": target})
+    for n in range(3):
+        inputs["x"][:] = np.arange(32) * n
+        run()
+        same({"y0": target}, evaluate(program, inputs))
+
+
+def test_a_prepared_run_refuses_arrays_that_it_would_have_to_copy():
+    model, program = chain()
+    executable = Executable(program, model.codes, DEVICE)
+    inputs = inputs_of(program, 32)
+    wide = np.zeros((32, 3), np.int64)
+    strided = {"x": np.repeat(inputs["x"], 2)[::2]}
+    for given, out in ((inputs, {}), (inputs, {"y0": wide[:, 1]}), (strided, {"y0": wide[0]})):
+        with pytest.raises(ShapeError):
+            executable.prepared(given, out)
+
+
 def test_two_outputs_in_overlapping_arrays_are_written_in_order():
     model = Model()
     x = Var("x", vector(16))
