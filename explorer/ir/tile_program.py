@@ -127,6 +127,15 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class OnePass:
+    """Maps and reductions in one loop over the same points, each with the same axes: what an
+    earlier part makes is read at the same point only, what is reduced after the loop only.
+    """
+
+    parts: tuple[Map | Reduce, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Contract:
     """`acc[r, c] = sum over s, k of a[a_row(r) + segments[s] + k * a_step] * b[b_start + (s * depth
     + k) * b_step + c]`; small integers in groups of g: `a[... + e] * b[... + c * g + e]` for e < g.
@@ -161,7 +170,7 @@ class Panels:
     epilogue: Map
 
 
-Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | Panels
+Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | OnePass | Panels
 
 
 @dataclass(frozen=True, slots=True)
