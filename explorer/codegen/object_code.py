@@ -23,7 +23,7 @@ from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-1"
 MICRO_KERNELS = ("explorer.codegen.micro_kernel", "explorer.codegen.micro_elements")
-ELEMENTARY = ("terms", "elementary", "vector_math")
+ELEMENTARY = ("terms", "elementary", "vector_math", "vector_operations", "vector_nest")
 FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "erf", "power")  # of vector_math
 _lock = threading.RLock()
 _loaded: dict[str, MachineCode] = {}
@@ -55,6 +55,7 @@ def target_text() -> str:
 def generator_text(source: str) -> str:
     """A hash of the code that a generated source calls: a changed helper makes another key."""
     calls = any(f"{f}{bits}(" in source for f in FUNCTIONS for bits in (32, 64))
+    calls = calls or "vector_nest(" in source
     return _hash_of("micro_kernel(" in source, calls)
 
 
