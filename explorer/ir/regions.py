@@ -152,8 +152,17 @@ def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
         if region is not None:
             out.tensors[c.out] = whole(kernel.shape(c.out))
         return {name: Interval(Affine(), n) for name, n in extents.items()}
+    out.tensors[c.out] = region = _with_constants(c, region, kernel.shape(c.out))
     ranges = {i.bare: r for i, r in zip(c.target, region, strict=True) if i.bare is not None}
     return {name: ranges.get(name, Interval(Affine(), n)) for name, n in extents.items()}
+
+
+def _with_constants(c: Compute, region: Region, shape: Shape) -> Region:
+    """The region with the one place that a compute writes in a dim, whether it is needed or not."""
+    return tuple(
+        r if i.terms else _join(r, Interval(i, 1), n)
+        for i, r, n in zip(c.target, region, shape, strict=True)
+    )
 
 
 def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval] | None:
