@@ -29,6 +29,7 @@ from explorer.ir.tile_program import (
     For,
     Load,
     Map,
+    OnePass,
     Pack,
     Packing,
     Panels,
@@ -233,6 +234,9 @@ def _symbols(p: TileProgram) -> frozenset[str]:
                     span(x)
                 expr(target)
                 expr(value)
+            case OnePass(parts):
+                for part in parts:
+                    statement(part)
             case Pack(target, source, columns, depth, _):
                 dims(target.size)
                 for x in (columns, *depth):
@@ -263,6 +267,8 @@ def _buffers(s: Statement) -> list[Buffer]:
             return [target.buffer, *(f.buffer for f in fetches(source))]
         case Map(target, _, expr) | Reduce(target, _, _, _, expr, _):
             return [target.buffer, *(f.buffer for f in fetches(expr))]
+        case OnePass(parts):
+            return [b for part in parts for b in _buffers(part)]
         case Pack(target, source, _, _, _):
             return [target, source.buffer]
         case Panels(_, _, _, c, table, epilogue):

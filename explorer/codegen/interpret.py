@@ -28,6 +28,7 @@ from explorer.ir.tile_program import (
     For,
     Load,
     Map,
+    OnePass,
     Pack,
     Panels,
     Reduce,
@@ -154,6 +155,9 @@ class Interpreter:
                     self.points(spans, env),
                     COMBINE[combiner](full, axis=axes, **initial).astype(numpy_dtype(dtype)),
                 )
+            case OnePass(parts):
+                for part in parts:
+                    self.statement(part, env)
             case Panels():
                 self.panels(s, env)
 

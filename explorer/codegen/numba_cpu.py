@@ -8,7 +8,7 @@ from explorer.codegen.copies import map_
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
 from explorer.codegen.panels import pack, panels
-from explorer.codegen.reductions import reduce_
+from explorer.codegen.reductions import one_pass, reduce_
 from explorer.codegen.vector_maps import maps, vector_groups
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
@@ -16,6 +16,7 @@ from explorer.ir.tile_program import (
     For,
     Load,
     Map,
+    OnePass,
     Pack,
     Panels,
     Reduce,
@@ -33,6 +34,7 @@ HEADER = (
     "from explorer.codegen.vector_maps import vector_maps",
     "from explorer.codegen.whole_numbers import *",
     "from explorer.codegen.vector_math import *",
+    "from explorer.codegen.vector_nest import *",
     "globals().update(ACCESS)",
 )
 DECORATOR = (
@@ -58,6 +60,8 @@ def statement(e: Emitter, s: Statement) -> None:
             map_(e, target, spans, expr)
         case Reduce():
             reduce_(e, s)
+        case OnePass():
+            one_pass(e, s)
         case Pack():
             pack(e, s)
         case Panels():

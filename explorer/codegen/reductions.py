@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from explorer.codegen.copies import map_
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text
 from explorer.codegen.loops import collapse
+from explorer.codegen.vector_loops import vector_loop
 from explorer.ir.dims import product
 from explorer.ir.dtypes import (
     DType,
@@ -16,6 +18,7 @@ from explorer.ir.dtypes import (
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
     Fetch,
+    OnePass,
     Reduce,
     TileExpr,
     fetches,
@@ -34,7 +37,22 @@ def start_value(combiner: str, dtype: DType) -> Const:
     return Const(integer_limits(dtype)[combiner == "min"], dtype)
 
 
+def one_pass(e: Emitter, s: OnePass) -> None:
+    """One loop over vectors; part by part where it has no such form."""
+    if vector_loop(e, s):
+        return
+    start = e.depth
+    for part in s.parts:
+        if isinstance(part, Reduce):
+            reduce_(e, part)
+        else:
+            map_(e, part.target, part.spans, part.expr)
+        e.depth = start
+
+
 def reduce_(e: Emitter, s: Reduce) -> None:
+    if vector_loop(e, s):
+        return
     first = Printer().constant(start_value(s.combiner, s.dtype))
     if _along_last(s):
         reduce_rows(e, s, first)

@@ -1,0 +1,297 @@
+"""Maps and reductions as loops over vectors, where every load is dense along an axis or the same
+for all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from explorer.codegen.elementary import ELEMENTARY
+from explorer.codegen.emitter import Emitter
+from explorer.codegen.expressions import affine_text, dim_text, dtype_of_tile
+from explorer.codegen.loops import collapse
+from explorer.codegen.terms import has
+from explorer.codegen.vector_nest import Folded, Nest, Node, Operand, Stored
+from explorer.codegen.vector_operations import CELLS, POWERS, known
+from explorer.ir.dims import Dim, product
+from explorer.ir.dtypes import ITEM_BYTES, computed, is_float, is_stored_otherwise
+from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.tile_program import Do, Fetch, Map, OnePass, Reduce, Span, TileExpr, fetches
+
+FEW = 8  # results of a fold this short are left to LLVM, which takes several at once
+LONG = 16  # rows that are worth a trip of the results to memory
+WORK = 12  # of exp and its like, in instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One loop: for all `spans`, for all `over`, maps stored in order and values folded."""
+
+    spans: tuple[Span, ...]
+    over: tuple[Span, ...]
+    maps: tuple[tuple[Fetch, TileExpr], ...]
+    folds: tuple[Reduce, ...]
+
+    @property
+    def exprs(self) -> tuple[TileExpr, ...]:
+        """Every expression, those of the maps first."""
+        return (*(e for _, e in self.maps), *(f.expr for f in self.folds))
+
+    @property
+    def targets(self) -> tuple[Fetch, ...]:
+        """Where values go, those of the maps first."""
+        return (*(t for t, _ in self.maps), *(f.target for f in self.folds))
+
+
+def pass_of(s: Map | Reduce | OnePass) -> Pass:
+    """A statement as one loop, its axes joined where they are one in memory."""
+    parts = s.parts if isinstance(s, OnePass) else (s,)
+    maps = tuple((p.target, p.expr) for p in parts if isinstance(p, Map))
+    folds = tuple(p for p in parts if isinstance(p, Reduce))
+    spans, over = ((), parts[0].spans) if not folds else (folds[0].spans, folds[0].over)
+    found = Pass(spans, over, maps, folds)
+    return _collapsed(_collapsed(found, "over"), "spans")
+
+
+def _collapsed(p: Pass, which: str) -> Pass:
+    spans = p.over if which == "over" else p.spans
+    if len(spans) < 2:
+        return p
+    spans, whole, targets = collapse(spans, Do("all", p.exprs), *p.targets)
+    assert isinstance(whole, Do)
+    count = len(p.maps)
+    maps = tuple(zip(targets[:count], whole.args[:count], strict=True))
+    rest = zip(p.folds, targets[count:], whole.args[count:], strict=True)
+    folds = tuple(replace(f, target=t, expr=e) for f, t, e in rest)
+    found = replace(p, maps=maps, folds=folds)
+    return replace(found, over=spans) if which == "over" else replace(found, spans=spans)
+
+
+def vector_loop(e: Emitter, s: Map | Reduce | OnePass) -> bool:
+    """Print a statement as vector loops; False, and nothing printed, where it has no such form."""
+    p = pass_of(s)
+    order = _order(p)
+    if order is None or not all(map(_has_vector_form, p.exprs)):
+        return False
+    _Plan(e, p, order).emit()
+    return True
+
+
+def _order(p: Pass) -> str | None:
+    """Along what is folded, or across: where the loads are dense."""
+    if any(t.buffer.dtype not in CELLS or t.dynamic for t in p.targets):
+        return None
+    if any(f.dtype == "bool" or computed(f.dtype) not in CELLS for f in p.folds):
+        return None
+    if not p.folds:
+        return "along" if p.over and _is_dense(p, p.over[-1]) else None
+    along = bool(p.over) and _is_dense(p, p.over[-1])
+    across = bool(p.spans) and _is_dense(p, p.spans[-1])
+    if along and across:
+        return "across" if _size(p.spans[-1]) >= _size(p.over[-1]) else "along"
+    if across:
+        return _across(p)
+    short = product(tuple(o.size for o in p.over))
+    if not along or (isinstance(short, int) and short <= FEW and not p.maps):
+        return None
+    return "along"
+
+
+def _across(p: Pass) -> str:
+    """Results stay in registers, or, where rows are long and many, in memory."""
+    narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.folds)
+    if narrow or _size(p.over[-1]) < LONG or _size(p.spans[-1]) <= 8 * _lanes(p):
+        return "across"
+    return "rows"
+
+
+def _size(s: Span) -> int:
+    return s.size if isinstance(s.size, int) else 1 << 30
+
+
+def _is_dense(p: Pass, along: Span) -> bool:
+    """Every load is dense along an axis or does not move, stores are dense, and something moves."""
+    name = along.axis
+    loads = [f for e in p.exprs for f in fetches(e)]
+    if any(f.dynamic or f.buffer.dtype not in CELLS for f in loads):
+        return False
+    moves = [_factor(f, name) for f in loads]
+    if any(m not in (0, 1) for m in moves) or any(_factor(t, name) != 1 for t, _ in p.maps):
+        return False
+    within = name in {o.axis for o in p.over}
+    if any(_factor(f.target, name) != (0 if within else 1) for f in p.folds):
+        return False
+    return 1 in moves
+
+
+def _factor(f: Fetch, axis: str) -> Dim:
+    factor = f.offset.factor(axis)
+    return factor if isinstance(factor, int) else -1
+
+
+def _has_vector_form(e: TileExpr) -> bool:
+    match e:
+        case Do(op, args):
+            dtype = computed(dtype_of_tile(args[0]))
+            source = dtype_of_tile(args[1]) if op == "where" else dtype
+            if op == "pow" and isinstance(args[1], Const) and args[1].value in POWERS:
+                return is_float(dtype) and _has_vector_form(args[0])
+            if op.startswith("cast_") and is_float(dtype) and not is_float(op[5:]):
+                return False  # what is too large wraps
+            good = known(op, dtype) and computed(source) in CELLS
+            return good and all(map(_has_vector_form, args))
+        case Const(value, dtype):
+            return isinstance(value, (int, float)) and dtype in CELLS
+        case IndexValue() | Fetch():
+            return True
+
+
+def _lanes(p: Pass) -> int:
+    """How many elements are one vector register of the widest type in the loop."""
+    wide = any(_is_wide(e) for e in p.exprs)
+    return (8 if wide else 16) // (1 if has("avx512f") else 2)
+
+
+def _is_wide(e: TileExpr) -> bool:
+    inner = any(_is_wide(a) for a in e.args) if isinstance(e, Do) else False
+    return inner or dtype_of_tile(e) == "float64"
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A nest while it is put together."""
+
+    e: Emitter
+    p: Pass
+    order: str
+    operands: list[Operand] = field(default_factory=list)
+    bases: list[str] = field(default_factory=list)
+    distances: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    numbers: dict[TileExpr, int] = field(default_factory=dict)
+
+    def emit(self) -> None:
+        """The loops around the nest, and its call."""
+        p, e = self.p, self.e
+        inside = (*p.over, p.spans[-1]) if self.order != "along" else p.over
+        outside = p.spans[:-1] if self.order != "along" else p.spans
+        if not p.folds:
+            inside, outside = p.over[-1:], p.over[:-1]
+        for span in outside:
+            e.loop(span)
+        starts = {s.axis: self.start(s) for s in inside}
+        axes = tuple(s.axis for s in inside)
+        stores = tuple(self.store(t, x, axes, starts) for t, x in p.maps)
+        folds = tuple(self.fold(f, axes, starts) for f in p.folds)
+        counts = tuple(_count(s) for s in inside)
+        turns = [self.turns(s, starts[s.axis]) for s, n in zip(inside, counts) if n is None]
+        work = sum(_work(n) for n in self.nodes) + sum(
+            3 if f.combiner in ("max", "min") else 1 for f in folds
+        )
+        unroll = 8 if work <= 4 else 4 if work <= WORK else 2
+        last = counts[-1]
+        lanes = _lanes(p)
+        if last is not None:
+            unroll = max(1, min(unroll, last // lanes))
+        order = "along" if not folds else self.order
+        nest = Nest(
+            order, lanes, unroll, counts, tuple(self.operands), tuple(self.nodes), stores, folds
+        )
+        e.line(f"{self.named(nest)}(({', '.join((*self.bases, *turns, *self.distances))},))")
+
+    def named(self, nest: Nest) -> str:
+        """The name of a nest in the header; equal ones are one."""
+        text = f" = vector_nest({nest!r})"
+        for line in self.e.header:
+            if line.endswith(text):
+                return line.removesuffix(text)
+        name = f"nest{len(self.e.header)}"
+        self.e.header.append(name + text)
+        return name
+
+    def start(self, s: Span) -> Affine:
+        """The first value of an axis."""
+        if not s.clip_low:
+            return s.base
+        name = f"_first{self.e.expressions}"
+        self.e.expressions += 1
+        self.e.line(f"{name} = max({affine_text(s.base)}, 0)")
+        return var(name)
+
+    def turns(self, s: Span, start: Affine) -> str:
+        """How many values an axis has."""
+        if not (s.clip_low or s.clip_high):
+            return dim_text(s.size)
+        end = affine_text(s.base + s.size)
+        end = f"min({end}, {dim_text(s.extent)})" if s.clip_high else end
+        return f"{end} - ({affine_text(start)})"
+
+    def operand(
+        self, f: Fetch | IndexValue, axes: tuple[str, ...], starts: dict[str, Affine]
+    ) -> int:
+        """The number of what is read or written."""
+        index = f.offset if isinstance(f, Fetch) else f.index
+        base = affine_text(index.substitute(starts))
+        dtype = f.buffer.dtype if isinstance(f, Fetch) else ""
+        factors = tuple(index.factor(a) for a in axes)
+        steps = tuple(s if isinstance(s, int) else None for s in factors)
+        self.distances += [dim_text(s) for s in factors if not isinstance(s, int)]
+        self.operands.append(Operand(dtype, steps))
+        if isinstance(f, Fetch):
+            base = f"{f.buffer.name} + ({base}) * {ITEM_BYTES[dtype]}"
+        self.bases.append(base)
+        return len(self.operands) - 1
+
+    def store(
+        self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
+    ) -> Stored:
+        """What one map stores; later parts take the value and not the element."""
+        node = self.node(expr, axes, starts)
+        self.numbers[target] = node
+        return Stored(self.operand(target, axes, starts), node)
+
+    def fold(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Folded:
+        """What one reduction folds."""
+        node = self.node(f.expr, axes, starts)
+        place = self.operand(f.target, axes, starts)
+        return Folded(place, node, f.combiner, computed(f.dtype))
+
+    def node(self, x: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]) -> int:
+        """The number of an expression's value."""
+        if x in self.numbers:
+            return self.numbers[x]
+        match x:
+            case Fetch():
+                varies = x.offset.factor(axes[-1]) != 0
+                made = Node("load", x.buffer.dtype, (self.operand(x, axes, starts),), "", varies)
+            case IndexValue(index):
+                varies = index.factor(axes[-1]) != 0
+                made = Node("index", "int64", (self.operand(x, axes, starts),), "", varies)
+            case Const():
+                made = Node("const", x.dtype, (), _text(x), False)
+            case Do(op, args):
+                small = op == "pow" and isinstance(args[1], Const) and args[1].value in POWERS
+                given = tuple(self.node(a, axes, starts) for a in (args[:1] if small else args))
+                varies = any(self.nodes[a].varies for a in given)
+                value = _text(args[1]) if small and isinstance(args[1], Const) else ""
+                made = Node(op, dtype_of_tile(args[0]), given, value, varies)
+        self.nodes.append(made)
+        self.numbers[x] = len(self.nodes) - 1
+        return self.numbers[x]
+
+
+def _text(c: Const) -> str:
+    """A number that reads back as the same."""
+    assert isinstance(c.value, (int, float))
+    return float(c.value).hex() if is_float(c.dtype) else str(int(c.value))
+
+
+def _count(s: Span) -> int | None:
+    return s.size if isinstance(s.size, int) and not (s.clip_low or s.clip_high) else None
+
+
+def _work(n: Node) -> int:
+    """About how many instructions a vector takes."""
+    if n.op in ("load", "index", "const") or not n.varies:
+        return 0
+    return WORK if n.op in ELEMENTARY or n.op == "pow" else 1
