@@ -176,7 +176,7 @@ def _lower_transposed(low: Lowering) -> None:
     channels = _Channels(_whole(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
     inner = channels.output - channels.group * (_whole(site.shape(1)[1:2])[0])
     out = "acc" if site.has(2) else "y"
-    for residues in np.ndindex(*t.strides):
+    for residues in reversed(list(np.ndindex(*t.strides))):  # the one with most places last
         parts = [_Residue(t, d, r, low.shape[2 + d]) for d, r in enumerate(residues)]
         axes = [Axis("n", low.shape[0]), *channels.axes, *(p.axis for p in parts)]
         store = (var("n"), channels.output, *(p.store for p in parts))
@@ -208,7 +208,8 @@ def _lower_transposed(low: Lowering) -> None:
 
 
 class _Residue:
-    """Output positions h = q * stride + residue along one dim, and the taps that reach them.
+    """Output positions h = q * stride + residue along one dim, and the taps that reach them. The
+    axis q is one for all residues, so that a tile has neighbours of each; it may end one earlier.
 
     Tap k reaches h where `h + before - k * dilation` is a multiple of the stride: every `step`th
     tap from `first` on, if any.
@@ -221,7 +222,7 @@ class _Residue:
         first = next((k for k in range(step) if (start - k * dilation) % stride == 0), None)
         self.taps = 0 if first is None else max(0, -(-(t.sizes[d] - first) // step))
         first = first or 0
-        self.axis = Axis(f"{name}{residue}", ceil_div(simplify(extent - residue), stride))
+        self.axis = Axis(name, ceil_div(simplify(extent - residue), stride))
         self.tap = Axis(f"k{name}{residue}", self.taps)
         self.store = var(self.axis.name) * stride + residue
         self.place = var(self.tap.name) * step + first

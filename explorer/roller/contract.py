@@ -12,6 +12,7 @@ from explorer.ir.contraction import Contraction
 from explorer.ir.dims import Dim, ceil_div, floor_div, product, simplify
 from explorer.ir.forms import form_of, group_of
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
+from explorer.ir.normal import writers
 from explorer.ir.tile_program import (
     Contract,
     Do,
@@ -27,6 +28,8 @@ from explorer.ir.tile_program import (
 )
 from explorer.roller.groups import in_groups, padded_extents
 from explorer.roller.places import Place, Places, row_major
+
+SHORT_RUN = 8
 
 
 def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
@@ -59,6 +62,13 @@ def segments(
     return tuple(starts), length, int(step)
 
 
+def one_by_one(starts: tuple[int, ...], length: Dim, step: int) -> tuple[tuple[int, ...], Dim]:
+    """Short runs as a table of every step: a loop of three steps costs more than a load in each."""
+    if len(starts) == 1 or not isinstance(length, int) or not 1 < length < SHORT_RUN:
+        return starts, length
+    return tuple(s + i * step for s in starts for i in range(length)), 1
+
+
 def contract(
     p: Places,
     n: int,
@@ -70,7 +80,8 @@ def contract(
     """The statements of one contraction within the tile; None where its depth cannot be walked by a
     table.
     """
-    spans, micro, name = p.spans(n, c), p.tiling.micro, c.out
+    spans, micro = p.spans(n, c), p.tiling.micro
+    name = c.out if len(writers(p.kernel, c.out)) == 1 else f"{c.out}_{n}"  # of one part
     column = spans[found.column.name]
     left = left_operand(p, n, c, found, halo)
     if left is None:
@@ -83,13 +94,14 @@ def contract(
         return None
     starts, length, step = walk
     length, step = (length, step) if group == 1 else (floor_div(length, group), group)
+    starts, length = one_by_one(starts, length, step)
     total = product(extents)
     p.tables[f"{name}_seg"] = starts
     columns = _columns(p, found, depth, column, total)
     if columns is None:
         return None
     b, b_step, prepare = columns
-    dtype = p.kernel.dtype(name)
+    dtype = p.kernel.dtype(c.out)
     acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, dtype, "L1")
     rows = tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
     count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
