@@ -27,6 +27,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
+from explorer.roller.one_pass import in_one_pass
 from explorer.roller.places import Place, Places
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
@@ -91,6 +92,8 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
             body += statements
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
+    if not kernel.updates:  # what it reads may be what it writes
+        body = list(in_one_pass(body))
     buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
     return TileProgram(
         grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
