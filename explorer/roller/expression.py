@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.contraction import contraction
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import Affine, Apply, Compute, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.types import ITEM_BYTES
@@ -31,10 +30,13 @@ class Access:
 
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The box of the tensor that a tile of these sizes touches."""
-        return tuple(
-            full if whole else 1 + sum([step * (shape[axis] - 1) for axis, step in walk])
-            for walk, whole, full in zip(self.dims, self.whole, self.shape, strict=True)
-        )
+        box = []
+        for d, walk in enumerate(self.dims):
+            size = 1
+            for axis, step in walk:
+                size += step * (shape[axis] - 1)
+            box.append(self.shape[d] if self.whole[d] else size)
+        return tuple(box)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,18 @@ class Expression:
         return self.axes.index(axis)
 
 
+def heaviest(kernel: Kernel, sizes: Sizes) -> Compute:
+    """The compute that does the most work under a binding of the symbols."""
+    return max(kernel.computes, key=lambda c: _work(c, sizes))
+
+
 def expression_of(kernel: Kernel, sizes: Sizes | None = None) -> Expression:
-    """The compute of a kernel that does the most work, under a binding of the symbols.
+    """The heaviest compute of a kernel, axis for axis.
 
     What the others read beside it (a bias, a residual) is streamed once and forms no tile.
     """
     known = sizes or {}
-    heaviest = max(kernel.computes, key=lambda c: (_work(c, known), contraction(c) is not None))
-    return of_compute(kernel, heaviest, known)
+    return of_compute(kernel, heaviest(kernel, known), known)
 
 
 def of_compute(kernel: Kernel, c: Compute, sizes: Sizes) -> Expression:

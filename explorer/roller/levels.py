@@ -1,8 +1,14 @@
-"""The memory levels that a device's tiles are grown in, farthest from the registers first."""
+"""The memory levels that a device's tiles are grown in, farthest from the registers first, and what
+a level asks of its tiles.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+from explorer.roller.alignment import Answer
+from explorer.roller.rtile import RTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +39,37 @@ class Room:
     def fits(self) -> bool:
         """Whether there is room."""
         return self.used <= self.capacity
+
+
+class LevelRules(Protocol):
+    """What hardware asks of tiles. `tiles` are those of a level and of all nearer ones, the unit
+    tile last; `level` counts from the farthest.
+    """
+
+    @property
+    def levels(self) -> tuple[TileLevel, ...]:
+        """Farthest first."""
+
+    def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
+        """The aligned sizes of every axis, increasing, from the tile of the next nearer level."""
+
+    def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
+        """The first of the tiles with its storage padding."""
+
+    def rooms(self, tiles: tuple[RTile, ...], level: int) -> tuple[Room, ...]:
+        """What the tile takes of each limit."""
+
+    def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
+        """Whether the tile fills execution units."""
+
+    def saturated(self, tiles: tuple[RTile, ...], level: int) -> bool:
+        """Whether growth may stop here: the tile is worth the level that it is in."""
+
+    def compute_us(self, tile: RTile, level: int) -> float:
+        """One unit's time to compute the tile over the whole reduction."""
+
+    def memory_us(self, tile: RTile, level: int) -> float:
+        """One unit's time to load and store it at that level."""
+
+    def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
+        """The axes, the one to enlarge first first."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
-from explorer.roller.expression import Access, Expression
+from explorer.roller.expression import Expression
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RTile:
     """A tile of an expression: a size for every axis, reduced ones included; `padding` is how many
     elements are added to the innermost dim of each input's data tile where it is stored.
@@ -30,17 +31,17 @@ class RTile:
         """The steps of the reduced axes."""
         return self.shape[self.expression.spatial :]
 
-    @property
+    @cached_property
     def input_tiles(self) -> tuple[tuple[int, ...], ...]:
         """The box of each input that one step of the reduction needs, without padding."""
-        return tuple(a.tile(self.shape) for a in self.expression.inputs)
+        return tuple([a.tile(self.shape) for a in self.expression.inputs])
 
-    @property
+    @cached_property
     def output_tile(self) -> tuple[int, ...]:
         """The box that is written."""
         return self.expression.output.tile(self.shape)
 
-    @property
+    @cached_property
     def stored_tiles(self) -> tuple[tuple[int, ...], ...]:
         """The boxes of the inputs as they are stored: the innermost dim padded."""
         pads = self.padding or (0,) * len(self.expression.inputs)
@@ -54,12 +55,17 @@ class RTile:
         """Elements of the output's axes in the tile."""
         return prod(self.spatial)
 
-    @property
+    @cached_property
+    def data_tiles(self) -> tuple[tuple[int, ...], ...]:
+        """The boxes of the inputs, then that of the output."""
+        return (*self.input_tiles, self.output_tile)
+
+    @cached_property
     def elements(self) -> int:
         """Elements of all data tiles: what a thread holds in registers."""
         return sum(map(prod, self.input_tiles)) + prod(self.output_tile)
 
-    @property
+    @cached_property
     def footprint_bytes(self) -> int:
         """Room for the input tiles with their padding; sums stay in registers."""
         stored = zip(self.expression.inputs, self.stored_tiles, strict=True)
@@ -68,31 +74,27 @@ class RTile:
     @property
     def operations(self) -> int:
         """Operations of the tile over the whole reduction, in whole steps."""
-        whole = self.whole_reduction
-        return self.points * prod(whole.reduced) * self.expression.operations
+        first = self.expression.spatial
+        return self.points * prod(self.whole_shape[first:]) * self.expression.operations
 
-    @property
+    @cached_property
     def traffic_bytes(self) -> int:
         """Bytes loaded over the whole reduction, in whole steps, and stored once."""
-        whole = self.whole_reduction
-        loaded = sum(
-            a.item_bytes * prod(box)
-            for a, box in zip(self.expression.inputs, whole.input_tiles, strict=True)
-        )
-        return loaded + self.expression.output.item_bytes * prod(self.output_tile)
+        e, shape = self.expression, self.whole_shape
+        loaded = sum([a.item_bytes * prod(a.tile(shape)) for a in e.inputs])
+        return loaded + e.output.item_bytes * prod(self.output_tile)
 
     @property
     def intensity(self) -> float:
         """Operations for each byte moved."""
         return self.operations / self.traffic_bytes
 
-    @property
-    def whole_reduction(self) -> RTile:
-        """The same with the reduced axes as far as whole steps reach."""
+    @cached_property
+    def whole_shape(self) -> tuple[int, ...]:
+        """The sizes with the reduced axes as far as whole steps reach."""
         first = self.expression.spatial
-        extents = self.expression.extents[first:]
-        steps = tuple(-(-n // s) * s for n, s in zip(extents, self.reduced, strict=True))
-        return RTile(self.expression, (*self.spatial, *steps), self.padding)
+        steps = zip(self.expression.extents[first:], self.shape[first:], strict=True)
+        return (*self.shape[:first], *[-(-n // s) * s for n, s in steps])
 
     def with_size(self, axis: int, size: int) -> RTile:
         """The same tile with another size of one axis, not padded."""
@@ -100,7 +102,7 @@ class RTile:
 
     def padded(self, padding: tuple[int, ...]) -> RTile:
         """The same tile stored with this padding."""
-        return replace(self, padding=padding)
+        return RTile(self.expression, self.shape, padding)
 
     def count(self, inner: RTile) -> int:
         """How many tiles of `inner` the output's part of this one takes."""
@@ -115,11 +117,6 @@ def unit_tile(expression: Expression) -> RTile:
 def whole_tile(expression: Expression) -> RTile:
     """The whole operator."""
     return RTile(expression, expression.extents)
-
-
-def data_tile(access: Access, tile: RTile) -> tuple[int, ...]:
-    """The box of one tensor that a tile touches."""
-    return access.tile(tile.shape)
 
 
 @dataclass(frozen=True, slots=True)

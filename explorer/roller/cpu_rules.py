@@ -1,0 +1,218 @@
+"""What a CPU asks of tiles: vectors in registers, lines and sets in the caches of one core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from explorer.devices.model import Device, MemoryLevel
+from explorer.roller.alignment import (
+    EXECUTION_UNIT,
+    Answer,
+    aligned_base,
+    cache_sets,
+    execution_unit,
+    memory_transaction,
+    moved_bytes,
+    set_padding,
+)
+from explorer.roller.expression import Access, Expression, reads_of
+from explorer.roller.levels import Room, TileLevel
+from explorer.roller.rtile import RTile
+
+VECTORS = (1, 2, 3, 4, 6)  # column groups of a register tile
+MOST_ROWS = 14
+CACHE_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
+PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
+DEPTH_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+LATENCY_FMA = 4  # cycles until a sum can be added to again
+PAGE_BYTES = 4096  # a cache that is indexed before translation has a page of sets
+
+
+@dataclass(frozen=True)
+class CpuRules:
+    """Roller's rules for a core: the execution unit is a vector of the innermost axis by one row,
+    a transaction is a line, and padded rows do not all begin in one set of L1.
+
+    `streamed`: the operator reuses too little; whole lines and the innermost axis first.
+    """
+
+    device: Device
+    expression: Expression
+    streamed: bool = False
+
+    @cached_property
+    def levels(self) -> tuple[TileLevel, ...]:
+        """The caches that a core has for itself, farthest first, then its vector registers."""
+        d = self.device
+        own = [m for m in d.levels if not m.shared and m.capacity_bytes]
+        feeds = [*own[1:], self._home()]
+        caches = [
+            TileLevel(m.name, f.name, m.capacity_bytes or 0, "bytes", self._share(f), f.line_bytes)
+            for m, f in zip(own, feeds, strict=True)
+        ]
+        near = own[0] if own else self._home()
+        registers = TileLevel(
+            "registers", near.name, d.registers, "vector registers",
+            near.bandwidth_gb_per_s, d.lanes * 4,
+        )  # fmt: skip
+        return (*reversed(caches), registers)
+
+    def _home(self) -> MemoryLevel:
+        """The nearest shared memory that holds all operands, with room for others."""
+        total = sum(a.item_bytes * prod(a.shape) for a in reads_of(self.expression))
+        shared = [m for m in self.device.levels if m.shared]
+        fits = (m for m in shared if m.capacity_bytes is None or total <= m.capacity_bytes // 2)
+        return next(fits, MemoryLevel("memory", None, float("inf"), 64, True))
+
+    def _share(self, level: MemoryLevel) -> float:
+        """What one core gets while all of them load."""
+        return level.bandwidth_gb_per_s / (self.device.units if level.shared else 1)
+
+    @cached_property
+    def nearest(self) -> int:
+        """The position of the registers among the levels."""
+        return len(self.levels) - 1
+
+    def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
+        """Registers: rows one by one, columns in vectors. Caches: multiples, reduced axes by
+        doubling up to their end.
+        """
+        e = base.expression
+        if level == self.nearest:
+            rows = tuple(range(1, MOST_ROWS + 1))
+            spatial = [
+                rows if self._is_row(d) else (1,) for d in range(len(e.axes[: e.spatial]) - 1)
+            ]
+            return (
+                *spatial,
+                *([self._columns(e)] if e.spatial else []),
+                *((1,) for _ in base.reduced),
+            )
+        spatial = [self._multiples(n, base.shape[d]) for d, n in enumerate(e.extents[: e.spatial])]
+        depth = zip(base.reduced, e.extents[e.spatial :], strict=True)
+        item = e.inputs[0].item_bytes if e.inputs else 4
+        line = self.levels[level].transaction_bytes
+        return (*spatial, *(_up_to(aligned_base(r, item, line), n) for r, n in depth))
+
+    def _is_row(self, axis: int) -> bool:
+        """Whether some input does not move with the axis: it is used again for each row."""
+        return not self.streamed and any(
+            all(axis != x for walk in a.dims for x, _ in walk) for a in self.expression.inputs
+        )
+
+    def _columns(self, e: Expression) -> tuple[int, ...]:
+        extent, lanes = e.extents[e.spatial - 1], self.device.lanes
+        return tuple(lanes * v for v in VECTORS) if extent >= lanes else (extent,)
+
+    def _multiples(self, extent: int, base: int) -> tuple[int, ...]:
+        even = {-(-extent // (part * base)) for part in (*PARTS, self.device.units)}
+        found = sorted({*CACHE_STEPS, *even})
+        return tuple(base * k for k in found if base * (k - 1) < extent)
+
+    def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
+        """In L1, rows that are walked together do not all begin in one set."""
+        tile = tiles[0]
+        if level != self.nearest - 1 or not self.device.levels:
+            return tile
+        read = tiles[1].input_tiles
+        pads = map(self._padding, tile.expression.inputs, tile.input_tiles, read)
+        return tile.padded(tuple(pads))
+
+    def _padding(self, access: Access, box: tuple[int, ...], read: tuple[int, ...]) -> int:
+        rows = prod(read[:-1])
+        if len(box) < 2 or rows == 1:
+            return 0
+        near = self.device.levels[0]
+        ways = near.ways or max(1, (near.capacity_bytes or 0) // PAGE_BYTES)
+        sets = cache_sets(near.capacity_bytes or 0, near.line_bytes, ways)
+        stride = box[-1] * access.item_bytes
+        return set_padding(rows, stride, near.line_bytes, sets, ways) // access.item_bytes
+
+    def rooms(self, tiles: tuple[RTile, ...], level: int) -> tuple[Room, ...]:
+        """Vector registers: sums, a vector a column group, one row value. Caches: bytes of all data
+        tiles, sums included.
+        """
+        tile = tiles[0]
+        if level == self.nearest:
+            vectors = self._vectors(tile)
+            used = self._rows(tile) * vectors + vectors + 1
+            return (Room("vector registers", used, self.device.registers),)
+        room = self.levels[level]
+        out = tile.expression.output.item_bytes * prod(tile.output_tile)
+        return (Room(f"bytes of {room.name}", tile.footprint_bytes + out, room.capacity),)
+
+    def _vectors(self, tile: RTile) -> int:
+        return -(-tile.spatial[-1] // self.device.lanes) if tile.spatial else 1
+
+    def _rows(self, tile: RTile) -> int:
+        return prod(tile.spatial[:-1])
+
+    def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
+        """Columns are whole vectors, and there are sums enough to hide the latency of one."""
+        tile, e = tiles[-2], self.expression
+        if not tile.spatial or tile.spatial[-1] == e.extents[e.spatial - 1]:
+            columns = Answer(EXECUTION_UNIT, True, 0, 0, "the whole axis")
+        else:
+            columns = execution_unit(tile.spatial[-1], self.device.lanes, "columns")
+        if self.streamed or not columns.holds:
+            return columns
+        sums, wanted = self._rows(tile) * self._vectors(tile), self._least_sums()
+        text = f"{sums} independent sums, {wanted} hide the latency"
+        return Answer(EXECUTION_UNIT, sums >= wanted, sums, wanted, text)
+
+    def _least_sums(self) -> int:
+        e = self.expression
+        rows = prod(n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._is_row(d))
+        vectors = -(-e.extents[e.spatial - 1] // self.device.lanes) if e.spatial else 1
+        return min(int(LATENCY_FMA * self.device.fma_per_cycle), rows * vectors)
+
+    def saturated(self, tiles: tuple[RTile, ...], level: int) -> bool:
+        """Computing takes longer than loading; for streams, the output's rows are whole lines."""
+        if not self.streamed:
+            return self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
+        return level == self.nearest or self.line(tiles[0]).holds
+
+    def line(self, tile: RTile) -> Answer:
+        """The transaction rule for what is written."""
+        out, box = self.expression.output, tile.output_tile
+        inner, full = (box[-1], out.shape[-1]) if box else (1, 1)
+        line = self.device.levels[0].line_bytes if self.device.levels else 64
+        return memory_transaction(inner, full, out.item_bytes, line)
+
+    def compute_us(self, tile: RTile, level: int) -> float:
+        """At the peak of fused multiply-adds on whole vectors."""
+        columns = tile.spatial[-1] if tile.spatial else 1
+        whole = self._vectors(tile) * self.device.lanes / columns
+        return tile.operations * whole / (self.device.reached_gflops_per_unit * 1e3)
+
+    def memory_us(self, tile: RTile, level: int) -> float:
+        """In whole lines, or whole vectors into registers, of the level's source."""
+        room, e = self.levels[level], self.expression
+        line = room.transaction_bytes
+        if level == self.nearest:  # one load for each vector and each row value, in every step
+            steps = prod(tile.whole_shape[e.spatial :])
+            loads = zip(e.inputs, tile.input_tiles, strict=True)
+            moved = steps * sum(_moved(a, box, line) for a, box in loads)
+        else:
+            moved = sum(_moved(a, a.tile(tile.whole_shape), line) for a in e.inputs)
+            moved += _moved(e.output, tile.output_tile, line)
+        return moved / (room.gb_per_s * 1e3)
+
+    def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
+        """By score; for streams from the innermost axis outwards."""
+        axes = range(len(scores))
+        if self.streamed:
+            return tuple(reversed(axes))
+        return tuple(sorted(axes, key=lambda d: -scores[d]))
+
+
+def _up_to(base: int, extent: int) -> tuple[int, ...]:
+    """Doublings of a size, and the whole axis."""
+    return tuple(sorted({min(base * k, extent) for k in DEPTH_STEPS} | {extent}))
+
+
+def _moved(access: Access, box: tuple[int, ...], line: int) -> int:
+    """Bytes of a box in whole transactions."""
+    return prod(box[:-1]) * moved_bytes(box[-1] if box else 1, access.item_bytes, line)
