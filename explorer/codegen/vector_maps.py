@@ -160,8 +160,8 @@ def vector_maps(outputs: tuple[tuple[tuple[int, int, int], Tree], ...], whole: b
     """
 
     @intrinsic
-    def loop(context, count, addresses):
-        def emit(cx, builder, sig, args):
+    def loop(context: Any, count: Any, addresses: Any) -> Any:
+        def emit(cx: Any, builder: Any, sig: Any, args: Any) -> Any:
             bases = [
                 builder.inttoptr(builder.extract_value(args[1], n), F32.as_pointer())
                 for n in range(len(addresses))

@@ -29,6 +29,7 @@ from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
 from explorer.roller.one_pass import in_one_pass
 from explorer.roller.places import Place, Places
+from explorer.roller.shared_scratch import share_scratch
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
 
@@ -95,8 +96,10 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     if not kernel.updates:  # what it reads may be what it writes
         body = list(in_one_pass(body))
     buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
-    return TileProgram(
-        grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
+    return share_scratch(
+        TileProgram(
+            grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
+        )
     )
 
 
