@@ -1,0 +1,85 @@
+"""LLVM IR to machine code of this processor, and machine code into memory."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.codegen import get_host_cpu_features
+
+from explorer.errors import KernelCompileError
+
+_engines: list[Any] = []  # keeps the machine code mapped
+
+
+@cache
+def _target() -> Any:
+    """This processor, for code that lies anywhere in memory."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=get_host_cpu_features(),
+        opt=3,
+        reloc="static",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def optimised(text: str) -> Any:
+    """The module of an IR text after one run of LLVM's -O3 pipeline: loops are vectorised,
+    straight code is not.
+    """
+    target = _target()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    module.data_layout = str(target.target_data)
+    wanted = llvm.create_pipeline_tuning_options(speed_level=3)
+    wanted.loop_vectorization, wanted.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(target, wanted)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def object_of(module: Any) -> bytes:
+    """The object file of a module."""
+    return bytes(_target().emit_object(module))
+
+
+def assembly_of(module: Any) -> str:
+    """The same in assembly language."""
+    return str(_target().emit_assembly(module))
+
+
+@cache
+def _shared() -> Any:
+    """Where functions whose names hold their content lie together."""
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
+
+
+def _loader() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple().create_target_machine()
+
+
+def load(code: bytes, symbol: str, shared: bool) -> int:
+    """The address of a function of an object file. `shared`: no other file has its name.
+
+    Raises KernelCompileError where the file has no such function.
+    """
+    if shared:
+        engine = _shared()
+    else:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
+        _engines.append(engine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(symbol)
+    if not address:
+        raise KernelCompileError(
+            f"the cached object code has no function {symbol}: clear the cache"
+        )
+    return int(address)

@@ -1,0 +1,187 @@
+"""Our own way from the source of a kernel to LLVM means what Numba's does."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import product
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from explorer.codegen import object_code
+from explorer.codegen.build import print_kernel
+from explorer.codegen.conversions import NotTranslated
+from explorer.codegen.generator import generator_text
+from explorer.codegen.machine import load, object_of, optimised
+from explorer.codegen.numba_cpu import DECORATOR, HEADER
+from explorer.codegen.object_code import compile_cfunc, disassemble, key_of
+from explorer.codegen.translate import translate
+from explorer.errors import KernelCompileError
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
+from tests.codegen.cases import CASES
+
+WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+KINDS = (*WIDTHS, "float32", "float64", "bool")
+
+
+def source_of(*lines: str) -> str:
+    """A kernel: `x` and `y` are addresses of the argument block."""
+    body = ("    x = argument(args, 0)", "    y = argument(args, 1)", *(f"    {t}" for t in lines))
+    return "\n".join((*HEADER, DECORATOR, "def kernel(first, last, args):", *body)) + "\n"
+
+
+def by_translation(source: str) -> int:
+    """The address of the function as we translate it."""
+    symbol = f"kernel_{key_of(source)}"
+    return load(object_of(optimised(translate(source, "kernel", symbol))), symbol, shared=False)
+
+
+def by_numba(source: str) -> int:
+    """The address of the function as Numba translates it."""
+    library, symbol = object_code._by_numba(key_of(source), source, "kernel")
+    return load(library._get_compiled_object(), symbol, shared=False)
+
+
+def run(address: int, x: np.ndarray, size: int = 16) -> bytes:
+    """What the function leaves in `y`."""
+    y = np.zeros(size, np.float64)
+    args = np.array([x.ctypes.data, y.ctypes.data], np.int64)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    kind(address)(0, 1, args.ctypes.data)
+    return y.tobytes()
+
+
+def same(source: str, x: np.ndarray) -> None:
+    """Both ways write the same bytes."""
+    assert run(by_translation(source), x) == run(by_numba(source), x)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_every_kernel_of_the_cases_is_translated_or_left_to_numba_by_name(case: object) -> None:
+    source, _, _ = print_kernel(case.kernel, Tiling(), ShapeEnv())  # type: ignore[attr-defined]
+    try:
+        text = translate(source, "kernel", "kernel_x")
+    except NotTranslated as why:
+        assert str(why)
+    else:
+        llvm.parse_assembly(text).verify()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_are_loaded_converted_and_stored_as_numba_does(kind: str) -> None:
+    values = np.array([0, 1, 2, 3, 100, 127, 5, 6], "uint8").astype(kind)
+    stores = ("st_float64(y, 0, D(a))", "st_float32(y, 3, F(a))", "st_int64(y, 3, I(a))")
+    lines = (f"a = ld_{kind}(x, 0)", *stores)
+    same(source_of(*lines), values[4:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"), tuple(product(WIDTHS, ("+", "-", "*", "<", "==", "&", "^")))
+)
+def test_whole_numbers_are_widened_as_numba_does(kind: str, op: str) -> None:
+    info = np.iinfo(kind)
+    values = np.array([info.max, info.min, 3, info.max - 1], kind)
+    pairs = [f"ld_{kind}(x, {n}) {op} ld_{kind}(x, {n + 1})" for n in (0, 2)]
+    stored = "bool" if op in "<==" else "uint64" if kind.startswith("u") else "int64"
+    lines = [f"st_{stored}(y, {n}, {pair})" for n, pair in enumerate(pairs)]
+    same(source_of(*lines), values)
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "/", "<", "<=", "==", "!=", ">", ">="])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_floats_with_nan_and_infinity_are_computed_as_numba_does(kind: str, op: str) -> None:
+    values = np.array([1.5, np.nan, np.inf, -0.0, 3e38, -2.0], kind)
+    stored = "bool" if op in ("<", "<=", "==", "!=", ">", ">=") else kind
+    lines = [
+        f"st_{stored}(y, {6 * i + j}, ld_{kind}(x, {i}) {op} ld_{kind}(x, {j}))"
+        for i, j in product(range(6), repeat=2)
+    ]
+    source = source_of(*lines)
+    found = np.frombuffer(run(by_translation(source), values, 64))
+    wanted = np.frombuffer(run(by_numba(source), values, 64))
+    shape = np.bool_ if stored == "bool" else kind
+    np.testing.assert_array_equal(found.view(shape)[:36], wanted.view(shape)[:36])
+
+
+def test_loops_ranges_and_branches_run_as_python_says() -> None:
+    lines = (
+        "total = 0",
+        "for i in range(10):",
+        "    for j in range(i, 7, 2):",
+        "        if j == 3 or (i > 4 and j < 6):",
+        "            continue",
+        "        total = total * 3 + (i if j > 2 else -j)",
+        "for i in range(5, 5):",
+        "    total = 0",
+        "st_int64(y, 0, min(total, 1 << 40) + max(-7, i))",
+    )
+    total, i = 0, 0
+    for i in range(10):
+        for j in range(i, 7, 2):
+            if j == 3 or (i > 4 and j < 6):
+                continue
+            total = total * 3 + (i if j > 2 else -j)
+    source = source_of(*lines)
+    found = np.frombuffer(run(by_translation(source), np.zeros(1)), np.int64)
+    assert found[0] == min(total, 1 << 40) + max(-7, i)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "st_float32(y, 0, floor_div(ld_float32(x, 0), F(2.0)))",
+        "st_float32(y, 0, sin_(ld_float32(x, 0)))",
+        "while first < last: first = first + 1",
+        "a = [1]",
+        "a = ld_float64(x, 0) + I(1)",
+        "for i in range(5, 0, -1): st_int64(y, i, i)",
+        "a = args.b",
+        "a, b = 1, 2",
+        "a = 1 if ld_bool(x, 0) else ld_int64(x, 9)",
+        "st_int64(y, 0, first // last)",
+    ],
+)
+def test_what_is_not_of_our_language_is_left_to_numba(line: str) -> None:
+    with pytest.raises(NotTranslated):
+        translate(source_of(line), "kernel", "kernel_x")
+
+
+def test_what_is_left_to_numba_still_compiles_and_can_be_looked_at() -> None:
+    source = source_of("st_float32(y, 0, sin_(ld_float32(x, 0)))")
+    code = compile_cfunc(source)
+    out = np.frombuffer(run(code.address, np.array([0.5], np.float32)), np.float32)
+    assert abs(out[0] - np.sin(np.float32(0.5))) < 1e-6
+    assert all(disassemble(code, source))
+
+
+def test_a_kernel_that_no_compiler_takes_is_named_in_one_sentence() -> None:
+    with pytest.raises(KernelCompileError, match=r"kernel [0-9a-f]{8} does not compile: "):
+        compile_cfunc(source_of("st_float32(y, 0)"))
+
+
+def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import explorer.codegen.generator as generator
+
+    plain = source_of("st_float32(y, 0, ld_float32(x, 0))")
+    mathematical = source_of("st_float32(y, 0, exp32(ld_float32(x, 0)))")
+    before = generator_text(plain), generator_text(mathematical)
+    assert before[0] != before[1]
+    real = generator._file
+
+    def changed(name: str) -> object:
+        found = real(name)
+        other = generator._File(b"changed", found.names, found.imports)
+        return other if name == "elementary" else found
+
+    monkeypatch.setattr(generator, "_file", changed)
+    generator._hash_of.cache_clear()
+    try:
+        after = generator_text(plain), generator_text(mathematical)
+    finally:
+        generator._hash_of.cache_clear()
+    assert after[0] == before[0] and after[1] != before[1]
