@@ -16,7 +16,13 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
 from explorer.passes.copy_maps import copy_map
 from explorer.passes.fold_into import read_through, where_free
-from explorer.passes.memory_order import Order, choose_orders, has_convolution, is_identity
+from explorer.passes.memory_order import (
+    Order,
+    choose_orders,
+    has_window,
+    has_windows,
+    is_identity,
+)
 from explorer.passes.names import fresh
 from explorer.passes.permute import moves_memory, permute, reordered
 from explorer.passes.registry import compiler_pass
@@ -26,8 +32,8 @@ from explorer.passes.registry import compiler_pass
     "layout", paper="Liu et al. 2019, Optimizing CNN model inference on CPUs, section 3.2"
 )
 def choose_layout(program: Program) -> Program:
-    """After: where there is a convolution, channels lie dense; inputs and outputs of the program
-    lie as before.
+    """After: where there is a convolution, channels lie dense, and windows are walked as their
+    results lie in memory; inputs and outputs of the program lie as before.
 
     `y[n, o, h, w] = sum over c: x[n, c, h, w] * w[o, c]` becomes `y[n, h, w, o] = sum over c: x[n,
     h, w, c] * w[o, c]`. No kernel is known by name: index maps and loop orders are permuted,
@@ -35,7 +41,7 @@ def choose_layout(program: Program) -> Program:
     """
     constants = dict(program.constants)
     for function in program.functions:
-        if has_convolution(function):
+        if has_windows(function):
             made = _Layout(program, function, constants).function_after()
             program = program.with_function(made)
     return replace(program, constants=constants)
@@ -98,7 +104,7 @@ class _Layout:
         order = self.orders.get(old.name)
         if order is not None:
             names[call.kernel.output] = order
-        if not names:
+        if not names and not has_window(call.kernel):
             self.body.append(binding)
             return
         kernel, moved = permute(call.kernel, names)

@@ -36,14 +36,15 @@ def slides(c: Compute, data: Read) -> bool:
     return any(i.variables & summed and i.variables - summed for i in _affine(data.index))
 
 
-def has_convolution(function: Function) -> bool:
-    """Whether some kernel sums products with weights over a sliding window."""
-    for binding in function.body:
-        if isinstance(binding.expr, KernelCall):
-            found = weighted_sum(binding.expr.kernel)
-            if found is not None and slides(found[0], found[1]):
-                return True
-    return False
+def has_window(kernel: Kernel) -> bool:
+    """Whether some compute of a kernel sums, or folds otherwise, over a sliding window."""
+    return any(c.reduce and any(slides(c, r) for r in reads(c.expr)) for c in kernel.computes)
+
+
+def has_windows(function: Function) -> bool:
+    """Whether some kernel folds over a sliding window."""
+    calls = (b.expr for b in function.body if isinstance(b.expr, KernelCall))
+    return any(has_window(call.kernel) for call in calls)
 
 
 def channels_last(entries: tuple[Affine | object, ...], weight: Read) -> Order | None:

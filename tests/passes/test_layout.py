@@ -14,7 +14,7 @@ from explorer.frontends.onnx_import import load
 from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import evaluate_shape
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Kernel, var
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
 from explorer.ops.evaluate import evaluate_kernel
@@ -94,6 +94,24 @@ def test_an_output_keeps_its_layout(tmp_path: Path) -> None:
     before = legalized(tmp_path, nodes, {"x": (1, 3, 6, 6)}, ["y", "z"], {"w": weights(4, 3, 3, 3)})
     after = keeps_values(choose_layout, before)
     assert kernels(after) == ["transpose", "conv", "transpose", "relu", "transpose"]
+
+
+@pytest.mark.parametrize("group", [1, 8])
+def test_windows_between_transposes_are_walked_as_their_results_lie(
+    tmp_path: Path, group: int
+) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["f"], perm=[0, 3, 1, 2]),
+        node("Conv", ["f", "w", "b"], ["c"], pads=[1, 1, 1, 1], group=group),
+        node("MaxPool", ["c"], ["m"], kernel_shape=[2, 2]),
+        node("Transpose", ["m"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    constants = {"w": weights(8, 8 // group, 3, 3), "b": weights(8)}
+    before = fold_copies(legalized(tmp_path, nodes, {"x": (1, 6, 7, 8)}, ["y"], constants))
+    after = keeps_values(choose_layout, before)
+    for name in ("conv", "max_pool"):
+        for c in kernel_of(after, name).computes:
+            assert c.axes[-1].extent == 8 and c.target[-1] == var(c.axes[-1].name)
 
 
 def test_an_output_of_one_pixel_needs_no_copy(tmp_path: Path) -> None:
