@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import Var
-from explorer.ir.dtypes import as_computed, dtype_of, integer_limits, numpy_dtype
-from explorer.ir.kernel import Affine, Axis, Expr, var
+from explorer.ir.dtypes import dtype_of, integer_limits, numpy_dtype
+from explorer.ir.kernel import Axis, Expr
 from explorer.ir.types import Tensor
 from explorer.ops import conv, matmul
 from explorer.ops.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, shape_of
+from explorer.ops.integer_products import Operand, narrow_product
+from explorer.ops.lowering import Lowering, shape_of
 from explorer.ops.quantization import clamped
 from explorer.ops.record import Array, OperatorRecord, Site
+from explorer.ops.zero_points import aligned, along
 
 PRODUCTS = {r.name: r for r in (*matmul.RECORDS, *conv.RECORDS) if r.name in ("MatMul", "Conv")}
 
@@ -46,37 +48,10 @@ def _shifted(low: Lowering, i: int, zero: int, axis: int | None) -> Var:
         x: Expr = call("cast_int32", nest.along(arg, "x", axes))
         if not site.has(zero):
             return x
-        point = _along(nest, site, zero, "zero", axes, axis)
+        point = along(nest, site, zero, "zero", axes, axis)
         return call("sub", x, call("cast_int32", point))
 
     return nest.map("y", result, body)
-
-
-def _along(
-    nest: Nest, site: Site, i: int, name: str, axes: Sequence[Axis], axis: int | None
-) -> Expr:
-    """An argument that is one number, one for each place along an axis, or of as many dims."""
-    value = site.arg(i)
-    shape = shape_of(value)
-    if len(shape) == len(axes) and len(shape) > 1:
-        return nest.along(value, name, axes)
-    if all(n == 1 for n in shape):
-        return nest.load(value, name, (Affine(),) * len(shape))
-    if len(shape) != 1 or axis is None:
-        site.unsupported(f"{name} of shape {list(shape)} has no kernel rule")
-    if axes[axis].extent != shape[0]:
-        site.fail(f"{name} has {shape[0]} elements for {axes[axis].extent} places")
-    return nest.load(value, name, (var(axes[axis].name),))
-
-
-def _aligned(values: Array | None, rank: int, axis: int) -> Array:
-    """What broadcasts along an axis of the operand."""
-    if values is None:
-        return np.zeros((), np.int32)
-    values = as_computed(values)
-    if values.ndim == 1 and values.size > 1:
-        return values.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
-    return values if values.ndim == rank else values.reshape(())
 
 
 # MatMulInteger and ConvInteger.
@@ -94,6 +69,9 @@ def _lower_integer(op: str) -> Callable[[Lowering], None]:
     rows, columns = _places(op)
 
     def lower(low: Lowering) -> None:
+        left, right = Operand(0, 2, _row(low, rows)), Operand(1, 3, columns)
+        if narrow_product(low, PRODUCTS[op], left, right, None, low.result):
+            return
         a, b = _shifted(low, 0, 2, _row(low, rows)), _shifted(low, 1, 3, columns)
         _product(low, op, (a, b), low.result)
 
@@ -124,8 +102,8 @@ def _sum(
     """The product of shifted operands in NumPy."""
     rows, columns = _places(op)
     left, right = a.astype(np.int32), b.astype(np.int32)
-    left = left - _aligned(zeros[0], left.ndim, rows or 0).astype(np.int32)
-    right = right - _aligned(zeros[1], right.ndim, columns).astype(np.int32)
+    left = left - aligned(zeros[0], left.ndim, rows or 0).astype(np.int32)
+    right = right - aligned(zeros[1], right.ndim, columns).astype(np.int32)
     args = (left, right) if bias is None else (left, right, bias)
     return np.asarray(PRODUCTS[op].reference(attrs, args), np.int32)
 
@@ -157,15 +135,17 @@ def _lower_linear(op: str) -> Callable[[Lowering], None]:
 
     def lower(low: Lowering) -> None:
         site = low.site
-        a, b = _shifted(low, 0, 2, _row(low, rows)), _shifted(low, 3, 5, columns)
         bias = (site.arg(8),) if site.has(8) else ()
         total = low.temporary("sum", low.shape, "int32")
-        _product(low, op, (a, b, *bias), total)
+        left, right = Operand(0, 2, _row(low, rows)), Operand(3, 5, columns)
+        if not narrow_product(low, PRODUCTS[op], left, right, bias[0] if bias else None, total):
+            a, b = _shifted(low, 0, 2, _row(low, rows)), _shifted(low, 3, 5, columns)
+            _product(low, op, (a, b, *bias), total)
         nest, target = low.nest("requantize"), site.dtype(7)
 
         def body(axes: tuple[Axis, ...]) -> Expr:
             def real(i: int, name: str, axis: int | None) -> Expr:
-                return call("cast_float32", _along(nest, site, i, name, axes, axis))
+                return call("cast_float32", along(nest, site, i, name, axes, axis))
 
             left, right = real(1, "a_scale", rows), real(4, "b_scale", channels)
             scale = call("div", call("mul", left, right), real(6, "y_scale", rows))
@@ -187,7 +167,7 @@ def _linear_reference(op: str) -> Callable[[Mapping[str, Any], Any], Any]:
         rank = total.ndim
 
         def real(values: Array, axis: int | None) -> Array:
-            return _aligned(values, rank, axis or 0).astype(np.float32)
+            return aligned(values, rank, axis or 0).astype(np.float32)
 
         scale = real(a_scale, rows) * real(b_scale, channels) / real(y_scale, rows)
         y = np.rint(total.astype(np.float32) * scale) + real(y_zero, rows)

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Affine, Apply, Compute, Kernel, Read, reads
+from explorer.ir.contraction import product_of
+from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
 from explorer.ir.program import Function
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
+
+FEW_CHANNELS = 8
 
 
 def is_identity(order: Order) -> bool:
@@ -22,11 +25,11 @@ def is_identity(order: Order) -> bool:
 def weighted_sum(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
     """The first sum of products with a constant: the compute, its data, its weights."""
     for c in kernel.computes:
-        match c.expr:
-            case Apply("mul", (Read() as a, Read() as b)) if c.combiner == "sum" and c.reduce:
-                for data, weight in ((a, b), (b, a)):
-                    if weight.tensor in kernel.constants and data.tensor not in kernel.constants:
-                        return c, data, weight
+        pair = product_of(c.expr) if c.combiner == "sum" and c.reduce else None
+        if pair is not None:
+            for data, weight in (pair, pair[::-1]):
+                if weight.tensor in kernel.constants and data.tensor not in kernel.constants:
+                    return c, data, weight
     return None
 
 
@@ -70,18 +73,30 @@ def choose_orders(function: Function) -> dict[str, Order]:
     """
     calls = [(b.var.name, b.expr) for b in function.body if isinstance(b.expr, KernelCall)]
     orders: dict[str, Order] = {}
+    params = {p.name for p in function.params}
     for name, call in calls:
         found = weighted_sum(call.kernel)
         if found is None:
             continue
         c, data, weight = found
         _note(orders, name, _through(call.kernel, c.out, channels_last(c.target, weight)))
-        if len(_channels(data.index, weight)) == 1:  # several: a flattened image, in any order
+        if _worth_moving(call, data, weight, params):
             _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
-    params = {p.name for p in function.params}
     while _spread(calls, orders, params):
         pass
     return orders
+
+
+def _worth_moving(call: KernelCall, data: Read, weight: Read, params: set[str]) -> bool:
+    """A flattened image may lie in any order; an image of few channels that comes from outside is
+    read where it is, which costs less than a copy.
+    """
+    dims = _channels(data.index, weight)
+    if len(dims) != 1:
+        return False
+    channels = call.kernel.shape(data.tensor)[dims[0]]
+    few = isinstance(channels, int) and channels < FEW_CHANNELS
+    return not (few and _arg(call, data.tensor) in params)
 
 
 def _note(orders: dict[str, Order], name: str | None, order: Order | None) -> bool:
