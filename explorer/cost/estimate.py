@@ -1,39 +1,43 @@
-"""The time of one task, term by term: the micro performance model (Roller, section 3.3), in
-microseconds.
+"""The time of a kernel and of its tasks, term by term: the micro performance model (Roller, section
+3.3), in microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from explorer.cost.counts import (
+    IN_COMPUTE,
+    IN_EDGE,
+    IN_PACK,
+    START,
+    Counts,
+    Extents,
+    count_contraction,
+    count_halo,
+    count_loops,
+    step_cycles,
+)
+from explorer.cost.structure import Facts, Halo, structure
 from explorer.devices.model import Device
 from explorer.ir.compiled_dims import Evaluator, compile_dims
-from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
-from explorer.ir.forms import form_of
-from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads
-from explorer.ir.regions import Interval, Region, Regions, propagate
+from explorer.ir.kernel import Axis, Kernel
+from explorer.ir.regions import Interval, Region, Regions, box, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
+Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
+Terms: TypeAlias = tuple[tuple[str, float], ...]
 
-FUNCTION_COST = {
-    "exp": 8,
-    "tanh": 14,
-    "erf": 12,
-    "sigmoid": 10,
-    "log": 12,
-    "sin": 40,
-    "cos": 40,
-    "sqrt": 4,
-    "pow": 30,
-}
-GATHER_COST = 4  # a load that is not dense along the innermost axis cannot use vectors
-LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
+ALWAYS = ("compute", "task")  # the other terms stand where there is something of them
+UNHIDDEN = 0.1  # of the time of a shared memory that computing could hide
+ROOM = 0.5  # of a memory's capacity may be one operand
 
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
@@ -49,14 +53,23 @@ def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
 
 def task_terms(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
-) -> tuple[tuple[str, float], ...]:
-    """Microseconds of one task of a kernel in normal form, by cause: computing, then what each
-    memory level adds.
+) -> Terms:
+    """Microseconds of one task of a kernel in normal form, on average, by cause.
 
-    The levels overlap with computing, so a term is what its level adds beyond the ones before it.
     `regions` may be passed where they are known: those that `propagate` gives for the tiling.
     """
     return Estimate(kernel, tiling, device, regions, once=True).terms(sizes)
+
+
+def kernel_terms(
+    kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions | None = None
+) -> Terms:
+    """Microseconds of a whole kernel in normal form on all units of a device, by cause.
+
+    To the causes of `task_terms` comes "imbalance": some units have a task more than others.
+    """
+    estimate = Estimate(kernel, tiling, device, regions, once=True)
+    return estimate.kernel_terms(sizes)
 
 
 class Estimate:
@@ -70,42 +83,158 @@ class Estimate:
         regions: Regions | None = None,
         once: bool = False,
     ) -> None:
-        self.micro, self.device = tiling.micro, device
+        self.tiling, self.device = tiling, device
         known = regions or propagate(kernel, dict(tiling.tile))
+        parts = structure(kernel)
         dims: list[Dim] = []
-        self.works = tuple(
-            _work(kernel, c, known.axes[n], device, dims) for n, c in enumerate(kernel.computes)
+        self.cuts = tuple(_cuts(parts.axes, tiling, dims))
+        self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
+        self.halos = tuple(
+            (
+                h,
+                _part(
+                    kernel,
+                    h.tensor,
+                    box(h.index, known.axes[h.number], kernel.shape(h.tensor)),
+                    dims,
+                ),
+            )
+            for h in parts.halos
         )
         self.boxes = tuple(
-            _box(kernel, name, region, self.works, dims) for name, region in known.tensors.items()
+            _part(kernel, name, region, dims) for name, region in known.tensors.items()
         )
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
 
-    def terms(self, sizes: Sizes) -> tuple[tuple[str, float], ...]:
+    def terms(self, sizes: Sizes) -> Terms:
         """As `task_terms` tells them."""
+        total, count = self._total(sizes)
+        return tuple((name, us / count) for name, us in total)
+
+    def kernel_terms(self, sizes: Sizes) -> Terms:
+        """As the function of this name tells them."""
+        total, count = self._total(sizes)
+        units = max(1, self.device.units)
+        one = sum(us for _, us in total) / count
+        idle = -(-count // units) - count / units
+        spread = tuple((name, us / units) for name, us in total)
+        return (*spread, ("imbalance", idle * one))
+
+    def counts(self, sizes: Sizes) -> Counts:
+        """What all tasks together do, but for memory: what the constants are fitted to."""
         numbers = self.numbers(sizes)
-        cycles = sum(w.cycles(numbers, self.micro, self.device) for w in self.works)
-        compute_us = cycles / (self.device.clock_ghz * 1e3)
-        terms = [("compute", compute_us)]
-        longest = compute_us
-        for level, count in zip(self.device.levels, self._traffic(numbers)):
-            if count:
-                time_us = count / (level.bandwidth_gb_per_s * 1e3)
-                terms.append((level.name, max(0.0, time_us - longest)))
+        out = Counts()
+        for short, times in self._tiles(numbers):
+            one = self._task(numbers, short)
+            out.multiply += one.multiply * times
+            out.each = [a + b * times for a, b in zip(out.each, one.each)]
+        return out
+
+    def _total(self, sizes: Sizes) -> tuple[Terms, int]:
+        """The terms of all tasks together, and how many those are."""
+        numbers = self.numbers(sizes)
+        names = ("compute", "pack", "edge", *(m.name for m in self.device.levels), "task")
+        total = dict.fromkeys(names, 0.0)
+        count = 0
+        for short, times in self._tiles(numbers):
+            count += times
+            for name, us in self._terms(numbers, short):
+                total[name] += us * times
+        kept = ((name, us) for name, us in total.items() if us or name in ALWAYS)
+        return tuple(kept), max(1, count)
+
+    def _tiles(self, numbers: Numbers) -> Iterator[tuple[Short, int]]:
+        """Tasks of equal size: whole ones, and those at the ends of the axes."""
+        kinds = []
+        for variable, extent, tile in self.cuts:
+            count, rest = divmod(numbers[extent], tile)
+            both = ((variable, 0, count), (variable, tile - rest, 1 if rest else 0))
+            kinds.append([k for k in both if k[2]] or [(variable, 0, 1)])
+        for chosen in product(*kinds):
+            yield {v: s for v, s, _ in chosen if s}, prod(n for _, _, n in chosen)
+
+    def _task(self, numbers: Numbers, short: Short) -> Counts:
+        out = Counts()
+        out.each[START] = 1.0
+        for f, axes in self.works:
+            size = {name: axis.of(numbers, short) for name, axis in axes.items()}
+            whole = {name: numbers[axis.extent] for name, axis in axes.items()}
+            if f.found is not None:
+                count_contraction(out, f, size, whole, self.tiling, self.device)
+            else:
+                count_loops(out, f, size, whole, self.device.lanes)
+        for halo, part in self.halos:
+            count_halo(out, halo, part.shape_of(numbers, short), self.device.lanes)
+        return out
+
+    def _terms(self, numbers: Numbers, short: Short) -> Terms:
+        device, out = self.device, self._task(numbers, short)
+        costs, us = device.costs.values, 1.0 / (device.clock_ghz * 1e3)
+        compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
+        pack, edge = out.cycles(costs, IN_PACK) * us, out.cycles(costs, IN_EDGE) * us
+        longest = compute + pack + edge
+        terms = [("compute", compute), ("pack", pack), ("edge", edge)]
+        for level, moved in zip(device.levels, self._moved(numbers, short)):
+            if moved:
+                time_us = moved / (_bandwidth(device, level.name) * 1e3)
+                shown = UNHIDDEN * min(time_us, longest) if level.shared else 0.0
+                terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
-        terms.append(("task", self.device.task_ns / 1e3))
+        terms.append(("task", device.task_ns / 1e3 + costs[START] * us))
         return tuple(terms)
 
-    def _traffic(self, numbers: Numbers) -> list[float]:
+    def _moved(self, numbers: Numbers, short: Short) -> list[float]:
         """Bytes that one task moves from each level that its operands lie in, nearest first."""
-        moved = [0.0] * len(self.device.levels)
-        for box in self.boxes:
-            count, whole = box.bytes(numbers), box.whole_bytes(numbers)
-            moved[_home(self.device, whole, box.inside)] += count * (2 if box.inside else 1)
-            if box.reader is not None:
-                again = box.reader.passes(numbers, self.micro) - 1
-                moved[_home(self.device, count, True)] += count * again
+        device = self.device
+        moved = [0.0] * len(device.levels)
+        stores = dict(device.costs.stores)
+        for part in self.boxes:
+            count, whole = part.bytes(numbers, short), part.whole_bytes(numbers)
+            home = _home(device, count if part.inside else whole, part.inside)
+            weight = 2.0 if part.inside else 1.0
+            if part.written:
+                weight = stores.get(device.levels[home].name, 1.0)
+            moved[home] += count * weight
+        for f, axes in self.works:
+            if f.found is not None:
+                self._count_passes(moved, f, axes, numbers, short)
         return moved
+
+    def _count_passes(
+        self,
+        moved: list[float],
+        f: Facts,
+        axes: Mapping[str, _Size],
+        numbers: Numbers,
+        short: Short,
+    ) -> None:
+        """Register tiles walk a panel for each block of rows, and all rows for each panel: from
+        where those fit.
+        """
+        found, micro = f.found, self.tiling.micro
+        assert found is not None
+
+        def of(over: Sequence[Axis]) -> int:
+            return prod(axes[a.name].of(numbers, short) for a in over)
+
+        rows, depth, batch = of(found.rows), of(found.depth), of(found.batch)
+        columns = axes[found.column.name].of(numbers, short)
+        depth = min(depth, self.tiling.depth_block or depth)
+        blocks, panels = -(-rows // micro.rows), -(-columns // micro.columns)
+        panel, left = 4.0 * depth * micro.columns, 4.0 * depth * micro.rows
+        times = batch * (of(found.depth) / max(1, depth))
+        near = _home(self.device, panel + left, True)
+        if near:
+            moved[near] += times * (blocks - 1) * panels * panel
+        far = _home(self.device, rows * depth * 4.0 + panel, True)
+        if far:
+            moved[far] += times * (panels - 1) * blocks * left
+
+
+def _bandwidth(device: Device, level: str) -> float:
+    """GB/s of a level for one unit while all run."""
+    alone = device.level(level).bandwidth_gb_per_s
+    return dict(device.costs.together).get(level, alone) if device.units > 1 else alone
 
 
 def _interpreted(dims: Sequence[Dim]) -> Evaluator:
@@ -118,149 +247,103 @@ def _place(dims: list[Dim], dim: Dim) -> int:
     return len(dims) - 1
 
 
+def _cuts(axes: Sequence[Axis], tiling: Tiling, dims: list[Dim]) -> Iterator[tuple[str, int, int]]:
+    """The tile variables, where the extents of their axes are, and the sizes of their tiles."""
+    for a in axes:
+        size = tiling.size(a.name)
+        if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
+            yield tile_variable(a.name), _place(dims, a.extent), size
+
+
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """An axis in a task: where its extent is, and that of its tile where it has one."""
+    """An axis in a task: where its extent is, that of its tile where it has one, and by how much
+    each tile variable moves it.
+    """
 
     extent: int
     tile: int | None
+    moves: tuple[tuple[str, int], ...] = ()
 
-    def of(self, numbers: Numbers) -> int:
+    def of(self, numbers: Numbers, short: Short) -> int:
         """How many values of the axis a task has."""
         extent = numbers[self.extent]
-        return extent if self.tile is None else max(1, min(extent, numbers[self.tile]))
+        if self.tile is None:
+            return extent
+        size = numbers[self.tile]
+        if short:
+            for variable, factor in self.moves:
+                size -= factor * short.get(variable, 0)
+        return max(1, min(extent, size))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What a compute does in a task."""
-
-    axes: Mapping[str, _Size]
-    found: Contraction | None
-    packs: bool
-    inner: str
-    cycles_per_point: float
-    group: int = 1
-
-    def count(self, numbers: Numbers, axes: Iterable[Axis]) -> int:
-        return prod(self.axes[a.name].of(numbers) for a in axes)
-
-    def cycles(self, numbers: Numbers, micro: Micro, device: Device) -> float:
-        """As register tiles where it is a contraction wide enough, else point by point."""
-        found = self.found
-        if found is not None and (columns := self.axes[found.column.name].of(numbers)) >= 8:
-            rows, depth = self.count(numbers, found.rows), self.count(numbers, found.depth)
-            depth = -(-depth // self.group)
-            pack = depth * columns / device.lanes if self.packs else 0.0
-            once = contract_cycles(rows, columns, depth, micro, device) + pack
-            return self.count(numbers, found.batch) * once
-        size = {name: axis.of(numbers) for name, axis in self.axes.items()}
-        points = prod(size.values())
-        return points * self.cycles_per_point + points / max(1, size.get(self.inner, 1)) * 2
-
-    def passes(self, numbers: Numbers, micro: Micro) -> int:
-        """How often the register tiles of one task walk its packed operand."""
-        assert self.found is not None
-        return max(1, -(-self.count(numbers, self.found.rows) // micro.rows))
+def _size(extent: Dim, interval: Interval | None, dims: list[Dim]) -> _Size:
+    if interval is None:
+        return _Size(_place(dims, extent), None)
+    moves = tuple((n, abs(k)) for n, k in interval.lo.terms if isinstance(k, int))
+    return _Size(_place(dims, extent), _place(dims, interval.size), moves)
 
 
 def _work(
-    kernel: Kernel, c: Compute, ranges: Mapping[str, Interval], device: Device, dims: list[Dim]
-) -> _Work:
-    sizes = {
-        a.name: _Size(
-            _place(dims, a.extent), _place(dims, ranges[a.name].size) if a.name in ranges else None
-        )
-        for a in (*c.axes, *c.reduce)
-    }
-    found = contraction(c)
-    form = None if found is None else form_of(kernel, c, found)
-    found = None if form is None else found
-    packs = found is not None and found.b.tensor not in kernel.constants
-    inner = c.axes[-1].name if c.axes else ""
-    loads = list(reads(c.expr))
-    dense = all(_is_dense(r, inner, [a.name for a in c.reduce[-1:]]) for r in loads)
-    work = _operations(c.expr) + len(loads) * 0.5 + 1.0
-    per_point = work / device.lanes if dense else work * GATHER_COST / 2
-    return _Work(sizes, found, packs, inner, per_point, 1 if form is None else form.group)
+    f: Facts, ranges: Mapping[str, Interval], dims: list[Dim]
+) -> tuple[Facts, dict[str, _Size]]:
+    c = f.compute
+    return f, {a.name: _size(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
-    """The part of a tensor that a task touches; `reader` contracts a constant from its panels."""
+class _Part:
+    """The part of a tensor that a task touches."""
 
     item_bytes: int
-    shape: tuple[int, ...]
-    region: tuple[int, ...]
+    line_bytes: int
+    sides: tuple[_Size, ...]
     inside: bool
-    reader: _Work | None
+    written: bool
 
-    def bytes(self, numbers: Numbers) -> int:
-        """Of the part."""
-        sides = zip(self.region, self.shape, strict=True)
-        return prod(max(1, min(numbers[e], numbers[r])) for r, e in sides) * self.item_bytes
+    def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
+        """The extents of the part."""
+        return tuple([side.of(numbers, short) for side in self.sides])
+
+    def bytes(self, numbers: Numbers, short: Short) -> int:
+        """Of the part; where it is no more than a few elements of each row, in whole lines."""
+        run = rows = 1
+        dense = True
+        for side in reversed(self.sides):
+            n = side.of(numbers, short)
+            if dense:
+                run *= n
+                dense = n == numbers[side.extent]
+            else:
+                rows *= n
+        size = run * self.item_bytes
+        return rows * size if dense else rows * -(-size // self.line_bytes) * self.line_bytes
 
     def whole_bytes(self, numbers: Numbers) -> int:
-        """Of the whole tensor; of the part where it is made and used inside."""
-        if self.inside:
-            return self.bytes(numbers)
-        return prod(numbers[e] for e in self.shape) * self.item_bytes
+        """Of the whole tensor."""
+        return prod(numbers[side.extent] for side in self.sides) * self.item_bytes
 
 
-def _box(
-    kernel: Kernel, name: str, region: Region, works: Sequence[_Work], dims: list[Dim]
-) -> _Box:
+def _part(kernel: Kernel, name: str, region: Region, dims: list[Dim]) -> _Part:
     spec = kernel.spec(name)
-    readers = (w for w in works if w.found is not None and w.found.b.tensor == name)
-    return _Box(
-        ITEM_BYTES[spec.dtype],
-        tuple(_place(dims, d) for d in spec.shape),
-        tuple(_place(dims, r.size) for r in region),
-        name not in kernel.inputs and name != kernel.output,
-        next(readers, None) if name in kernel.constants else None,
-    )
+    sides = tuple(_size(n, r, dims) for n, r in zip(spec.shape, region, strict=True))
+    inside = name not in kernel.inputs and name != kernel.output
+    return _Part(ITEM_BYTES[spec.dtype], 1 if inside else 64, sides, inside, name == kernel.output)
 
 
 def contract_cycles(rows: int, columns: int, depth: int, micro: Micro, device: Device) -> float:
     """Cycles of a product of `rows` by `depth` with packed columns: every register tile runs whole,
     also at the edges.
-
-    A step does rows x vectors fused multiply-adds and loads one value a row and one vector a column
-    group.
     """
-    per_step = max(
-        micro.rows * micro.vectors / device.fma_per_cycle,
-        (micro.rows + micro.vectors) / 2,
-        LATENCY_FMA,
-    )
+    costs = device.costs
     whole_rows, part = divmod(rows, micro.rows)
-    blocks = whole_rows + (part > 0)
-    panels = -(-columns // micro.columns)
-    edge = (part + whole_rows * (columns % micro.columns > 0)) * micro.columns / 4
-    body = per_step * depth + 2 * micro.rows * micro.vectors + 30
-    return panels * blocks * body + rows * 4 + edge * (panels if part else 1)
-
-
-def _is_dense(read: Read, inner: str, reduced: list[str]) -> bool:
-    last = read.index[-1] if read.index else None
-    if not isinstance(last, Affine):
-        return False
-    names = last.variables
-    return (
-        not names
-        or last.factor(inner) == 1
-        or any(last.factor(r) == 1 for r in reduced)
-        or (inner not in {v for i in read.index if isinstance(i, Affine) for v in i.variables})
-    )
-
-
-def _operations(expr: Expr) -> float:
-    match expr:
-        case Apply(op, args):
-            own = FUNCTION_COST.get(op, 4.0 if op in FUNCTIONS or op == "div" else 0.5)
-            return own + sum(_operations(a) for a in args)
-        case _:
-            return 0.0
+    blocks, panels = whole_rows + (part > 0), -(-columns // micro.columns)
+    body = step_cycles(micro.rows, micro.vectors, device) * depth + costs.tile
+    body += costs.sum * micro.rows * micro.vectors
+    edge = costs.edge_row + costs.edge_vector * micro.vectors
+    rest = rows if columns % micro.columns else 0
+    through = part * (columns // micro.columns) + rest
+    return panels * blocks * body + rows * costs.row + through * edge
 
 
 def _home(device: Device, bytes_: float, inside: bool) -> int:
@@ -270,8 +353,19 @@ def _home(device: Device, bytes_: float, inside: bool) -> int:
     for n, m in enumerate(device.levels):
         if (
             m.capacity_bytes is not None
-            and bytes_ <= m.capacity_bytes * 0.5
+            and bytes_ <= m.capacity_bytes * ROOM
             and (inside or m.shared)
         ):
             return n
     return len(device.levels) - 1
+
+
+__all__ = [
+    "Estimate",
+    "Extents",
+    "Halo",
+    "contract_cycles",
+    "kernel_terms",
+    "task_terms",
+    "tasks",
+]

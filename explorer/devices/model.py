@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.devices.costs import Costs
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLevel:
@@ -57,6 +59,7 @@ class Device:
     transaction_bytes: int = 0
     sustained_gflops: float = 0.0
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
+    costs: Costs = Costs()
 
     @property
     def peak_gflops_per_unit(self) -> float:

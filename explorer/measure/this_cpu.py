@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from explorer import cache as store
+from explorer.devices.costs import costs_from
 from explorer.devices.model import Device, MemoryLevel
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-4"
+VERSION = "this-cpu-5"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2; the clock below is what fits with it
@@ -50,7 +51,7 @@ def kernel(first, last, args):
     table = argument(args, 3)
     zero = argument(args, 4)
     for task in range(first, last):
-        contract(a, table, zero, 1, 256, b, b, 0, (y,))
+        contract(a, 0, zero, 1, 256, b, b, 0, (y,))
 """
 
 
@@ -90,6 +91,7 @@ def from_json(text: str) -> Device:
     fields = json.loads(text)
     fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
+    fields["costs"] = costs_from(fields["costs"])
     return Device(**fields)
 
 

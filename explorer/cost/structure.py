@@ -1,0 +1,274 @@
+"""What a kernel does, whatever its tiles: which loops run, along what they are dense, how much a
+point costs. Worked out once a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from explorer.ir.contraction import Contraction, contraction
+from explorer.ir.dims import Dim
+from explorer.ir.forms import form_of
+from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads
+from explorer.ir.normal import epilogue_of, writers
+from explorer.ir.types import ITEM_BYTES
+
+LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
+LEAST_ROW = 8  # results that are worth a vector
+FEW = 16  # reduced points that are unrolled
+FUNCTION_CYCLES = {
+    "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
+    "pow": 30, "div": 4,
+}  # fmt: skip
+OTHER_FUNCTION = 4
+ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
+REMEMBERED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """One compute as loops. `order`: "map", "turn" (a copy that swaps axes in memory), or how it
+    reduces: "few" points unrolled, "rows" of results, "inner" along what is summed.
+
+    By point of the innermost axis: operations (loads and stores included), loads and stores that
+    are not dense, cycles of elementary functions. `turned` is the axis along which the source of a
+    turning copy is dense.
+    """
+
+    order: str
+    operations: float
+    strided: int
+    functions: float
+    turned: str = ""
+    joined: int = 0  # trailing axes, beyond the last, that may be one with it in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A compute that is costed: a contraction with its epilogue, or loops."""
+
+    compute: Compute
+    number: int
+    found: Contraction | None
+    loops: Loops
+    group: int = 1
+    lanes: int = 1  # of a vector of 16 float32 elements
+    packs: bool = False
+    dense_columns: bool = False  # of the right operand
+    registers: bool = False  # the epilogue can be done on them
+    epilogue: Loops | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """An input read past its border: copied into scratch first."""
+
+    tensor: str
+    number: int  # of the compute
+    index: tuple[Affine | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The parts of a kernel that cost time, and the axes of its output."""
+
+    facts: tuple[Facts, ...]
+    halos: tuple[Halo, ...]
+    axes: tuple[Axis, ...]
+
+
+_lock = Lock()
+_known: list[tuple[Kernel, Structure]] = []
+
+
+def structure(kernel: Kernel) -> Structure:
+    """The structure of a kernel in normal form; the last few are remembered."""
+    with _lock:
+        for one, found in _known:
+            if one is kernel:
+                return found
+    made = _structure(kernel)
+    with _lock:
+        _known.insert(0, (kernel, made))
+        del _known[REMEMBERED:]
+    return made
+
+
+def _structure(kernel: Kernel) -> Structure:
+    facts, halos, done = [], [], set[int]()
+    for n, c in enumerate(kernel.computes):
+        halos += [
+            Halo(r.tensor, n, r.index)
+            for r in dict.fromkeys(reads(c.expr))
+            if r.fill is not None and r.tensor in kernel.inputs
+        ]
+        if n in done:
+            continue
+        made, epilogue = _facts(kernel, n, c)
+        facts.append(made)
+        if epilogue is not None:
+            done.add(kernel.computes.index(epilogue))
+    last = writers(kernel, kernel.output)[-1]
+    return Structure(tuple(facts), tuple(halos), last.axes)
+
+
+def _facts(kernel: Kernel, n: int, c: Compute) -> tuple[Facts, Compute | None]:
+    found = contraction(c)
+    form = None if found is None else form_of(kernel, c, found)
+    narrow = found is not None and _small(found.column.extent, LEAST_COLUMNS)
+    if found is None or form is None or narrow:
+        return Facts(c, n, None, loops_of(kernel, c)), None
+    epilogue = epilogue_of(kernel, c)
+    column = found.column.name
+    dense = _steps(found.b, column) == 1
+    return Facts(
+        c,
+        n,
+        found,
+        loops_of(kernel, c),
+        form.group,
+        form.lanes(16),
+        found.b.tensor not in kernel.constants,
+        dense,
+        epilogue is None or _arithmetic(epilogue.expr),
+        None if epilogue is None else loops_of(kernel, epilogue),
+    ), epilogue
+
+
+def _small(extent: Dim, least: int) -> bool:
+    return isinstance(extent, int) and extent < least
+
+
+def _arithmetic(expr: Expr) -> bool:
+    match expr:
+        case Apply(op, args):
+            return op in ON_REGISTERS and all(map(_arithmetic, args))
+        case _:
+            return True
+
+
+def loops_of(kernel: Kernel, c: Compute) -> Loops:
+    """How one compute is printed as loops."""
+    loads = tuple(reads(c.expr))
+    inner = c.axes[-1].name if c.axes else ""
+    if c.reduce:
+        return _reduction(c, loads, inner)
+    target = _stored(c, inner)
+    turned = _turned(kernel, c, inner, target)
+    if turned:
+        return Loops("turn", 0.0, 0, 0.0, turned)
+    strided = sum(_strided(r, inner) for r in loads) + (target not in (0, 1))
+    joined = _joined(kernel, c, loads) if target == 1 else 0
+    return Loops("map", _work(c.expr) + 1.0, strided, _functions(c.expr), joined=joined)
+
+
+def _reduction(c: Compute, loads: Sequence[Read], inner: str) -> Loops:
+    over = c.reduce[-1].name
+    along = any(_steps(r, inner) == 1 for r in loads)
+    sizes = [a.extent for a in c.reduce]
+    few = all(isinstance(n, int) for n in sizes) and _product(sizes) <= FEW
+    narrow = not c.axes or _small(c.axes[-1].extent, LEAST_ROW)
+    summed = any(_steps(r, over) == 1 and (narrow or _strided(r, inner)) for r in loads)
+    order = "few" if few else "rows" if along and not summed and c.axes else "inner"
+    vector = over if order == "inner" else inner
+    strided = sum(_strided(r, vector) for r in loads)
+    more = 2.0 if order == "rows" else 0.0  # the sums so far, loaded and stored
+    return Loops(order, _work(c.expr) + 1.0 + more, strided, _functions(c.expr))
+
+
+def _product(sizes: Sequence[Dim]) -> int:
+    total = 1
+    for n in sizes:
+        total *= int(n)
+    return total
+
+
+def _steps(read: Read, axis: str) -> int | None:
+    """How far one step of an axis goes in the last dim of a load; None where it moves another one,
+    or depends on data.
+    """
+    if any(not isinstance(i, Affine) for i in read.index):
+        inside = (i for i in read.index[:-1] if isinstance(i, Affine))
+        if any(i.factor(axis) != 0 for i in inside):
+            return None
+        last = read.index[-1]
+        return None if not isinstance(last, Affine) else _whole(last.factor(axis))
+    for i in read.index[:-1]:
+        if isinstance(i, Affine) and i.factor(axis) != 0:
+            return None
+    last = read.index[-1] if read.index else Affine()
+    return _whole(last.factor(axis)) if isinstance(last, Affine) else None
+
+
+def _whole(factor: Dim) -> int | None:
+    return factor if isinstance(factor, int) else None
+
+
+def _strided(read: Read, axis: str) -> bool:
+    return _steps(read, axis) not in (0, 1)
+
+
+def _stored(c: Compute, axis: str) -> int | None:
+    return _steps(Read(c.out, c.target), axis) if c.target else 0
+
+
+def _turned(kernel: Kernel, c: Compute, inner: str, target: int | None) -> str:
+    match c.expr:
+        case Read() as read if target == 1 and _strided(read, inner):
+            if any(not isinstance(i, Affine) for i in read.index):
+                return ""
+            if ITEM_BYTES[kernel.dtype(read.tensor)] == 4:
+                return next((a.name for a in c.axes[:-1] if _steps(read, a.name) == 1), "")
+    return ""
+
+
+def _joined(kernel: Kernel, c: Compute, loads: Sequence[Read]) -> int:
+    """How many axes before the last one lie in memory as one with those after them, everywhere."""
+    count = 0
+    every = [(r.tensor, r.index) for r in loads] + [(c.out, c.target)]
+    for n in range(len(c.axes) - 1, 0, -1):
+        outer, inner = c.axes[n - 1], c.axes[n]
+        if not all(_one(kernel.shape(t), index, outer, inner) for t, index in every):
+            break
+        count += 1
+    return count
+
+
+def _one(shape: Sequence[Dim], index: Sequence[object], outer: Axis, inner: Axis) -> bool:
+    """Whether a step of the outer axis goes as far as all of the inner one, in row-major order."""
+    steps = {outer.name: 0, inner.name: 0}
+    stride = 1
+    for n, i in zip(reversed(shape), reversed(index), strict=True):
+        if not isinstance(i, Affine) or not isinstance(n, int):
+            return False
+        for name in steps:
+            factor = i.factor(name)
+            if not isinstance(factor, int):
+                return False
+            steps[name] += factor * stride
+        stride *= n
+    return steps[outer.name] == steps[inner.name] * inner.extent
+
+
+def _work(expr: Expr) -> float:
+    """Operations of one vector: loads, arithmetic."""
+    match expr:
+        case Apply(op, args):
+            own = 0.0 if op in FUNCTIONS or op == "div" else 1.0
+            return own + sum(map(_work, args))
+        case Read():
+            return 1.0
+        case _:
+            return 0.0
+
+
+def _functions(expr: Expr) -> float:
+    """Cycles of elementary functions of one vector."""
+    match expr:
+        case Apply(op, args):
+            least = OTHER_FUNCTION if op in FUNCTIONS else 0
+            return FUNCTION_CYCLES.get(op, least) + sum(map(_functions, args))
+        case _:
+            return 0.0

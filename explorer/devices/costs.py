@@ -1,0 +1,73 @@
+"""What kernels of one machine spend besides multiplying: the constants of the micro performance
+model (Roller, section 3.3), fitted once a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NAMES = (
+    "tile", "sum", "row", "edge_row", "edge_vector", "edge_element", "pack", "turn", "strip",
+    "run", "vector", "element", "strided", "horizontal", "function", "start",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One kernel that the constants were fitted to: what it took, and what they say it takes."""
+
+    probe: str
+    measured_us: float
+    modelled_us: float
+    spread: float = 0.0  # of its repeated measurements: the median over the least, less 1
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Cycles of one unit, in the order of `NAMES`; the defaults are those of a Zen 5 core.
+
+    Of contractions: a register tile that begins and ends (`tile`), one vector of its sums made
+    zero and stored (`sum`), an entry of the row table (`row`), a row of a register tile that goes
+    through L1 (`edge_row`), and there a vector (`edge_vector`) and an element past the last whole
+    one (`edge_element`). Of copies: an element packed alone (`pack`), turned in a block (`turn`),
+    or a row of blocks that begins (`strip`). Of other loops: an innermost loop that begins (`run`),
+    one operation on a vector (`vector`), on an element past the last whole vector (`element`), a
+    load or store that is not dense, a lane (`strided`), the sum across a vector (`horizontal`), and
+    how much of its listed cycles an elementary function takes (`function`). A task begins in
+    `start`.
+    """
+
+    tile: float = 30.0
+    sum: float = 2.0
+    row: float = 4.0
+    edge_row: float = 20.0
+    edge_vector: float = 2.0
+    edge_element: float = 2.0
+    pack: float = 1.6
+    turn: float = 0.5
+    strip: float = 10.0
+    run: float = 8.0
+    vector: float = 0.5
+    element: float = 0.5
+    strided: float = 1.0
+    horizontal: float = 12.0
+    function: float = 1.0
+    start: float = 20.0
+    stores: tuple[tuple[str, float], ...] = ()  # a byte stored to a level, in bytes read from it
+    together: tuple[tuple[str, float], ...] = ()  # GB/s of a level for each unit, when all read
+    fits: tuple[Fit, ...] = ()
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The cycles, in the order of `NAMES`."""
+        return tuple(getattr(self, name) for name in NAMES)
+
+
+def costs_from(fields: Mapping[str, Any]) -> Costs:
+    """Costs from what `dataclasses.asdict` made of them, also where it went through JSON."""
+    named = dict(fields)
+    for name in ("stores", "together"):
+        named[name] = tuple((str(level), float(x)) for level, x in named[name])
+    return Costs(**named | {"fits": tuple(Fit(**fit) for fit in named["fits"])})
