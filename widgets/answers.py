@@ -5,15 +5,19 @@ picture.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from widgets import gallery, inspection, program_diff
+from widgets import gallery, inspection, program_diff, roller_view
 from widgets.gallery import OnShow
 from widgets.generated_source import LANGUAGES, line_origins
 from widgets.generated_source import data as source_data
-from widgets.house import table_part
+from widgets.house import House, table_part
+from widgets.inspection import Walls
+from widgets.knobs import Setting
+from widgets.rolled import Times, View
 
 
 def position(value: object) -> int:
@@ -62,11 +66,49 @@ def operator(s: OnShow, op: int) -> Any:
     return inspection.data(s.house, s.now, s.walls, name, s.plan)
 
 
-def picture(s: OnShow, room: str, op: int = -1) -> Any:
-    """A room's picture and table, about an operator where one is given."""
+@dataclass(frozen=True)
+class Seen:
+    """What is on show, from a point of view of Roller's."""
+
+    on_show: OnShow
+    view: View
+
+    @property
+    def now(self) -> Setting:
+        """The setting on show."""
+        return self.on_show.now
+
+    @property
+    def house(self) -> House:
+        """Its parts."""
+        return self.on_show.house
+
+    @property
+    def walls(self) -> Walls:
+        """Its walls."""
+        return self.on_show.walls
+
+    @property
+    def plan(self) -> Any:
+        """Its memory plan."""
+        return self.on_show.plan
+
+    def times(self, binding: str) -> Times:
+        """The tiles of a kernel that were timed."""
+        return self.on_show.times(binding)
+
+
+def picture(s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1) -> Any:
+    """A room's picture and table, about an operator where one is given; for Roller's rooms what may
+    be chosen in them, too.
+    """
     name = s.house.operators[op].name if op >= 0 else ""
-    figure, table = gallery.picture(room, s, name)
-    return {"svg": figure.text(), "table": table_part(table, s.house)}
+    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank)))
+    figure, table = gallery.picture(room, seen, name)
+    found = {"svg": figure.text(), "table": table_part(table, s.house)}
+    if room in gallery.ABOUT_TILES:
+        found["controls"] = roller_view.controls(roller_view.rolled(seen, name))
+    return found
 
 
 READERS: Mapping[str, Callable[..., Any]] = {

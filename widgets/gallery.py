@@ -20,25 +20,34 @@ from widgets import (
     memory_plan,
     memory_policies,
     program_diff,
+    roller_view,
+    roofline,
+    roofline_picture,
+    scale_out,
     shape_heap,
     shape_heap_picture,
     shapes,
     shapes_picture,
     stage_strip,
+    staircase,
+    staircase_picture,
     task_tree,
     tile_graph,
     tile_layout,
+    tile_panels,
+    tile_panels_picture,
 )
 from widgets.house import House
 from widgets.inspection import Walls
 from widgets.knobs import Setting
-from widgets.svg import Svg
+from widgets.rolled import Rolled, Times, View
+from widgets.svg import Svg, label
 from widgets.table import Table
 
 
 class OnShow(Protocol):
     """What a picture is made from: a compilation at a binding of its symbols, its walls and its
-    memory plan.
+    memory plan; for Roller which device and tile, and the tiles that were timed.
     """
 
     @property
@@ -49,6 +58,9 @@ class OnShow(Protocol):
     def walls(self) -> Walls: ...
     @property
     def plan(self) -> Any: ...
+    @property
+    def view(self) -> View: ...
+    def times(self, binding: str) -> Times: ...
 
 
 Room = Callable[[OnShow, str], tuple[Any, Svg, Table]]
@@ -114,9 +126,23 @@ def _welder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     return rows, tile_graph.figure(rows, op), tile_graph.table(rows)
 
 
-def _roller(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+def _layout(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     rows = tile_layout.data(s.now.compiled.program, dict(s.now.sizes))
     return rows, tile_layout.figure(rows, op), tile_layout.table(rows)
+
+
+def _of_roller(data: Callable[[Rolled], Any], figure: Any, table: Any) -> Room:
+    """A room about what Roller made of one kernel."""
+
+    def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+        found = roller_view.rolled(s, op)
+        if found is None:
+            words = Svg(780, 40, label(12, 24, "Roller has tiled nothing.", "i"), "No tiles")
+            return (), words, Table(("tile",), (), (), "Roller has tiled nothing")
+        rows = data(found)
+        return rows, figure(rows), table(rows)
+
+    return room
 
 
 def _rammer(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
@@ -155,7 +181,20 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "fusion": ("Fusion", _fusion),
     "grinder": ("uTask tree", _grinder),
     "welder": ("Tile graph", _welder),
-    "roller": ("Tile layout", _roller),
+    "roller": (
+        "Tiles",
+        _of_roller(tile_panels.data, tile_panels_picture.figure, tile_panels_picture.table),
+    ),
+    "staircase": (
+        "Staircase",
+        _of_roller(staircase.data, staircase_picture.figure, staircase_picture.table),
+    ),
+    "waves": ("Waves", _of_roller(scale_out.data, scale_out.figure, scale_out.table)),
+    "roofline": (
+        "Roofline",
+        _of_roller(roofline.data, roofline_picture.figure, roofline_picture.table),
+    ),
+    "layout": ("Tune", _layout),
     "rammer": ("Brick wall", _rammer),
     "memory": ("Memory plan", _memory),
     "codegen": ("Generated source", _codegen),
@@ -180,3 +219,6 @@ def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
     """A room's drawing and its words."""
     _, figure, table = room(name)[1](on_show, op)
     return figure, table
+
+
+ABOUT_TILES = ("roller", "staircase", "waves", "roofline")  # of any device and tile

@@ -88,15 +88,21 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
         case "fusion":
             changed = {"welder": replace(options.welder, enabled=value)}
         case "tile":
-            binding, tiling = value
-            others = tuple(p for p in options.roller.pinned if p[0] != binding)
-            mine = ((binding, tiling),) if tiling is not None else ()
-            changed = {"roller": replace(options.roller, pinned=(*others, *mine))}
+            return with_tile(now, *value)
         case _:
             symbol = knob.name.removeprefix("size ")
             sizes = dict(now.sizes) | {symbol: value}
             return replace(now, sizes=tuple(sorted(sizes.items())))
     return replace(now, compiled=now.compiled.with_options(**changed))
+
+
+def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
+    """The setting with a kernel's tile pinned, or left to Roller again."""
+    options = now.compiled.options
+    others = tuple(p for p in options.roller.pinned if p[0] != binding)
+    mine = ((binding, tiling),) if tiling is not None else ()
+    pinned = replace(options.roller, pinned=(*others, *mine))
+    return replace(now, compiled=now.compiled.with_options(roller=pinned))
 
 
 def threads(c: Compiled) -> int:

@@ -16,12 +16,16 @@ from explorer.measure.compare import Comparison
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.what_if import compare
 from widgets import answers, brick_wall, state, verdict
+from widgets.bench import Bench, Timer
 from widgets.brick_wall import WallRows
 from widgets.compiled import Arrays, Compiled
 from widgets.house import House, knob_parts, program_parts, read, wall_parts
 from widgets.inspection import Walls
-from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned
+from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned, with_tile
+from widgets.outline import tiling_text
+from widgets.rolled import Times, View
 from widgets.table import time_text
+from widgets.tuning import tiling_of, timed
 from widgets.verdict import Step
 
 MORE_UNITS = 8
@@ -42,8 +46,11 @@ class Session:
         inputs: Arrays | None = None,
         kept: state.State = state.State(),
         compare: Callable[..., Comparison] = compare,
+        timer: Timer = timed,
     ) -> None:
         self.compare = compare
+        self.bench = Bench(timer)
+        self.view = View()
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -159,6 +166,12 @@ class Session:
             "redo": self.redo,
             "pin": self.pin,
             "focus": self.focus_on,
+            "tuning": self.form,
+            "judge": self.judge,
+            "time_tile": self.time_tile,
+            "job": self.bench.jobs.told,
+            "cancel": self.bench.jobs.cancel,
+            "take": self.take,
             "link": self.link,
             "save": self.save,
             "restore": self.restore,
@@ -185,11 +198,38 @@ class Session:
             raise BadOption(f"there is no knob {knob[:40]!r}")
         if label and mine.labels[answers.position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
-        step = Step(turned(self.now, mine, answers.position(index)), said(mine, index))
+        return self._go(Step(turned(self.now, mine, answers.position(index)), said(mine, index)))
+
+    def _go(self, step: Step) -> Any:
         self._take(step)
         self.past = [*self.past, step][-MOST_STEPS:]
         self.future = []
         return {"said": f"{step.what}: planned {time_text(self._planned_us())}", "measure": True}
+
+    # Tiles tried by hand
+
+    def times(self, binding: str) -> Times:
+        """The tiles of a kernel that were timed."""
+        return self.bench.times(self.now, binding)
+
+    def form(self, op: int) -> Any:
+        """What of an operator's tile may be edited."""
+        return self.bench.form(self.now, self.house, op)
+
+    def judge(self, op: int, fields: Mapping[str, Any]) -> Any:
+        """The rule that a tile breaks, or what the model says of it."""
+        return self.bench.judge(self.now, self.house, op, fields)
+
+    def time_tile(self, op: int, fields: Mapping[str, Any]) -> Any:
+        """Begin to time a tile against the one in use."""
+        return self.bench.start(self.now, self.house, op, fields)
+
+    def take(self, op: int, fields: Mapping[str, Any]) -> Any:
+        """Pin a tile and compile through; raises BadOption where it is not legal."""
+        subject = self.bench.subject(self.now, self.house, op)
+        tiling = tiling_of(fields, subject)
+        what = f"tile of {subject.binding} → {tiling_text(tiling)}"
+        return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
 
     def measure(self) -> Any:
         """Run and time the setting on show, in turns with A where both have the same sizes."""

@@ -25,7 +25,19 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
     "graph": ("", "operators", "kernels"),
-    "room": ("", "relax", "heap", "calls", "levels", "fusion"),  # of stages with several pictures
+    "room": (
+        "",
+        "relax",
+        "heap",
+        "calls",
+        "levels",
+        "fusion",
+        "roller",
+        "staircase",
+        "waves",
+        "roofline",
+        "layout",
+    ),  # of stages with several pictures
 }
 
 

@@ -200,6 +200,14 @@ def rect(
     )
 
 
+def stepped(body: str, number: int, said: str) -> str:
+    """Marks that belong to one step of something that goes on; the page walks through the steps,
+    and reads out what is `said`.
+    """
+    words = escape(said, quote=True)
+    return f'<g data-step="{number}" data-said="{words}"><title>{words}</title>{body}</g>'
+
+
 def cross(x: float, y: float, size: float = 5) -> str:
     """A cross around a point: something is wrong."""
     return (

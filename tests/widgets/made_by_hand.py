@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.calls import KernelCall, OpCall, Var, View
 from explorer.ir.decisions import (
     Brick,
@@ -316,10 +317,21 @@ class Model:
     inputs: Mapping[str, Tensor] = field(default_factory=lambda: {"image": IMAGE.type})  # type: ignore[dict-item]
 
 
-@dataclass(frozen=True)
-class Device:
-    name: str = "this-cpu"
-    units: int = 2
+DEVICE = Device(
+    "this-cpu",
+    "cpu",
+    2,
+    16,
+    32,
+    2.0,
+    3.7,
+    (
+        MemoryLevel("L1", 48 << 10, 400.0, 64, ways=12),
+        MemoryLevel("L2", 1 << 20, 200.0, 64, ways=16),
+        MemoryLevel("L3", 32 << 20, 100.0, 64, shared=True),
+        MemoryLevel("DRAM", None, 40.0, 64, shared=True),
+    ),
+)
 
 
 CALLS = (
@@ -351,7 +363,7 @@ class HandMade:
 
     options: Options = Options()
     model: Model = Model(IMPORTED)
-    device: Device = Device()
+    device: Device = DEVICE
 
     @property
     def program(self) -> Program:

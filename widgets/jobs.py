@@ -1,0 +1,94 @@
+"""Work that goes on while the page is answered: it tells how far it is, and it can be cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from typing import Any
+
+from explorer.errors import BadOption, Cancelled, IronworksError
+
+KEPT = 16  # finished jobs whose answers can still be fetched
+
+
+@dataclass
+class Job:
+    """`done` of `of` steps; `answer` or `error` is there once `over` is set."""
+
+    of: int
+    done: int = 0
+    answer: Any = None
+    error: dict[str, Any] | None = None
+    over: Event = field(default_factory=Event)
+    stop: Event = field(default_factory=Event)
+
+    def told(self, done: int) -> None:
+        """The work says how far it is; raises Cancelled where nobody wants it any more."""
+        if self.stop.is_set():
+            raise Cancelled("the timing was cancelled; nothing of it was kept")
+        self.done = min(done, self.of)
+
+    def told_on(self) -> dict[str, Any]:
+        """How far it is, as a JSON value."""
+        over = self.over.is_set()
+        return {
+            "n": self.done,
+            "of": self.of,
+            "over": over,
+            "data": self.answer if over else None,
+            "error": self.error if over else None,
+        }
+
+
+class Jobs:
+    """At most one job at a time: two timings would disturb each other."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Job] = {}
+        self._count = 0
+
+    def start(self, of: int, work: Callable[[Job], Any]) -> int:
+        """Begin a job and name it; raises BadOption while another one is under way."""
+        if any(not job.over.is_set() for job in self._known.values()):
+            raise BadOption(
+                "another timing is under way", try_="wait for it, or cancel it, and ask again"
+            )
+        self._count += 1
+        job = Job(of)
+        oldest = sorted(self._known)[: -KEPT or None]
+        self._known = {n: j for n, j in self._known.items() if n not in oldest}
+        self._known[self._count] = job
+        Thread(target=_run, args=(job, work), name="ironworks timing", daemon=True).start()
+        return self._count
+
+    def told(self, job: int) -> dict[str, Any]:
+        """How far a job is; raises BadOption for one that there is not."""
+        return self._of(job).told_on()
+
+    def cancel(self, job: int) -> dict[str, Any]:
+        """Ask a job to end; it does at its next step."""
+        self._of(job).stop.set()
+        return {}
+
+    def wait(self, job: int, seconds: float = 60.0) -> dict[str, Any]:
+        """The state of a job once it is over, or after that time."""
+        self._of(job).over.wait(seconds)
+        return self.told(job)
+
+    def _of(self, job: int) -> Job:
+        if job not in self._known:
+            raise BadOption(f"there is no timing number {job!r}")
+        return self._known[job]
+
+
+def _run(job: Job, work: Callable[[Job], Any]) -> None:
+    try:
+        job.answer = work(job)
+    except IronworksError as problem:
+        job.error = problem.fields()
+    except Exception as problem:  # a fault of our own must not leave the page waiting
+        said = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
+        job.error = {"sentence": said}
+    finally:
+        job.over.set()

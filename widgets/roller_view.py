@@ -1,0 +1,121 @@
+"""Which kernel, which device and which of its tiles Roller's pictures are about, from what is on
+show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from explorer.devices.catalogue import device as data_sheet
+from explorer.devices.catalogue import device_names
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import TilingDecision
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding
+from explorer.roller.construct import construct
+from explorer.roller.expression import expression_of
+from widgets.house import House
+from widgets.knobs import Setting
+from widgets.rolled import Rolled, Times, View, constructed, weighed
+
+
+class RollerOnShow(Protocol):
+    """What Roller's pictures are made from: what is on show, which part of it, and what the clock
+    said of tiles that were tried.
+    """
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def view(self) -> View: ...
+    def times(self, binding: str) -> Times: ...
+
+
+def rolled(s: RollerOnShow, op: str) -> Rolled | None:
+    """The kernel that computes a source operator, else the one with the most work, on the device of
+    the view; None where Roller has tiled nothing.
+
+    Raises BadOption for a device or a tile that there is not.
+    """
+    found = _call(s, op)
+    if found is None:
+        return None
+    binding, kernel, decision = found
+    sizes, view = dict(s.now.sizes), s.view
+    sizes = {**s.now.compiled.program.env.hints, **sizes}
+    own = view.device in ("", s.now.compiled.device.name)
+    device: Device = s.now.compiled.device if own else _device(view.device)
+    name = binding.vars[0].name
+    key = ("construction", name, device.name)
+    c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
+    runs = own and device.kind == "cpu"
+    choices = (
+        weighed(kernel, decision.candidates, device, sizes, s.times(name))
+        if runs
+        else constructed(c, device)
+    )
+    first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
+    rank = view.rank if view.rank >= 0 else first
+    if rank >= max(1, len(choices)):
+        raise BadOption(
+            f"{name} has {len(choices)} tiles to choose from, none is number {rank + 1}"
+        )
+    return Rolled(
+        name,
+        kernel,
+        device,
+        runs,
+        tuple(sorted(binding.origin)),
+        c,
+        choices,
+        rank,
+        tuple(x for x in decision.candidates if x.refused),
+        s.now.compiled.program.env,
+        sizes,
+        decision.pinned,
+    )
+
+
+def _device(name: str) -> Device:
+    from explorer.measure.this_cpu import this_cpu
+
+    return this_cpu() if name == "this-cpu" else data_sheet(name)
+
+
+def _call(s: RollerOnShow, op: str) -> tuple[Binding, Kernel, TilingDecision] | None:
+    """The tiled kernel of an operator, else that with the most work."""
+    program = s.now.compiled.program
+    tiled = [
+        (b, b.expr.kernel, d)
+        for b in program.kernel_calls
+        if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.var.name))
+    ]
+    mine = next((t for t in tiled if op and op in t[0].origin), None)
+    if mine is not None or not tiled:
+        return mine
+    sizes = {**program.env.hints, **dict(s.now.sizes)}
+
+    def work(t: tuple[Binding, Kernel, TilingDecision]) -> int:
+        e = expression_of(t[1], sizes)
+        return e.points * e.operations
+
+    heaviest = s.house.kept("heaviest", s.now.sizes, lambda: max(tiled, key=work)[0].vars[0].name)
+    return next(t for t in tiled if t[0].vars[0].name == heaviest)
+
+
+def controls(rows: Rolled | None) -> Mapping[str, Any]:
+    """What may be chosen in the pictures: devices and tiles, with the ones on show."""
+    if rows is None:
+        return {}
+    names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
+    return {
+        "devices": list(names),
+        "device": rows.device.name,
+        "tiles": [c.label for c in rows.choices],
+        "rank": rows.rank,
+    }
