@@ -35,18 +35,21 @@ def micro_kernel(
     prefetch: bool = False,
     form: Form = PLAIN,
     dot: str = "plain",
+    single: bool = False,
 ) -> Any:
     """target[row][column] = tree of acc = sum over segments, k: a[table[row] + segment + k *
     a_step] * b[n * b_step + column].
 
-    `stride`: rows of `a` a constant distance apart, addressed from the first one, instead of one
-    register a row. `tree` is computed on the registers: "acc", a float, an operand's number, or
-    (op, tree, ...). Operand 0 is the target; `steps` are the operands' distances from row to row
-    and from column to column (0 or 1); default: a dense micro-tile. Depth and segments are 1 or
-    more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace` bytes.
-    `form` and `dot` say what the elements are and how groups of them are multiplied.
+    `stride`: rows of `a` a constant distance apart, addressed from the first one, whose offset
+    `table` then is, instead of one register a row. `tree` is computed on the registers: "acc", a
+    float, an operand's number, or (op, tree, ...). Operand 0 is the target; `steps` are the
+    operands' distances from row to row and from column to column (0 or 1); default: a dense
+    micro-tile. Depth and segments are 1 or more. With `prefetch` each step asks for the line at
+    `ahead`, which moves on by `pace` bytes.
+    `form` and `dot` say what the elements are and how groups of them are multiplied. `single`:
+    every segment has one step, so there is no inner loop.
     """
-    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride, prefetch)
+    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride, prefetch, single)
     places = steps or ((vectors * lanes, 1),)
 
     @intrinsic
@@ -72,6 +75,7 @@ class _Shape:
     b_step: int
     stride: int | None
     prefetch: bool
+    single: bool
 
 
 class _Emitter:
@@ -111,22 +115,22 @@ class _Emitter:
     ) -> None:
         """Both loops: leaves the sums in registers."""
         b, shape = self.b, self.shape
-        starts = self.row_starts(
-            b.inttoptr(a, self.elements.left.as_pointer()), b.inttoptr(table, I64.as_pointer())
-        )
+        starts = self.row_starts(b.inttoptr(a, self.elements.left.as_pointer()), table)
         offsets = b.inttoptr(segments, I64.as_pointer())
         first = b.inttoptr(columns, self.elements.right.as_pointer())
         zeros = [self.elements.constant(0.0)] * (shape.rows * shape.vectors)
         entry = b.block
-        names = ("segment", "depth", "after", "done")
-        outer, inner, after, done = (b.append_basic_block(n) for n in names)
+        outer, after, done = (b.append_basic_block(n) for n in ("segment", "after", "done"))
+        inner = after if shape.single else b.append_basic_block("depth")
         b.branch(outer)
         b.position_at_end(outer)
         carried = self.phis([I64(0), first, ahead, *zeros], entry)
         offset = b.load(b.gep(offsets, [carried[0]]))
+        within = [offset, I64(0), *carried[1:]]
         b.branch(inner)
         b.position_at_end(inner)
-        within = self.phis([offset, I64(0), *carried[1:]], outer)
+        if not shape.single:
+            within = self.phis(within, outer)
         k, step, panel, line, *sums = within
         if shape.prefetch:
             self.ask_for(line)
@@ -135,7 +139,8 @@ class _Emitter:
         steps = b.add(step, I64(1))
         panel = b.gep(panel, [I64(shape.b_step)])
         along = [b.add(k, I64(shape.a_step)), steps, panel, line, *self.sums]
-        self.close(within, along, b.icmp_signed("<", steps, depth), inner, after)
+        if not shape.single:
+            self.close(within, along, b.icmp_signed("<", steps, depth), inner, after)
         segment = b.add(carried[0], I64(1))
         more = b.icmp_signed("<", segment, count)
         self.close(carried, [segment, panel, line, *self.sums], more, outer, done)
@@ -152,8 +157,10 @@ class _Emitter:
     def row_starts(self, base: Any, table: Any) -> list[Any]:
         """Where each row of the left operand begins; only the first, where a stride tells all."""
         b = self.b
-        count = self.shape.rows if self.shape.stride is None else 1
-        return [b.gep(base, [b.load(b.gep(table, [I64(i)]))]) for i in range(count)]
+        if self.shape.stride is not None:
+            return [b.gep(base, [table])]
+        places = b.inttoptr(table, I64.as_pointer())
+        return [b.gep(base, [b.load(b.gep(places, [I64(i)]))]) for i in range(self.shape.rows)]
 
     def multiply_add(self, starts: list[Any], k: Any, panel: Any, sums: list[Any]) -> list[Any]:
         """One step of the depth: every row's value times every column vector, onto the sums."""

@@ -9,6 +9,7 @@ from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text, dim_text
 from explorer.codegen.micro_elements import PLAIN, dot_product
 from explorer.codegen.pack_groups import pack_elements
+from explorer.codegen.panel_rows import Run, constant_steps
 from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, is_float
 from explorer.ir.forms import Form
@@ -75,74 +76,169 @@ def decode(e: Emitter, s: Panels, row: str) -> None:
 
 
 def panels(e: Emitter, s: Panels) -> None:
-    c, m, lanes = s.contract, s.micro, s.micro.columns
-    uk, full = f"contract{e.kernels}", _on_registers(s)
-    e.kernels += 1
-    shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
-    ahead = c.b.buffer.kind == "packed"
-    form = _form(e, s)
-    e.header.append(f"{uk} = micro_kernel({shape}, prefetch={ahead}{form})")
-    if full:
-        steps = tuple(
-            (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
-        )
-        stride = _row_step(c.a.offset, s.rows)
-        e.header.append(
-            f"{uk}_full = micro_kernel({shape}, {stride}, {full[0]!r}, {steps}, {ahead}{form})"
-        )
+    """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
+    full = _on_registers(s)
+    run = constant_steps(s, full[1]) if full else None
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
         e.line(f"_lo{n} = {lo}")
         e.line(f"_count{n} = {hi} - _lo{n}")
+    name = f"contract{e.kernels}"
+    e.kernels += 1
+    if run is not None and full is not None:
+        walk_runs(e, s, name, run, *full)
+    else:
+        walk_table(e, s, name, full)
+
+
+def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: list[Fetch]) -> None:
+    """Register tiles along rows a constant step apart; the last one of a run is moved back."""
+    inner, rows = s.rows[-1].axis, s.micro.rows
+    steps = tuple((f.offset.factor(inner), f.offset.factor(s.columns.axis)) for f in operands)
+    stride = s.contract.a.offset.factor(inner)
+    _declare(e, s, f"{name}_full", f"{stride}, {tree!r}, {steps}")
+    whole = _whole_columns(s)
+    if not whole:
+        _declare(e, s, name, f"{stride}")
+    others = s.rows[:-1] if not run.outer else ()
+    for n, span in enumerate(others):
+        e.line(f"{span.axis} = _lo{n}")
+    count = " * ".join(f"_count{n}" for n in range(len(run.outer))) if run.outer else "1"
+    _begin_columns(e, s, f"{count} * udiv({run.count} + {rows - 1}, {rows})")
+    for span in run.outer:
+        e.loop(span)
+    e.line(f"for _i in range(0, {run.count}, {rows}):")
+    e.depth += 1
+    last = f"_lo{len(s.rows) - 1}"
+    e.line(f"_s = {last} + " + ("_i" if run.exact else f"min(_i, {run.count} - {rows})"))
+    e.line(f"{inner} = _s")
+    tile = _operands(s, affine_text(s.contract.a.offset))
+    if not whole:
+        e.line(f"if _j + {s.micro.columns} <= {e.bounds(s.columns)[1]}:")
+        e.depth += 1
+    _on_full_tile(e, s, f"{name}_full", tile, operands)
+    if not whole:
+        e.depth -= 1
+        e.line("else:")
+        e.depth += 1
+        e.line(f"{name}({tile}, ({s.contract.acc.name},))")
+        e.line(f"for _r in range({rows}):")
+        e.depth += 1
+        e.line(f"{inner} = _s + _r")
+        _store_row(e, s)
+        e.depth -= 2
+    if s.contract.b.buffer.kind == "packed":
+        e.line(f"_ahead += {_depth(s)} * _pace")
+
+
+def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] | None) -> None:
+    """Register tiles on rows whose places stand in a table; at the edges they go through L1."""
+    m, table = s.micro, s.row_table.name
+    stride = _row_step(s.contract.a.offset, s.rows)
+    _declare(e, s, name, "None")
+    if full:
+        steps = tuple(
+            (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
+        )
+        _declare(e, s, f"{name}_full", f"{stride}, {full[0]!r}, {steps}")
     e.line("_rows = " + " * ".join(f"_count{n}" for n in range(len(s.rows))))
     e.line(f"for _i in range(udiv(_rows + {m.rows - 1}, {m.rows}) * {m.rows}):")
     e.depth += 1
     e.line("_p = min(_i, _rows - 1)")
     decode(e, s, "_p")
-    e.line(f"st_int64({s.row_table.name}, _i, {affine_text(c.a.offset)})")
+    e.line(f"st_int64({table}, _i, {affine_text(s.contract.a.offset)})")
     e.depth -= 1
-    lo, hi = e.bounds(s.columns)
-    whole = (
-        not s.columns.clip_high and isinstance(s.columns.size, int) and s.columns.size % lanes == 0
-    )
-    depth = f"{len(c.segment_values)} * {dim_text(c.depth)}"
-    step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
-    if ahead:
-        e.line(f"_pace = udiv({step_bytes} * {m.rows} + _rows - 1, _rows)")
-    e.line(f"for _j in range({lo}, {hi}, {lanes}):")
-    e.depth += 1
-    panel = f"{c.b.buffer.name} + ({affine_text(c.b.offset)}) * {ITEM_BYTES[c.b.buffer.dtype]}"
-    if ahead:
-        e.line(f"_ahead = {panel} + {depth} * {step_bytes}")
+    _begin_columns(e, s, f"udiv(_rows + {m.rows - 1}, {m.rows})")
     e.line(f"for _i in range(0, _rows, {m.rows}):")
     e.depth += 1
-    operands = (
-        f"{c.a.buffer.name}, {s.row_table.name} + _i * 8, {c.segments.name}, "
-        f"{len(c.segment_values)}, {dim_text(c.depth)}, "
-        f"{panel}, "
-        + (f"_ahead + udiv(_i, {m.rows}) * {depth} * _pace, _pace" if ahead else "0, 0")
-    )
+    lanes, hi = m.columns, e.bounds(s.columns)[1]
     if full:
-        fits = "" if whole else f" and _j + {lanes} <= {hi}"
+        fits = "" if _whole_columns(s) else f" and _j + {lanes} <= {hi}"
         e.line(f"if _i + {m.rows} <= _rows{fits}:")
         e.depth += 1
         e.line("_p = _i")
         decode(e, s, "_p")
-        e.line(f"{s.columns.axis} = _j")
-        size = ITEM_BYTES[c.acc.dtype]
-        others = " ".join(f"{f.buffer.name} + ({affine_text(f.offset)}) * {size}," for f in full[1])
-        e.line(f"{uk}_full({operands}, ({others}))")
-        e.line("continue")
+        rows = f"{table} + _i * 8" if stride is None else f"ld_int64({table}, _i)"
+        _on_full_tile(e, s, f"{name}_full", _operands(s, rows), full[1])
         e.depth -= 1
-    e.line(f"{uk}({operands}, ({c.acc.name},))")
+        e.line("else:")
+        e.depth += 1
+    e.line(f"{name}({_operands(s, f'{table} + _i * 8')}, ({s.contract.acc.name},))")
     e.line(f"for _r in range(min({m.rows}, _rows - _i)):")
     e.depth += 1
     e.line("_p = _i + _r")
     decode(e, s, "_p")
-    end = f"_j + {lanes}" if whole else f"min(_j + {lanes}, {hi})"
+    _store_row(e, s)
+    e.depth -= 2 if full else 1
+    if s.contract.b.buffer.kind == "packed":
+        e.line(f"_ahead += {_depth(s)} * _pace")
+
+
+def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
+    """A micro-kernel in the header of the source."""
+    c, m = s.contract, s.micro
+    options = {
+        "prefetch": c.b.buffer.kind == "packed",
+        "single": c.depth == 1,
+    }
+    named = "".join(f", {k}=True" for k, on in options.items() if on)
+    shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
+    e.header.append(f"{name} = micro_kernel({shape}, {rest}{named}{_form(e, s)})")
+
+
+def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
+    """The loop over panels; while one is read, its tiles ask for the next, each for its share."""
+    lo, hi = e.bounds(s.columns)
+    c = s.contract
+    ahead = c.b.buffer.kind == "packed"
+    step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
+    if ahead:
+        e.line(f"_tiles = {tiles}")
+        e.line(f"_pace = udiv({step_bytes} + _tiles - 1, _tiles)")
+    e.line(f"for _j in range({lo}, {hi}, {s.micro.columns}):")
+    e.depth += 1
+    e.line(f"{s.columns.axis} = _j")
+    e.line(f"_panel = {c.b.buffer.name} + ({affine_text(c.b.offset)}) * {_item_bytes(c.b)}")
+    e.line(f"_ahead = _panel + {_depth(s)} * {step_bytes}" if ahead else "_ahead = _pace = 0")
+
+
+def _operands(s: Panels, rows: str) -> str:
+    c = s.contract
+    return (
+        f"{c.a.buffer.name}, {rows}, {c.segments.name}, {len(c.segment_values)}, "
+        f"{dim_text(c.depth)}, _panel, _ahead, _pace"
+    )
+
+
+def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str, operands: list[Fetch]) -> None:
+    e.line(f"{s.columns.axis} = _j")
+    at = "".join(
+        f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}, " for f in operands
+    )
+    e.line(f"{name}({tile}, ({at}))")
+
+
+def _store_row(e: Emitter, s: Panels) -> None:
+    """The epilogue on row `_r` of the tile in L1."""
+    depth, lanes = e.depth, s.micro.columns
+    end = f"_j + {lanes}" if _whole_columns(s) else f"min(_j + {lanes}, {e.bounds(s.columns)[1]})"
     e.line(f"for {s.columns.axis} in range(_j, {end}):")
     e.depth += 1
     e.store(s.epilogue.target, e.expression(s.epilogue.expr))
+    e.depth = depth
+
+
+def _whole_columns(s: Panels) -> bool:
+    c = s.columns
+    return not c.clip_high and isinstance(c.size, int) and c.size % s.micro.columns == 0
+
+
+def _depth(s: Panels) -> str:
+    return f"{len(s.contract.segment_values)} * {dim_text(s.contract.depth)}"
+
+
+def _item_bytes(f: Fetch) -> int:
+    return ITEM_BYTES[f.buffer.dtype]
 
 
 def _form(e: Emitter, s: Panels) -> str:
