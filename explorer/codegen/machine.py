@@ -7,6 +7,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.codegen import get_host_cpu_features
+from numba.core.registry import cpu_target
 
 from explorer.errors import KernelCompileError
 
@@ -59,6 +60,12 @@ def _shared() -> Any:
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
 
 
+@cache
+def _numba_functions() -> None:
+    """Makes known where the functions lie that a wrapper of Numba's calls."""
+    assert cpu_target.target_context is not None
+
+
 def _loader() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -73,6 +80,7 @@ def load(code: bytes, symbol: str, shared: bool) -> int:
     if shared:
         engine = _shared()
     else:
+        _numba_functions()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
         _engines.append(engine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
