@@ -128,7 +128,7 @@ def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: l
         _store_row(e, s)
         e.depth -= 2
     if s.contract.b.buffer.kind == "packed":
-        e.line(f"_ahead += {_depth(s)} * _pace")
+        e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
 
 def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] | None) -> None:
@@ -171,7 +171,7 @@ def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] |
     _store_row(e, s)
     e.depth -= 2 if full else 1
     if s.contract.b.buffer.kind == "packed":
-        e.line(f"_ahead += {_depth(s)} * _pace")
+        e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
 
 def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
