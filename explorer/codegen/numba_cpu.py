@@ -7,9 +7,12 @@ from __future__ import annotations
 from explorer.codegen.copies import map_
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
+from explorer.codegen.hoisting import levels
 from explorer.codegen.panels import pack, panels
 from explorer.codegen.reductions import one_pass, reduce_
+from explorer.codegen.vector_loops import vector_loop
 from explorer.codegen.vector_maps import maps, vector_groups
+from explorer.ir.dims import product
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
     Fill,
@@ -43,13 +46,14 @@ DECORATOR = (
 )
 
 
-def statement(e: Emitter, s: Statement) -> None:
+def statement(e: Emitter, s: Statement, row: bool = False) -> None:
+    """One statement; `row`: it is done for each row of a loop, so that rows are short."""
     start = e.depth
     match s:
         case For(span, body):
             e.loop(span)
             for inner in body:
-                statement(e, inner)
+                statement(e, inner, True)
         case Fill(target, value):
             number = Printer().constant(Const(value, target.dtype))
             e.line(f"for _f in range({dim_text(target.size)}):")
@@ -57,7 +61,8 @@ def statement(e: Emitter, s: Statement) -> None:
         case Load(target, source, spans):
             map_(e, target, spans, source)
         case Map(target, spans, expr):
-            map_(e, target, spans, expr)
+            if not (row and vector_loop(e, s)):
+                map_(e, target, spans, expr)
         case Reduce():
             reduce_(e, s)
         case OnePass():
@@ -67,6 +72,14 @@ def statement(e: Emitter, s: Statement) -> None:
         case Panels():
             panels(e, s)
     e.depth = start
+
+
+def _unless_done(e: Emitter, p: TileProgram, level: int) -> None:
+    """What follows is skipped where the task before did it: only inner tile variables moved."""
+    if level < len(p.grid):
+        again = dim_text(product(tuple(g.count for g in p.grid[level:])))
+        e.line(f"if task == first or urem(task, {again}) == 0:")
+        e.depth += 1
 
 
 def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
@@ -88,12 +101,16 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
             e.line(f"_t = udiv(_t, {count})")
         else:
             e.line(f"{g.variable} = _t * {g.tile}")
-    groups, done = vector_groups(p.body), 0
+    groups, done, known = vector_groups(p.body), 0, levels(p)
     for n, s in enumerate(p.body):
+        if n < done:
+            continue
+        done = n + len(groups.get(n, (s,)))
+        _unless_done(e, p, max(known[n:done]))
         if n in groups:
             maps(e, groups[n])
-            done = n + len(groups[n])
-        elif n >= done:
+        else:
             statement(e, s)
+        e.depth = 2
     body = [DECORATOR, "def kernel(first, last, args):", *e.lines]
     return "\n".join([*HEADER, *e.header, "", *body]) + "\n"

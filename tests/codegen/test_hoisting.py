@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from explorer.codegen.build import build_kernel
+from explorer.codegen.build import build_kernel, print_kernel
 from explorer.codegen.hoisting import levels
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv
@@ -41,6 +41,11 @@ def test_a_border_copy_depends_on_rows_alone_and_packing_on_columns_alone() -> N
     assert found["Fill"] == found["Load"] == 1
     assert found["Panels"] == 2  # it stores to memory
     assert found["Pack"] == 2  # it needs the columns, which change with every task
+
+
+def test_the_border_is_copied_by_the_first_task_of_a_row() -> None:
+    source, _, _ = print_kernel(convolution(5, 4, 3, 40), TILING, ShapeEnv())
+    assert source.count("if task == first or urem(task, 3) == 0:") == 2
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])
