@@ -9,9 +9,11 @@ from math import prod
 
 import numpy as np
 
+from explorer.codegen.compile_processes import Job, compile_jobs
 from explorer.codegen.expressions import symbol_name
+from explorer.codegen.helpers import helpers_for
 from explorer.codegen.numba_cpu import emit
-from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble
+from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
 from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, renamed_tiling
@@ -21,7 +23,7 @@ from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.forms import group_of
 from explorer.ir.kernel import Const, IndexValue, Kernel
 from explorer.ir.normal import normalise
-from explorer.ir.program import Constant, Program
+from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.tile_program import (
     Buffer,
     Do,
@@ -278,20 +280,52 @@ def _buffers(s: Statement) -> list[Buffer]:
 
 
 Progress = Callable[[str, int, int], bool | None]
+Printed = tuple[str, TileProgram, tuple[Argument, ...]]
 
 
 def build(program: Program, progress: Progress | None = None) -> dict[str, KernelCode]:
     """The code of every kernel call of a program, by the binding's name.
 
     `progress(name, done, total)` is told of each; Cancelled is raised where it answers False.
+    Raises KernelCompileError, which names the kernel call.
     """
     calls = program.kernel_calls
-    out: dict[str, KernelCode] = {}
-    for n, binding in enumerate(calls):
-        if progress is not None and progress(binding.var.name, n, len(calls)) is False:
+    done = 0
+
+    def told(name: str) -> None:
+        nonlocal done
+        if progress is not None and progress(name, done, len(calls)) is False:
             raise Cancelled("code generation was cancelled")
-        call = binding.expr
-        assert isinstance(call, KernelCall)
-        tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()
-        out[binding.var.name] = build_kernel(call.kernel, tiling, program.env)
-    return out
+        done += 1
+
+    printed = {b.var.name: _printed(b, program.env) for b in calls}
+    users: dict[str, list[str]] = {}  # by key
+    for name, (source, _, _) in printed.items():
+        users.setdefault(key_of(source), []).append(name)
+    machine: dict[str, MachineCode] = {}
+
+    def have(key: str, code: MachineCode) -> None:
+        machine[key] = code
+        for name in users[key]:
+            told(name)
+
+    missing: list[Job] = []
+    for key, names in users.items():
+        found = loaded(key)
+        if found is None:
+            missing.append(Job(key, printed[names[0]][0], names[0]))
+        else:
+            have(key, found)
+    compile_jobs(missing, helpers_for(len(missing)), lambda job, code: have(job.key, code))
+    return {
+        name: KernelCode(printed[name][0], machine[key], *printed[name][1:])
+        for key, names in users.items()
+        for name in names
+    }
+
+
+def _printed(binding: Binding, env: ShapeEnv) -> Printed:
+    call = binding.expr
+    assert isinstance(call, KernelCall)
+    tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()
+    return print_kernel(call.kernel, tiling, env)

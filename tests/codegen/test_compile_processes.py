@@ -1,0 +1,198 @@
+"""Several processes compile what one would, whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.codegen import compile_processes, helpers
+from explorer.codegen.compile_processes import Job, compile_jobs
+from explorer.codegen.numba_cpu import DECORATOR, HEADER
+from explorer.codegen.object_code import MachineCode, key_of, loaded
+from explorer.errors import Cancelled, KernelCompileError
+
+MODEL = Path(__file__).parent.parent / "data" / "tiny_skip.onnx"
+
+
+def source_of(line: str) -> str:
+    return "\n".join((*HEADER, DECORATOR, "def kernel(first, last, args):", f"    {line}")) + "\n"
+
+
+def jobs_of(count: int, tag: str) -> list[Job]:
+    """Kernels that no other test compiles."""
+    texts = [
+        source_of(f"st_int64(argument(args, 0), 0, {n} + {len(tag)})  # {tag}")
+        for n in range(count)
+    ]
+    return [Job(key_of(t), t, f"call{n}") for n, t in enumerate(texts)]
+
+
+def children() -> set[int]:
+    """The processes that this one started and that are not gone."""
+    task = Path(f"/proc/{os.getpid()}/task")
+    found = (t / "children" for t in task.iterdir())
+    return {int(n) for f in found if f.exists() for n in f.read_text().split()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(own_cache: Path) -> Iterator[None]:
+    processes = children()
+    yield
+    assert children() == processes
+    assert not [t for t in threading.enumerate() if t.name == compile_processes.THREAD]
+
+
+def compiled_by(jobs: list[Job], count: int) -> dict[str, MachineCode]:
+    made: dict[str, MachineCode] = {}
+    compile_jobs(jobs, count, lambda job, code: made.update({job.name: code}))
+    return made
+
+
+def test_helpers_and_this_process_together_compile_every_job_once() -> None:
+    jobs = jobs_of(40, "together")
+    with explorer.counters.delta() as did:
+        made = compiled_by(jobs, 2)
+    assert did.kernel_compiles == len(jobs)
+    assert set(made) == {j.name for j in jobs}
+    assert all(loaded(j.key) is made[j.name] for j in jobs)
+
+
+def test_what_a_helper_compiled_is_what_this_process_would_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = jobs_of(3, "the same")
+    alone = [compile_processes._answer(j).code for j in jobs]
+    monkeypatch.setattr(compile_processes._Team, "_next", lambda team: team.done.get())
+    helped = compiled_by(jobs, 1)
+    assert [helped[j.name].object_bytes for j in jobs] == [c.code for c in alone if c is not None]
+
+
+@pytest.mark.parametrize(
+    "boot",
+    [
+        "raise SystemExit(3)",
+        "import no_such_module",
+        "import sys; sys.stdout.write('nonsense' * 99)",
+        "from explorer.codegen.compile_processes import *\n"
+        "from explorer.codegen.compile_processes import _receive, _send\n"
+        "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer); raise SystemExit",
+        "from explorer.codegen.compile_processes import *\n"
+        "from explorer.codegen.compile_processes import _receive, _send\n"
+        "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer)\n"
+        "for text in (b'{}', b''): _send(sys.stdout.buffer, text)\n"
+        "_receive(sys.stdin.buffer)",
+    ],
+    ids=["ends", "cannot import", "prints", "dies at work", "answers nonsense"],
+)
+def test_a_helper_that_fails_leaves_its_work_to_others(
+    boot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "import sys, json; sys.path[:] = json.loads(sys.argv[1])\n"
+    monkeypatch.setattr(compile_processes, "BOOT", head + boot)
+    jobs = jobs_of(12, f"fails {len(boot)}")
+    assert len(compiled_by(jobs, 1)) == len(jobs)
+
+
+def test_a_helper_that_is_killed_at_any_time_costs_nothing_but_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = compile_processes._start
+
+    def doomed(after: float) -> subprocess.Popen[bytes] | None:
+        process = start()
+        assert process is not None
+        threading.Timer(after, process.kill).start()
+        return process
+
+    for after in (0.0, 0.6, 0.9):
+        monkeypatch.setattr(compile_processes, "_start", lambda after=after: doomed(after))
+        jobs = jobs_of(30, f"killed {after}")
+        assert len(compiled_by(jobs, 1)) == len(jobs)
+
+
+@pytest.mark.parametrize("executable", ["", "/no/such/python", "/bin/false"])
+def test_without_an_interpreter_to_start_this_process_does_all(
+    executable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    jobs = jobs_of(4, f"no interpreter {executable}")
+    assert len(compiled_by(jobs, 2)) == len(jobs)
+
+
+def test_an_error_names_the_kernel_call_wherever_it_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = source_of("st_int64(args)")
+    for here in (True, False):
+        if not here:
+            monkeypatch.setattr(compile_processes._Team, "_next", lambda team: team.done.get())
+        with pytest.raises(KernelCompileError, match=r"^conv_7: kernel \w{8} does not compile"):
+            compile_jobs([Job(key_of(text), text, "conv_7")], int(not here), lambda *_: None)
+
+
+def test_work_that_is_cancelled_stops_and_keeps_what_was_done() -> None:
+    jobs, seen = jobs_of(30, "cancelled"), []
+
+    def told(job: Job, code: MachineCode) -> None:
+        seen.append(job.key)
+        if len(seen) == 3:
+            raise Cancelled("enough")
+
+    with pytest.raises(Cancelled):
+        compile_jobs(jobs, 1, told)
+    assert len(seen) == 3 and all(loaded(key) for key in seen)
+
+
+def test_a_model_compiled_with_helpers_answers_as_one_compiled_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("explorer.codegen.build.helpers_for", lambda kernels: 1)
+    made = explorer.compile(MODEL)
+    inputs = made.random_inputs()
+    for name, wanted in explorer.evaluate(made.model.program, inputs).items():
+        np.testing.assert_allclose(made.run(inputs)[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+def policy(monkeypatch: pytest.MonkeyPatch, cores: int, free: int) -> None:
+    monkeypatch.setattr(helpers, "_cores", lambda: cores)
+    monkeypatch.setattr(helpers, "free_bytes", lambda: free)
+
+
+def test_one_core_few_kernels_and_little_memory_get_no_helper(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy(monkeypatch, cores=1, free=1 << 40)
+    assert helpers.helpers_for(1000) == 0
+    policy(monkeypatch, cores=8, free=helpers.KEPT_FREE_BYTES)
+    assert helpers.helpers_for(1000) == 0
+    policy(monkeypatch, cores=8, free=0)
+    assert helpers.helpers_for(1000) == 0
+    policy(monkeypatch, cores=8, free=1 << 40)
+    assert [helpers.helpers_for(n) for n in (0, 1, 2 * helpers.EACH - 1)] == [0, 0, 0]
+
+
+def test_helpers_are_as_many_as_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy(monkeypatch, cores=4, free=1 << 40)
+    assert [helpers.helpers_for(n * helpers.EACH) for n in (2, 3, 4, 100)] == [1, 2, 3, 3]
+    policy(monkeypatch, cores=64, free=1 << 40)
+    assert helpers.helpers_for(1000) == helpers.MOST
+    policy(monkeypatch, cores=64, free=helpers.KEPT_FREE_BYTES + 2 * helpers.HELPER_BYTES)
+    assert helpers.helpers_for(1000) == 2
+
+
+def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, used = tmp_path / "max", tmp_path / "current"
+    limit.write_text("3000\n")
+    used.write_text("1000\n")
+    monkeypatch.setattr(helpers, "LIMITS", ((str(limit), str(used)),))
+    assert helpers.free_bytes() == 2000
+    limit.write_text("max\n")
+    assert helpers.free_bytes() > 2000
