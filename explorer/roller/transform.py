@@ -27,6 +27,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
+from explorer.roller.in_output import in_output
 from explorer.roller.one_pass import in_one_pass
 from explorer.roller.places import Place, Places
 from explorer.roller.shared_scratch import share_scratch
@@ -94,7 +95,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
     if not kernel.updates:  # what it reads may be what it writes
-        body = list(in_one_pass(body))
+        body = list(in_output(in_one_pass(body)))
     buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
     return share_scratch(
         TileProgram(
