@@ -18,9 +18,13 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # their sum is ln 2; the first 
 LN2_HIGH_64, LN2_LOW_64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 I32 = ir.IntType(32)
 Factors = tuple[float, ...]
+SCALEF = {
+    "v16f32": "llvm.x86.avx512.mask.scalef.ps.512",
+    "v8f64": "llvm.x86.avx512.mask.scalef.pd.512",
+}
 
-EXP: Factors = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2)
-EXP += (1.6666665459e-1, 5.0000001201e-1)  # Cephes, expf
+EXP: Factors = (0.0013814540176807933, 0.00836874510894272, 0.04166839078354784)
+EXP += (0.16666520399042528, 0.4999999343212929, 1.0, 1.0)  # Remez, on -ln 2 / 2 .. ln 2 / 2
 EXP_64: Factors = tuple(
     1.0 / f for f in (6227020800, 479001600, 39916800, 3628800, 362880, 40320, 5040)
 )
@@ -33,6 +37,10 @@ def _single(x: Term) -> bool:
 
 def scaled(x: Term, by: Term) -> Term:
     """`x * 2 ** by` for a whole number, rounded once, also where it is subnormal."""
+    if has("avx512f") and suffix(x.v.type) in SCALEF:
+        name, whole = SCALEF[suffix(x.v.type)], ir.Constant(ir.IntType(x.v.type.count), -1)
+        found = intrinsic(x.b, name, x.v.type, x.v, by.v, x.v, whole, I32(4))
+        return Term(x.b, found)
     if has("avx512f"):
         power = by.whole()
         if not _single(x):
@@ -53,7 +61,7 @@ def exp(x: Term) -> Term:
     z = x.least(-104.0).most(89.0)
     n = (z * LOG2E).nearest
     r = z - n * LN2_HIGH - n * LN2_LOW
-    return scaled(polynomial(r, *EXP) * (r * r) + r + 1.0, n)
+    return scaled(polynomial(r, *EXP), n)
 
 
 def _exp_64(x: Term) -> Term:

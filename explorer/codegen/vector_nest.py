@@ -19,7 +19,16 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from explorer.codegen.terms import Term, constant
-from explorer.codegen.vector_operations import CELLS, KINDS, extreme, load, operation, splat, store
+from explorer.codegen.vector_operations import (
+    CELLS,
+    KINDS,
+    beyond,
+    extreme,
+    load,
+    operation,
+    splat,
+    store,
+)
 from explorer.ir.dtypes import computed, integer_limits, is_float
 
 __all__ = ["Folded", "Nest", "Node", "Operand", "Stored", "vector_nest"]
@@ -141,6 +150,7 @@ class _Writer:
             [I64(s) if s is not None else rest.pop(0) for s in o.steps] for o in nest.operands
         ]
         needed = {a for n in nest.nodes if n.varies for a in _children(n)}
+        self.notes: dict[int, Any] = {}  # by fold: which lanes met a NaN
         self.spread = needed | {s.node for s in nest.stores} | {f.node for f in nest.folds}
 
     def _base(self, o: Operand, value: Any) -> Any:
@@ -194,7 +204,7 @@ class _Writer:
                 body([I64(full * lanes)], mask)
             return
         block = lanes * unroll
-        many = b.and_(count, I64(-block))
+        many = self.opaque(b.and_(count, I64(-block)))
         whole = b.and_(count, I64(-lanes))
         self.loop(many, block, lambda i: body(self._positions(i, unroll), None))
         if unroll > 1:
@@ -202,6 +212,11 @@ class _Writer:
         if known is None or known % lanes:
             with b.if_then(b.icmp_signed(">", count, whole)):
                 body([whole], self._mask(b.sub(count, whole)))
+
+    def opaque(self, value: Any) -> Any:
+        """The same number, which LLVM does not know: it does not write such a loop out."""
+        kind = ir.FunctionType(I64, [I64])
+        return self.b.asm(kind, "", "=r,0", [value], False)
 
     def _positions(self, i: Any, unroll: int) -> list[Any]:
         return [self.b.add(i, I64(k * self.nest.lanes)) if k else i for k in range(unroll)]
@@ -288,20 +303,31 @@ class _Writer:
         kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.folds]
         return [[cgutils.alloca_once(self.b, k) for _ in range(count)] for k in kinds]
 
+    def sum_up(self, values: list[Values], mask: Any, sums: list[list[Any]]) -> None:
+        """Several vectors into the accumulators; NaN is noted apart, for two vectors at once."""
+        for n, (f, places) in enumerate(zip(self.nest.folds, sums, strict=True)):
+            found = [v[f.node] for v in values]
+            if mask is not None:
+                found = [Term(self.b, mask).where(x, self.start(f, self.nest.lanes)) for x in found]
+            for place, x in zip(places, found, strict=False):
+                total = Term(self.b, self.b.load(place))
+                one = beyond(f.combiner, x, total) if n in self.notes else combined(f, total, x)
+                self.b.store(one.v, place)
+            if n in self.notes:
+                for x, y in zip(found[::2], [*found[1::2], found[-1]], strict=False):
+                    self.note(self.notes[n], x, y)
+
+    def note(self, place: Any, x: Term, y: Term) -> None:
+        """Remember whether one of two vectors has a NaN."""
+        b, kind = self.b, ir.IntType(self.nest.lanes)
+        either = b.bitcast(b.fcmp_unordered("uno", x.v, y.v), kind)
+        b.store(b.or_(b.load(place), either), place)
+
     def begin(self, sums: list[list[Any]]) -> None:
         """Every accumulator is as if nothing was folded."""
         for f, places in zip(self.nest.folds, sums, strict=True):
             for place in places:
                 self.b.store(self.start(f, self.nest.lanes).v, place)
-
-    def fold(self, sums: list[list[Any]], k: int, values: Values, mask: Any) -> None:
-        """One vector's values into the k-th accumulators."""
-        for f, places in zip(self.nest.folds, sums, strict=True):
-            value = values[f.node]
-            if mask is not None:
-                value = Term(self.b, mask).where(value, self.start(f, self.nest.lanes))
-            total = combined(f, Term(self.b, self.b.load(places[k])), value)
-            self.b.store(total.v, places[k])
 
     def points(
         self, known: Values, lead: Counters, at: list[Any], mask: Any, sums: list[list[Any]]
@@ -309,22 +335,29 @@ class _Writer:
         """Several vectors: all that is read is read before anything is stored."""
         places = [[*lead, i] for i in at]
         found = [self.varying(known, p, mask) for p in places]
-        for k, (values, place) in enumerate(zip(found, places, strict=True)):
+        for values, place in zip(found, places, strict=True):
             self.stored(values, place, mask)
-            self.fold(sums, k, values, mask)
+        self.sum_up(found, mask, sums)
 
     def along(self) -> None:
-        nest = self.nest
+        nest, one = self.nest, ir.IntType(self.nest.lanes)
         sums = self.room(nest.unroll)
         self.begin(sums)
+        for n, f in enumerate(nest.folds):
+            if f.combiner in ("max", "min") and is_float(f.dtype):
+                self.notes[n] = cgutils.alloca_once(self.b, one)
+                self.b.store(one(0), self.notes[n])
 
         def row(lead: Counters) -> None:
             known = self.uniform([*lead, I64(0)])
             self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
 
         self.nested([], len(nest.counts) - 1, row)
-        for f, places in zip(nest.folds, sums, strict=True):
+        for n, (f, places) in enumerate(zip(nest.folds, sums, strict=True)):
             total = self.lanes_folded(f, self.together(f, places))
+            if n in self.notes:
+                noted = self.b.icmp_unsigned("!=", self.b.load(self.notes[n]), one(0))
+                total = Term(self.b, noted).where(float("nan"), total)
             store(self.b, self.bases[f.operand], total, nest.operands[f.operand].dtype)
 
     def together(self, f: Folded, places: list[Any]) -> Term:
@@ -332,29 +365,26 @@ class _Writer:
         found = [Term(self.b, self.b.load(p)) for p in places]
         while len(found) > 1:
             half = len(found) // 2
-            pairs = [combined(f, found[k], found[k + half]) for k in range(half)]
+            pairs = [self.without_nan(f, found[k], found[k + half]) for k in range(half)]
             found = [*pairs, *found[2 * half :]]
         return found[0]
 
     def lanes_folded(self, f: Folded, x: Term) -> Term:
-        """All lanes of a vector as one number; NaN is looked for apart, once."""
+        """All lanes of a vector as one number."""
         b, kind = self.b, x.v.type
-        nan = None
-        if f.combiner in ("max", "min") and is_float(f.dtype):
-            bits = b.bitcast(x.is_nan.v, ir.IntType(self.nest.lanes))
-            nan = Term(b, b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)))
         half = self.nest.lanes // 2
         while half:
             order = [(n + half) % self.nest.lanes for n in range(self.nest.lanes)]
             pick = ir.Constant(ir.VectorType(I32, self.nest.lanes), order)
             other = Term(b, b.shuffle_vector(x.v, ir.Constant(kind, ir.Undefined), pick))
-            if nan is None:
-                x = combined(f, x, other)
-            else:
-                x = x.compare(">" if f.combiner == "max" else "<", other).where(x, other)
+            x = self.without_nan(f, x, other)
             half //= 2
-        one = Term(b, b.extract_element(x.v, I32(0)))
-        return one if nan is None else nan.where(float("nan"), one)
+        return Term(b, b.extract_element(x.v, I32(0)))
+
+    def without_nan(self, f: Folded, x: Term, y: Term) -> Term:
+        """Two results as one, where NaN was noted apart."""
+        extremes = f.combiner in ("max", "min")
+        return beyond(f.combiner, x, y) if extremes else combined(f, x, y)
 
     def across(self) -> None:
         nest = self.nest

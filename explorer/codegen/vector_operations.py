@@ -11,7 +11,17 @@ from typing import Any
 from llvmlite import ir
 
 from explorer.codegen.elementary import ELEMENTARY, power
-from explorer.codegen.terms import DOUBLE, FLOAT, Term, constant, intrinsic, like, suffix
+from explorer.codegen.terms import (
+    DOUBLE,
+    FLOAT,
+    Term,
+    constant,
+    element,
+    has,
+    intrinsic,
+    like,
+    suffix,
+)
 from explorer.ir.dtypes import computed, is_float
 
 HALF, I8, I16, I32, I64 = ir.HalfType(), *(ir.IntType(n) for n in (8, 16, 32, 64))
@@ -22,6 +32,11 @@ KINDS = {"float32": FLOAT, "float64": DOUBLE, "int32": I32, "int64": I64, "bool"
 INFIX = {"add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__"}
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=="}
 ROUNDED = {"floor": "floor", "ceil": "ceil", "round": "nearbyint", "sqrt": "sqrt"}
+NATIVE = {
+    f"{kind} {op}": f"llvm.x86.avx512.{op}.{name}.512"
+    for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
+    for op in ("max", "min")
+}
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
 
 
@@ -113,13 +128,20 @@ def _small_power(x: Term, exponent: float) -> Term:
 
 def extreme(op: str, x: Term, y: Term) -> Term:
     """The larger or the smaller one; NaN where either is."""
-    picked = x.compare(">" if op == "max" else "<", y).where(x, y)
-    if x.v.type not in (FLOAT, DOUBLE) and getattr(x.v.type, "element", None) not in (
-        FLOAT,
-        DOUBLE,
-    ):
-        return picked
+    kind = x.v.type
+    if element(kind) not in (FLOAT, DOUBLE):
+        return beyond(op, x, y)
+    name = f"{suffix(kind)} {op}"
+    if has("avx512f") and name in NATIVE:  # LLVM would make two selects one, which takes longer
+        picked = Term(x.b, intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
+    else:
+        picked = beyond(op, x, y)
     return x.is_nan.where(x, picked)
+
+
+def beyond(op: str, x: Term, y: Term) -> Term:
+    """The larger or the smaller one; the second one where either is NaN."""
+    return x.compare(">" if op == "max" else "<", y).where(x, y)
 
 
 def converted(x: Term, source: str, target: str) -> Term:
