@@ -86,8 +86,12 @@ class _Statements:
     def statement(self, s: ast.stmt) -> None:
         """One statement."""
         match s:
-            case ast.Assign([ast.Name(name)], value):
-                self.values.assign(name, self.values.value(value))
+            case ast.Assign(targets, value):
+                found = self.values.value(value)
+                for target in targets:
+                    self.values.assign(_name_of(target), found)
+            case ast.AugAssign(ast.Name(name), op, value):
+                self.values.assign(name, self.values.value(ast.BinOp(ast.Name(name), op, value)))
             case ast.Expr(ast.Call() as call):
                 self.values.call(call)
             case ast.For(ast.Name(name), ast.Call(ast.Name("range"), given, []), body, []):
@@ -137,3 +141,9 @@ class _Statements:
             self.block(statements)
             b.branch(after)
         b.position_at_end(after)
+
+
+def _name_of(target: ast.expr) -> str:
+    if not isinstance(target, ast.Name):
+        raise NotTranslated(f"an assignment to {ast.unparse(target)}")
+    return target.id

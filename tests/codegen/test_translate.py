@@ -108,12 +108,13 @@ def test_floats_with_nan_and_infinity_are_computed_as_numba_does(kind: str, op: 
 
 def test_loops_ranges_and_branches_run_as_python_says() -> None:
     lines = (
-        "total = 0",
+        "total = i = 0",
         "for i in range(10):",
         "    for j in range(i, 7, 2):",
         "        if j == 3 or (i > 4 and j < 6):",
         "            continue",
-        "        total = total * 3 + (i if j > 2 else -j)",
+        "        total *= 3",
+        "        total += i if j > 2 else -j",
         "for i in range(5, 5):",
         "    total = 0",
         "st_int64(y, 0, min(total, 1 << 40) + max(-7, i))",
