@@ -129,8 +129,10 @@ def compile(
 
 
 def runs_here(device: Device) -> bool:
-    """Whether code for a device runs on this machine: a CPU with the same vectors."""
-    return device.kind == "cpu" and device.lanes == this_cpu().lanes
+    """Whether code for a device runs on this machine: a CPU with vectors no wider than those here,
+    which do what narrower ones do.
+    """
+    return device.kind == "cpu" and device.lanes <= this_cpu().lanes
 
 
 def stage_of(until: Stage | str) -> Stage:
