@@ -29,6 +29,7 @@ from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
+from explorer.passes.winograd import Winograd
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
@@ -69,6 +70,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         *lift,
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),
+        Step("choose convolutions", Stage.WELDED, Winograd(Price(device, 1), options.convolution)),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),

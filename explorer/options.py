@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.passes.winograd import Options as ConvolutionOptions
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.relax.options import Options as RelaxOptions
@@ -17,6 +18,7 @@ class Options:
 
     relax: RelaxOptions = RelaxOptions()
     welder: WelderOptions = WelderOptions()
+    convolution: ConvolutionOptions = ConvolutionOptions()
     roller: RollerOptions = RollerOptions()
     rammer: RammerOptions = RammerOptions()
     memory: MemoryOptions = MemoryOptions()

@@ -4,8 +4,8 @@ computed once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import affine_text
 from explorer.codegen.loops import collapse
-from explorer.ir.kernel import Affine, Const
+from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import Do, Fetch, Map, Span, Statement, TileExpr, fetches
 
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -32,8 +32,9 @@ def together(body: Sequence[Statement]) -> list[tuple[Statement, ...]]:
     """The statements in order, with runs of maps that one loop can do side by side."""
     groups: list[tuple[Statement, ...]] = []
     for s in body:
-        if groups and isinstance(s, Map) and _joins(groups[-1], s):
-            groups[-1] = (*groups[-1], s)
+        joined = _joined(groups[-1], s) if groups and isinstance(s, Map) else None
+        if joined is not None:
+            groups[-1] = (*groups[-1], joined)
         else:
             groups.append((s,))
     return groups
@@ -55,15 +56,37 @@ def vector_groups(body: Sequence[Statement]) -> dict[int, tuple[Map, ...]]:
     return found if any(len(g) > 1 for g in found.values()) else {}
 
 
-def _joins(group: tuple[Statement, ...], new: Map) -> bool:
-    """Whether a map walks the points of the maps before it, and reads nothing that they write."""
+def _joined(group: tuple[Statement, ...], new: Map) -> Map | None:
+    """The map under the axes of the maps before it; None where it does not walk their points, or
+    reads what they write.
+    """
     first = group[0]
-    if not isinstance(first, Map) or first.spans != new.spans or len(group) == MOST_TOGETHER:
-        return False
+    if not isinstance(first, Map) or len(group) == MOST_TOGETHER:
+        return None
+    if not (_is_vector_work(first) and _is_vector_work(new)):
+        return None
     written = {m.target.buffer.name for m in group if isinstance(m, Map)}
     if written & {f.buffer.name for f in fetches(new.expr)}:
-        return False
-    return all(isinstance(m, Map) and _is_vector_work(m) for m in (first, new))
+        return None
+    names = {s.axis: f.axis for s, f in zip(new.spans, first.spans, strict=False)}
+    if tuple(replace(s, axis=names.get(s.axis, s.axis)) for s in new.spans) != first.spans:
+        return None
+    values = {old: var(axis) for old, axis in names.items() if old != axis}
+    return Map(_moved(new.target, values), first.spans, _renamed(new.expr, values))
+
+
+def _moved(f: Fetch, values: Mapping[str, Affine]) -> Fetch:
+    return replace(f, offset=f.offset.substitute(values)) if values else f
+
+
+def _renamed(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
+    match expr:
+        case Do(op, args):
+            return Do(op, tuple(_renamed(a, values) for a in args))
+        case Fetch():
+            return _moved(expr, values)
+        case _:
+            return expr
 
 
 def _is_vector_work(m: Map) -> bool:

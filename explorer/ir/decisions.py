@@ -89,6 +89,20 @@ class TileGraph:
     policy: str = ""
 
 
+# How convolutions are done.
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmDecision:
+    """The algorithms that were weighed for a convolution, the one taken first: direct, or minimal
+    filtering.
+    """
+
+    binding: str
+    chosen: str
+    candidates: tuple[Candidate, ...]
+
+
 # Roller: tiles.
 
 
@@ -288,12 +302,17 @@ class Decisions:
 
     tasks: TaskTree | None = None
     tile_graph: TileGraph | None = None
+    algorithms: tuple[AlgorithmDecision, ...] = ()
     tilings: tuple[TilingDecision, ...] = ()
     rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
     memory: object | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
     workspaces: tuple[object, ...] = ()  # explorer.relax.workspace.Workspace
     fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
+
+    def algorithm(self, binding: str) -> AlgorithmDecision | None:
+        """What was weighed for a convolution."""
+        return next((a for a in self.algorithms if a.binding == binding), None)
 
     def tiling(self, binding: str) -> TilingDecision | None:
         """What Roller weighed for a kernel call."""

@@ -169,7 +169,7 @@ def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Inter
     """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a
     split store).
     """
-    if c.is_plain:
+    if c.is_plain or all(i.bare is not None or not i.terms for i in c.target):
         return None
     users = [
         (n, k)

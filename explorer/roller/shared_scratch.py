@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from explorer.ir.decisions import Micro
 from explorer.ir.dims import Dim
-from explorer.ir.tile_program import Buffer, Statement, TileProgram
+from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.tile_program import Buffer, Span, Statement, TileProgram
+
+BUFFERLESS = (Affine, Const, IndexValue, Micro, Span, str, int, float)
 
 
 @dataclass(slots=True)
@@ -80,6 +84,8 @@ def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
 
 
 def _touched(value: Any) -> set[str]:
+    if isinstance(value, BUFFERLESS):
+        return set()
     match value:
         case Buffer(name=name):
             return {name}
@@ -92,6 +98,8 @@ def _touched(value: Any) -> set[str]:
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     """A statement, or a part of one, on the buffers that intermediates have moved to."""
+    if isinstance(value, BUFFERLESS):
+        return value
     match value:
         case Buffer(name=name):
             return replace(value, name=names[name]) if name in names else value

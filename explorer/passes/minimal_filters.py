@@ -1,0 +1,89 @@
+"""Minimal filtering algorithms F(m, 3): m outputs of a filter of 3 taps by m + 2 products.
+
+`y = AT @ ((G @ g) * (BT @ d))` for a filter g and m + 2 inputs d; in two dimensions each transform
+is applied to columns, then to rows (Winograd 1980; Lavin and Gray 2016, section 4.1). The matrices
+are those of Toom and Cook: polynomials are multiplied by their values at m + 1 points and at
+infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+
+TAPS = 3
+BLOCK = 4096  # filters that are transformed at once: they stay in cache
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalFilter:
+    """The transforms of F(outputs x outputs, 3 x 3): of the input (BT), the filter (G) and the
+    output (AT), one row a product or an output.
+    """
+
+    outputs: int
+    input: Matrix
+    filter: Matrix
+    output: Matrix
+
+    @property
+    def points(self) -> int:
+        """Products along one dimension."""
+        return self.outputs + TAPS - 1
+
+    @property
+    def label(self) -> str:
+        """The name in the paper."""
+        return f"F({self.outputs}x{self.outputs}, {TAPS}x{TAPS})"
+
+    def filters(self, weights: np.ndarray) -> np.ndarray:
+        """float32[points, points, ...] from weights[3, 3, ...]: summed in float64, rounded once."""
+        g = np.array([[float(x) for x in row] for row in self.filter], np.float64)
+        flat, both = weights.reshape(TAPS * TAPS, -1), np.kron(g, g)
+        made = np.empty((self.points**2, flat.shape[1]), np.float32)
+        for start in range(0, flat.shape[1], BLOCK):
+            part = slice(start, start + BLOCK)
+            made[:, part] = both @ flat[:, part].astype(np.float64)
+        return made.reshape(self.points, self.points, *weights.shape[2:])
+
+
+def minimal_filter(outputs: int, at: tuple[Fraction, ...]) -> MinimalFilter:
+    """F(outputs, 3) by the values at `outputs + 1` different points and at infinity."""
+    scales = tuple(prod((p - q for q in at if q != p), start=Fraction(1)) for p in at)
+    roots = [tuple(q for q in at if q != p) for p in at]
+    infinity = tuple(Fraction(n == TAPS - 1) for n in range(TAPS))
+    last = tuple(Fraction(n == outputs - 1) for n in range(outputs))
+    values = [tuple(p**n for n in range(outputs)) for p in at]
+    filters = (tuple(p**n / f for n in range(TAPS)) for p, f in zip(at, scales, strict=True))
+    return MinimalFilter(
+        outputs,
+        tuple(_polynomial(r, len(at) + 1) for r in (*roots, at)),
+        (*filters, infinity),
+        tuple(zip(*values, last, strict=True)),
+    )
+
+
+def _polynomial(roots: tuple[Fraction, ...], length: int) -> tuple[Fraction, ...]:
+    """The coefficients of a product of `x - root`, the constant first."""
+    found = [Fraction(1)]
+    for r in roots:
+        shifted, scaled = [Fraction(0), *found], [-r * x for x in found] + [Fraction(0)]
+        found = [a + b for a, b in zip(shifted, scaled, strict=True)]
+    return tuple(found + [Fraction(0)] * (length - len(found)))
+
+
+def _around_zero(*points: Fraction) -> tuple[Fraction, ...]:
+    """Zero, and each point with its negative behind it: what such two share is computed once."""
+    return (Fraction(0), *(x for p in points for x in (p, -p)))
+
+
+F2 = minimal_filter(2, _around_zero(Fraction(1)))
+F4 = minimal_filter(4, _around_zero(Fraction(3, 4), Fraction(3, 2)))
+"""Points whose powers are exact in float32; 3/4 and 3/2 make a quarter of the error of 1 and 2
+(Barabasz et al. 2020, Error analysis and improving the accuracy of Winograd convolution).
+"""

@@ -1,0 +1,216 @@
+"""Convolutions of 3 x 3 by minimal filtering, where the model says that it pays.
+
+F(2x2, 3x3) needs 2.25 times fewer products than direct convolution, F(4x4, 3x3) 4 times fewer
+(Lavin and Gray 2016), and pays for them with additions and with larger weights.
+
+Accuracy: the largest error of F(2x2) is about that of the direct sum, that of F(4x4) stays below
+1e-5 of the largest answer (about 3e-6 at 512 channels). What is not finite spreads: a NaN or an
+infinity of the input makes every output of its tiles of 2 x 2 or 4 x 4 NaN, those that the direct
+sum makes so and neighbours that it does not; an infinity comes out as NaN. Values above 1e37 may
+overflow where the direct sum does not. The algorithm "direct" keeps NumPy's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.contraction import contraction
+from explorer.ir.decisions import AlgorithmDecision, Candidate
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
+from explorer.ir.program import Binding, Constant, Program
+from explorer.ir.types import Tensor
+from explorer.passes.map_parts import map_parts
+from explorer.passes.minimal_filters import F2, F4, MinimalFilter
+from explorer.passes.names import fresh
+from explorer.passes.registry import compiler_pass
+from explorer.passes.tile_transforms import Transforms
+from explorer.passes.window_sums import WindowSum, window_sum
+
+Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
+
+ALGORITHMS = {"f2": F2, "f4": F4}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How 3 x 3 convolutions are done.
+
+    algorithm  "auto": as the model says; "direct", "f2", "f4": that one wherever it can be done
+    margin     "auto" leaves direct convolution only for a gain of this share of its time
+    """
+
+    algorithm: str = "auto"
+    margin: float = 0.1
+
+    def __post_init__(self) -> None:
+        known = ("auto", "direct", *ALGORITHMS)
+        if self.algorithm not in known:
+            raise BadOption(
+                f"there is no way {self.algorithm!r} to convolve; there are {', '.join(known)}",
+                where="convolution.algorithm",
+                expected=", ".join(known),
+                found=self.algorithm,
+            )
+        if not 0 <= self.margin < 1:
+            raise BadOption(f"convolution.margin is 0 or more and below 1, found {self.margin}")
+
+
+def products(kernel: Kernel, env: ShapeEnv) -> float:
+    """A price that knows no device: what is multiplied or added, in millions."""
+    return sum(
+        prod(env.hint(a.extent) for a in (*c.axes, *c.reduce)) / 1e6 for c in kernel.computes
+    )
+
+
+@compiler_pass("winograd", paper="Lavin and Gray 2016, Fast algorithms for convolutional networks")
+@dataclass(frozen=True, slots=True)
+class Winograd:
+    """Minimal filtering for one device. `price` is Roller's modelled time of a kernel."""
+
+    price: Price = products
+    options: Options = Options()
+
+    def __call__(self, program: Program) -> Program:
+        """After: a 3 x 3 convolution by constant weights is done by the algorithm that is modelled
+        to be fastest; every algorithm that was weighed stands in the decisions.
+        """
+        if self.options.algorithm == "direct":
+            return program
+        constants = dict(program.constants)
+        decisions: list[AlgorithmDecision] = []
+        weighed: dict[Kernel, tuple[Candidate, ...]] = {}
+
+        def chosen(binding: Binding) -> Binding:
+            call = binding.expr
+            found = _only_convolution(call.kernel) if isinstance(call, KernelCall) else None
+            if found is None or not isinstance(call, KernelCall):
+                return binding
+            kernel = call.kernel
+            if kernel not in weighed:
+                weighed[kernel] = self.candidates(kernel, found, program.env)
+            ranked = weighed[kernel]
+            new = _rewritten(binding, call, found, ranked[0], constants)
+            if new is None:
+                ranked = _finite_only(ranked)
+            decisions.append(AlgorithmDecision(binding.var.name, ranked[0].label, ranked))
+            return new or binding
+
+        functions = tuple(replace(f, body=tuple(map(chosen, f.body))) for f in program.functions)
+        if not decisions:
+            return program
+        left = replace(program.decisions, algorithms=tuple(decisions))
+        return replace(program, functions=functions, constants=constants, decisions=left)
+
+    def candidates(
+        self, kernel: Kernel, found: WindowSum | str, env: ShapeEnv
+    ) -> tuple[Candidate, ...]:
+        """Every algorithm for a convolution: the one to take first, losers with the reason."""
+        direct = Candidate("direct", None, (("modelled", self.price(kernel, env)),))
+        if isinstance(found, str):
+            return (direct, *(Candidate(b.label, b, refused=found) for b in ALGORITHMS.values()))
+        wanted = self.options.algorithm
+        limit = direct.cost_us * (1 - self.options.margin)
+        others: list[Candidate] = []
+        for name, by in ALGORITHMS.items():
+            if wanted not in ("auto", name):
+                others.append(Candidate(by.label, by, refused=f"the option says {wanted}"))
+                continue
+            new = rewritten(kernel, found, by)
+            if isinstance(new, str):
+                others.append(Candidate(by.label, by, refused=new))
+                continue
+            terms = (("modelled", self.price(new, env)),)
+            why = "" if wanted == name else _too_slow(terms[0][1], limit, direct.cost_us)
+            others.append(Candidate(by.label, by, terms, why))
+        if wanted in ALGORITHMS and not all(c.refused for c in others):
+            direct = replace(direct, refused=f"the option says {wanted}")
+        best = sorted((c for c in others if not c.refused), key=lambda c: c.cost_us)
+        return (*best, direct, *(c for c in others if c.refused))
+
+
+def _too_slow(time_us: float, limit_us: float, direct_us: float) -> str:
+    if time_us <= limit_us:
+        return ""
+    return f"it would take {time_us:.1f} us by the model, direct {direct_us:.1f} us"
+
+
+def _only_convolution(kernel: Kernel) -> WindowSum | str | None:
+    """The one sum over a window in a kernel, or why it must be done directly; None without one."""
+    sums = [c for c in kernel.computes if c.reduce]
+    windows = [c for c in sums if contraction(c) is not None and len(c.reduce) > 1]
+    if not windows:
+        return None
+    if len(sums) > 1:
+        return "the kernel sums something else as well"
+    return window_sum(kernel, windows[0])
+
+
+def rewritten(kernel: Kernel, found: WindowSum, by: MinimalFilter) -> Kernel | str:
+    """The kernel with its convolution done by minimal filtering, or why it cannot be."""
+    made = normalise(map_parts(Transforms(kernel, found, by).replaced()))
+    if found.compute.out in {c.out for c in made.computes if c.out != made.output}:
+        return "what follows it is not done element by element"
+    return made
+
+
+def _rewritten(
+    binding: Binding,
+    call: KernelCall,
+    found: WindowSum | str,
+    taken: Candidate,
+    constants: dict[str, Constant],
+) -> Binding | None:
+    """The binding with the algorithm that was taken; None where its weights overflow."""
+    by = taken.value
+    if isinstance(found, str) or not isinstance(by, MinimalFilter):
+        return binding
+    kernel = rewritten(call.kernel, found, by)
+    assert isinstance(kernel, Kernel)
+    given = dict(zip(call.kernel.inputs, call.args, strict=True))
+    weight = given[found.weight.tensor]
+    filters = _filters(weight, found, by, constants)
+    if filters is None:
+        return None
+    names = Transforms(call.kernel, found, by).names
+    values = given | {names.filters: filters}
+    args = tuple(values[n] for n in kernel.inputs)
+    return replace(binding, expr=replace(call, kernel=kernel, args=args))
+
+
+def _filters(
+    weight: Var, found: WindowSum, by: MinimalFilter, constants: dict[str, Constant]
+) -> Var | None:
+    """The transformed weights as a constant of the program; None where one is not finite."""
+    source = constants[weight.name]
+    dims = tuple(d for d in found.filter_dims)
+
+    def make(array: np.ndarray) -> np.ndarray:
+        rest = tuple(d for d in range(array.ndim) if d not in dims)
+        plain = array.transpose(*rest, *dims).reshape([array.shape[d] for d in dims])
+        return by.filters(plain)
+
+    made = source.laid_out((by.label, dims), make)
+    if not np.isfinite(made).all():
+        return None
+    name = f"{weight.name}.{by.label}"
+    if name not in constants or constants[name].array is not made:
+        name = fresh(name, constants)
+        constants[name] = Constant(made)
+    return Var(name, Tensor(tuple(made.shape), "float32"))
+
+
+def _finite_only(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """The direct algorithm first: the others would have weights that are not finite."""
+    why = "its transformed weights are not finite"
+    return (
+        *(replace(c, refused="") for c in ranked if c.value is None),
+        *(replace(c, refused=c.refused or why) for c in ranked if c.value is not None),
+    )
