@@ -13,7 +13,7 @@ from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, product
 from explorer.ir.forms import form_of
-from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute, var
+from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
 from explorer.ir.tile_program import (
@@ -163,7 +163,7 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
             break
         if c.out != kernel.output and not c.is_plain:
             break
-        more = min(shared, len(c.axes) - (0 if c.reduce else 1))
+        more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1))
         while more and _ranges(p, n, more) != _ranges(p, start, more):
             more -= 1
         prefix = tuple(var(a.name) for a in c.axes[:more])
@@ -174,6 +174,14 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
         made.add(c.out)
         shared = more
     return run, shared
+
+
+def _is_across(c: Compute) -> bool:
+    """Every load that is dense is so along the last axis, none along what is reduced."""
+    last = [r.index[-1] for r in reads(c.expr) if r.index]
+    dense = [i for i in last if isinstance(i, Affine)]
+    inner = [any(i.factor(a.name) == 1 for a in c.reduce) for i in dense]
+    return bool(c.axes) and not any(inner) and any(i.factor(c.axes[-1].name) == 1 for i in dense)
 
 
 def _ranges(p: Places, n: int, count: int) -> list[object]:
