@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from explorer.codegen import panels
 from explorer.codegen.interpret import Interpreter
+from explorer.codegen.micro_elements import dot_product
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.forms import FORMS, Form
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
 from explorer.ir.tile_program import Panels
 from explorer.ops.evaluate import evaluate_kernel
 from explorer.roller.transform import lower
@@ -104,6 +103,28 @@ def test_products_of_every_form_and_width_equal_the_reference(form: Form, lanes:
     for m, k, n, constant in ((17, 13, 37, True), (5, 8, 33, False), (1, 1, 9, True)):
         kernel = product(form, m, k, n, constant)
         agree(kernel, Tiling((("i", 7),), micro(form, lanes)), arrays(kernel))
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("dot", ["groups", "pairs", "plain"])
+def test_groups_of_small_integers_are_exact_with_any_instruction(
+    dot: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums that pass 2 ** 31 wrap, and the largest products do not saturate."""
+    if dot == "groups" and dot_product(lanes) != "groups":
+        pytest.skip("this processor has no such instruction")
+    monkeypatch.setattr(panels, "dot_product", lambda lanes: dot)
+    for form in (Form("uint8", "int8", "int32"), Form("int16", "int16", "int32")):
+        kernel = product(form, 7, 70, 19, constant=True)
+        tiling = Tiling((("i", 7),), micro(form, lanes))
+        agree(kernel, tiling, arrays(kernel))
+        left, right = (integer_limits(t) for t in (form.left, form.right))
+        for a, b in ((left[1], right[0]), (left[1], right[1]), (left[0], right[0])):
+            values = {
+                "a": np.full((7, 70), a, form.left),
+                "b": np.full((70, 19), b, form.right),
+            }
+            agree(kernel, tiling, values)
 
 
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
