@@ -10,6 +10,7 @@ from explorer.codegen.expressions import Printer, dim_text
 from explorer.codegen.hoisting import levels
 from explorer.codegen.panels import pack, panels
 from explorer.codegen.reductions import one_pass, reduce_
+from explorer.codegen.scans import scan
 from explorer.codegen.vector_loops import vector_loop
 from explorer.codegen.vector_maps import maps, vector_groups
 from explorer.ir.dims import product
@@ -23,6 +24,7 @@ from explorer.ir.tile_program import (
     Pack,
     Panels,
     Reduce,
+    Scan,
     Statement,
     TileProgram,
 )
@@ -67,6 +69,8 @@ def statement(e: Emitter, s: Statement, row: bool = False) -> None:
             reduce_(e, s)
         case OnePass():
             one_pass(e, s)
+        case Scan():
+            scan(e, s)
         case Pack():
             pack(e, s)
         case Panels():
