@@ -36,6 +36,7 @@ from explorer.ir.tile_program import (
     Packing,
     Panels,
     Reduce,
+    Scan,
     Span,
     Statement,
     TileExpr,
@@ -236,6 +237,11 @@ def _symbols(p: TileProgram) -> frozenset[str]:
                     span(x)
                 expr(target)
                 expr(value)
+            case Scan(target, spans, over, _, value, _, _, _):
+                for x in (*spans, over):
+                    span(x)
+                expr(target)
+                expr(value)
             case OnePass(parts):
                 for part in parts:
                     statement(part)
@@ -267,7 +273,7 @@ def _buffers(s: Statement) -> list[Buffer]:
             return [b for inner in body for b in _buffers(inner)]
         case Load(target, source, _):
             return [target.buffer, *(f.buffer for f in fetches(source))]
-        case Map(target, _, expr) | Reduce(target, _, _, _, expr, _):
+        case Map(target, _, expr) | Reduce(target, _, _, _, expr, _) | Scan(target, _, _, _, expr):
             return [target.buffer, *(f.buffer for f in fetches(expr))]
         case OnePass(parts):
             return [b for part in parts for b in _buffers(part)]

@@ -32,14 +32,21 @@ from explorer.ir.tile_program import (
     Pack,
     Panels,
     Reduce,
+    Scan,
     Span,
     Statement,
     TileExpr,
     TileProgram,
 )
-from explorer.ops.scalar import call, number
+from explorer.ops.scalar import call, identity, number
 
 Env = dict[str, Any]
+RUNNING: dict[str, Any] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 COMBINE: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
 
 
@@ -155,11 +162,26 @@ class Interpreter:
                     self.points(spans, env),
                     COMBINE[combiner](full, axis=axes, **initial).astype(numpy_dtype(dtype)),
                 )
+            case Scan():
+                self.scan(s, env)
             case OnePass(parts):
                 for part in parts:
                     self.statement(part, env)
             case Panels():
                 self.panels(s, env)
+
+    def scan(self, s: Scan, env: Env) -> None:
+        """A running fold along the last axis of the points."""
+        spans = (*s.spans, s.over)
+        e, count = self.points(spans, env), len(self.values(s.over, env))
+        shape = [len(self.values(x, env)) for x in spans]
+        full = np.array(np.broadcast_to(self.value(s.expr, e), shape))
+        full = full[..., ::-1] if s.backwards else full
+        so_far = RUNNING[s.combiner].accumulate(full, axis=-1) if count else full
+        if s.exclusive and count:
+            so_far = np.roll(so_far, 1, -1)
+            so_far[..., 0] = identity(s.combiner, s.dtype)
+        self.put(s.target, e, so_far[..., ::-1] if s.backwards else so_far)
 
     def pack(self, s: Pack, env: Env) -> None:
         """Columns as panels."""

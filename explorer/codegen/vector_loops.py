@@ -16,7 +16,17 @@ from explorer.codegen.vector_operations import CELLS, POWERS, known
 from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float, is_stored_otherwise
 from explorer.ir.kernel import Affine, Const, IndexValue, var
-from explorer.ir.tile_program import Do, Fetch, Map, OnePass, Reduce, Span, TileExpr, fetches
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    Map,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    TileExpr,
+    fetches,
+)
 
 FEW = 8  # results of a fold this short are left to LLVM, which takes several at once
 LONG = 16  # rows that are worth a trip of the results to memory
@@ -74,6 +84,23 @@ def vector_loop(e: Emitter, s: Map | Reduce | OnePass) -> bool:
     if order is None or not all(map(_has_vector_form, p.exprs)):
         return False
     _Plan(e, p, order).emit()
+    return True
+
+
+def vector_scan(e: Emitter, s: Scan) -> bool:
+    """Print a running fold along what is dense, a prefix within each vector; False where it is
+    not dense.
+    """
+    fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
+    p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
+    if s.dtype == "bool" or s.target.buffer.dtype not in CELLS or computed(s.dtype) not in CELLS:
+        return False
+    if not _is_dense(p, s.over) or not _has_vector_form(s.expr):
+        return False
+    order = " ".join(
+        ("scan", *(["backwards"] if s.backwards else []), *(["exclusive"] if s.exclusive else []))
+    )
+    _Plan(e, replace(p, maps=(), folds=(fold,)), order).emit()
     return True
 
 
@@ -173,8 +200,9 @@ class _Plan:
     def emit(self) -> None:
         """The loops around the nest, and its call."""
         p, e = self.p, self.e
-        inside = (*p.over, p.spans[-1]) if self.order != "along" else p.over
-        outside = p.spans[:-1] if self.order != "along" else p.spans
+        across = self.order in ("across", "rows")
+        inside = (*p.over, p.spans[-1]) if across else p.over
+        outside = p.spans[:-1] if across else p.spans
         if not p.folds:
             inside, outside = p.over[-1:], p.over[:-1]
         for span in outside:

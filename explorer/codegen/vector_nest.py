@@ -163,8 +163,10 @@ class _Writer:
                 self.along()
             case "across":
                 self.across()
-            case _:
+            case "rows":
                 self.rows()
+            case _:
+                self.scan()
 
     # Loops.
 
@@ -442,6 +444,49 @@ class _Writer:
                 store(self.b, where, combined(f, total, parts[0]), dtype, mask)
 
         self.vectors(1, vector)
+
+    # A running fold: the prefix of each vector, and what was folded before it.
+
+    def scan(self) -> None:
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        carry = cgutils.alloca_once(b, ir.VectorType(KINDS[f.dtype], lanes))
+        b.store(self.start(f, lanes).v, carry)
+        known = self.uniform([I64(0)])
+        if "backwards" not in self.nest.order:
+            self.vectors(1, lambda at, m: self.prefix(known, at[0], m, carry))
+            return
+        count = self.counts[-1]
+        end, left = b.sub(count, I64(lanes)), b.and_(count, I64(lanes - 1))
+        whole = self.opaque(b.and_(count, I64(-lanes)))
+        self.loop(whole, lanes, lambda i: self.prefix(known, b.sub(end, i), None, carry))
+        with b.if_then(b.icmp_signed(">", left, I64(0))):
+            self.prefix(known, I64(0), self._mask(left), carry)
+
+    def prefix(self, known: Values, at: Any, mask: Any, carry: Any) -> None:
+        """One vector of results; what they carry on is left in every lane."""
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        back = "backwards" in self.nest.order
+        x, none = self.varying(known, [at], mask)[f.node], self.start(f, lanes)
+        x = x if mask is None else Term(b, mask).where(x, none)
+        step = 1
+        while step < lanes:
+            x = combined(f, x, self.shifted(x, none, -step if back else step))
+            step *= 2
+        before = Term(b, b.load(carry))
+        x = combined(f, before, x)
+        last = Term(b, b.extract_element(x.v, I32(0 if back else lanes - 1)))
+        b.store(splat(last, lanes).v, carry)
+        if "exclusive" in self.nest.order:
+            x = self.shifted(x, before, -1 if back else 1)
+        store(b, self.at(f.operand, [at]), x, self.nest.operands[f.operand].dtype, mask)
+
+    def shifted(self, x: Term, filler: Term, by: int) -> Term:
+        """Lanes moved up by some places, or down; those that are free are the filler's."""
+        lanes = self.nest.lanes
+        places = (n - by for n in range(lanes))
+        pick = [p if 0 <= p < lanes else lanes for p in places]
+        order = ir.Constant(ir.VectorType(I32, lanes), pick)
+        return Term(x.b, x.b.shuffle_vector(x.v, filler.v, order))
 
 
 def _children(node: Node) -> tuple[int, ...]:

@@ -127,6 +127,22 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """`target = combiner of expr over all of `over` up to this point`, for every point of the spans
+    and of `over`; `exclusive`: without the point itself; `backwards`: from the end.
+    """
+
+    target: Fetch
+    spans: tuple[Span, ...]
+    over: Span
+    combiner: str
+    expr: TileExpr
+    dtype: DType = "float32"
+    exclusive: bool = False
+    backwards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OnePass:
     """Maps and reductions in one loop over the same points, each with the same axes: what an
     earlier part makes is read at the same point only, what is reduced after the loop only.
@@ -170,7 +186,7 @@ class Panels:
     epilogue: Map
 
 
-Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | OnePass | Panels
+Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Panels
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,14 @@ from explorer.ir.forms import form_of
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
+from explorer.ir.running import Running, running
 from explorer.ir.tile_program import (
     Fill,
     For,
     Grid,
     Map,
     Reduce,
+    Scan,
     Statement,
     TileProgram,
 )
@@ -106,6 +108,11 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
 
 def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
     """One compute, with its epilogue where it is a contraction that has one."""
+    along = running(c)
+    if along is not None and p.regions.axes[n][along.axis.name] == Interval(
+        Affine(), along.axis.extent
+    ):
+        return [*_fills(p, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
     found = tensor_contraction(p.kernel, c)
     if found is not None:
@@ -145,6 +152,21 @@ def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statemen
         dtype = p.kernel.dtype(c.out)
         return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
     return Map(target, spans, expr)
+
+
+def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+    spans = p.spans(n, c)
+    over = spans.pop(along.axis.name)
+    return Scan(
+        p.place(c.out).at(c.target),
+        tuple(spans.values()),
+        over,
+        c.combiner or "sum",
+        p.resolve(along.element, {}),
+        p.kernel.dtype(c.out),
+        along.exclusive,
+        along.backwards,
+    )
 
 
 def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
