@@ -109,9 +109,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
 def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
     """One compute, with its epilogue where it is a contraction that has one."""
     along = running(c)
-    if along is not None and p.regions.axes[n][along.axis.name] == Interval(
-        Affine(), along.axis.extent
-    ):
+    if along is not None:
         return [*_fills(p, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
     found = tensor_contraction(p.kernel, c)
@@ -157,6 +155,10 @@ def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statemen
 def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
+    if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
+        raise BadOption(
+            f"a tile cuts {along.axis.name} of {c.out}, which is folded along it: leave it whole"
+        )
     return Scan(
         p.place(c.out).at(c.target),
         tuple(spans.values()),
