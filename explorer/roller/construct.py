@@ -25,18 +25,21 @@ from explorer.roller.steps import Construction
 
 EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
 EPS_CAP = 1.0
+KEPT_ON_CPU = 2  # register tile and unit tile: a core has the same registers for any operator
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
     """How tiles are constructed. `score` says what an axis is worth ("paper" or "artifact"),
-    `top_k` how many results are wanted, `eps_cap` bounds the waste that is allowed where nothing
+    `top_k` how many results are wanted, `each` how many of those with the same register tile (None:
+    all), `eps_cap` bounds the waste that is allowed where nothing
     wastes less; `fuse` makes one of axes that all tensors walk as one, and a matrix product of a
     convolution; `shrink` cuts operators finer that leave units without work.
     """
 
     score: Score = "artifact"
     top_k: int = 10
+    each: int | None = None
     eps_cap: float = EPS_CAP
     fuse: bool = True
     shrink: bool = True
@@ -66,10 +69,12 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
     """As `construct`, of one expression."""
     e = fused.expression
     rules, streamed = rules_for(device, e)
-    search = Search(rules, growth.score, growth.top_k, unit_tile(e))
+    each = growth.each or growth.top_k
+    search = Search(rules, growth.score, growth.top_k, unit_tile(e), each)
     results = search.run(STREAMED_EPS_STEP if streamed else EPS_STEP, growth.eps_cap)
     if growth.shrink:
-        results = _distinct(shrunk(p, device.units) for p in results)
+        kept = KEPT_ON_CPU if device.kind == "cpu" else 0
+        results = _distinct(shrunk(p, device.units, kept) for p in results)
     return Construction(
         e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,
         fused.groups, rules.levels, tuple(search.steps), tuple(search.rounds), results,

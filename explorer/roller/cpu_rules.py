@@ -18,14 +18,13 @@ from explorer.roller.alignment import (
     set_padding,
 )
 from explorer.roller.expression import Access, Expression, reads_of
-from explorer.roller.levels import Room, TileLevel
+from explorer.roller.levels import Larger, Room, TileLevel
 from explorer.roller.rtile import RTile
 
 VECTORS = (1, 2, 3, 4, 6)  # column groups of a register tile
 MOST_ROWS = 14
 CACHE_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
-DEPTH_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 LATENCY_FMA = 4  # cycles until a sum can be added to again
 PAGE_BYTES = 4096  # a cache that is indexed before translation has a page of sets
 
@@ -76,8 +75,8 @@ class CpuRules:
         return len(self.levels) - 1
 
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
-        """Registers: rows one by one, columns in vectors. Caches: multiples, reduced axes by
-        doubling up to their end.
+        """Registers: rows one by one, columns in vectors. Caches: multiples, and one step of the
+        reduced axes.
         """
         e = base.expression
         if level == self.nearest:
@@ -90,15 +89,48 @@ class CpuRules:
                 *([self._columns(e)] if e.spatial else []),
                 *((1,) for _ in base.reduced),
             )
+        if level:  # tiles of the last cache are walked register tile by register tile
+            return (*((s,) for s in base.spatial), *((n,) for n in self._depth(base, level)))
         spatial = [self._multiples(n, base.shape[d]) for d, n in enumerate(e.extents[: e.spatial])]
-        depth = zip(base.reduced, e.extents[e.spatial :], strict=True)
+        return (*spatial, *((n,) for n in self._depth(base, level)))
+
+    def _depth(self, base: RTile, level: int) -> tuple[int, ...]:
+        """Steps of the reduced axes: all that is summed, or so much of it that the least tile takes
+        half of the cache; whole lines.
+        """
+        e, room = base.expression, self.levels[level]
         item = e.inputs[0].item_bytes if e.inputs else 4
-        line = self.levels[level].transaction_bytes
-        return (*spatial, *(_up_to(aligned_base(r, item, line), n) for r, n in depth))
+        ends = e.extents[e.spatial :]
+        line = [
+            min(n, aligned_base(r, item, room.transaction_bytes))
+            for r, n in zip(base.reduced, ends, strict=True)
+        ]
+        depth = list(ends)
+        while depth != line:
+            tile = RTile(e, (*base.spatial, *depth))
+            if 2 * tile.footprint_bytes <= room.capacity:
+                break
+            longest = max(range(len(depth)), key=lambda d: depth[d] / line[d])
+            depth[longest] = max(line[longest], -(-depth[longest] // 2))
+        return tuple(depth)
 
     def _is_row(self, axis: int) -> bool:
         """Whether some input does not move with the axis: it is used again for each row."""
-        return not self.streamed and any(
+        return self._tiled and self._reused(axis)
+
+    @cached_property
+    def _tiled(self) -> bool:
+        """Whether registers hold sums of several rows: a vector of columns is used for each."""
+        e = self.expression
+        rows = (n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._reused(d))
+        return self._sums and prod(rows) > 1
+
+    def _streamed(self, level: int) -> bool:
+        """Whether reuse does not count at a level: it still does in registers that hold sums."""
+        return self.streamed and not (level == self.nearest and self._tiled)
+
+    def _reused(self, axis: int) -> bool:
+        return any(
             all(axis != x for walk in a.dims for x, _ in walk) for a in self.expression.inputs
         )
 
@@ -110,6 +142,10 @@ class CpuRules:
         even = {-(-extent // (part * base)) for part in (*PARTS, self.device.units)}
         found = sorted({*CACHE_STEPS, *even})
         return tuple(base * k for k in found if base * (k - 1) < extent)
+
+    def clips(self, level: int) -> bool:
+        """Loops over a cache's tile end with the tensor; a register tile is computed whole."""
+        return level != self.nearest
 
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
         """In L1, rows that are walked together do not all begin in one set."""
@@ -156,7 +192,7 @@ class CpuRules:
             columns = Answer(EXECUTION_UNIT, True, 0, 0, "the whole axis")
         else:
             columns = execution_unit(tile.spatial[-1], self.device.lanes, "columns")
-        if self.streamed or not columns.holds:
+        if not columns.holds or not self._sums:
             return columns
         sums, wanted = self._rows(tile) * self._vectors(tile), self._least_sums()
         text = f"{sums} independent sums, {wanted} hide the latency"
@@ -166,13 +202,27 @@ class CpuRules:
         e = self.expression
         rows = prod(n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._is_row(d))
         vectors = -(-e.extents[e.spatial - 1] // self.device.lanes) if e.spatial else 1
-        return min(int(LATENCY_FMA * self.device.fma_per_cycle), rows * vectors)
+        starts = self.device.fma_per_cycle if self._tiled else 1  # a cycle: loads bound a stream
+        return min(int(LATENCY_FMA * starts), rows * vectors)
 
-    def saturated(self, tiles: tuple[RTile, ...], level: int) -> bool:
-        """Computing takes longer than loading; for streams, the output's rows are whole lines."""
-        if not self.streamed:
-            return self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
+    @cached_property
+    def _sums(self) -> bool:
+        """Whether a register tile holds sums: its columns share an operand."""
+        e = self.expression
+        return e.spatial < len(e.axes) and e.spatial > 0 and self._reused(e.spatial - 1)
+
+    def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
+        """Computing takes longer than loading; for streams, the output's rows are whole lines.
+        Sums fill the registers: unlike threads' on a GPU, empty ones serve nobody.
+        """
+        if not self._streamed(level):
+            bound = self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
+            return bound and (level != self.nearest or self._full(tiles[0], larger))
         return level == self.nearest or self.line(tiles[0]).holds
+
+    def _full(self, tile: RTile, larger: Larger) -> bool:
+        grown = [tile.with_size(d, n) for d, n in enumerate(larger) if n is not None]
+        return not any(self.rooms((t,), self.nearest)[0].fits for t in grown)
 
     def line(self, tile: RTile) -> Answer:
         """The transaction rule for what is written."""
@@ -193,24 +243,30 @@ class CpuRules:
         line = room.transaction_bytes
         if level == self.nearest:  # one load for each vector and each row value, in every step
             steps = prod(tile.whole_shape[e.spatial :])
-            loads = zip(e.inputs, tile.input_tiles, strict=True)
-            moved = steps * sum(_moved(a, box, line) for a, box in loads)
+            moved = steps * line * self._loads(tile)
         else:
             moved = sum(_moved(a, a.tile(tile.whole_shape), line) for a in e.inputs)
             moved += _moved(e.output, tile.output_tile, line)
         return moved / (room.gb_per_s * 1e3)
 
+    def _loads(self, tile: RTile) -> int:
+        """Loads of one step: vectors along the columns, which lie side by side in panels, and
+        values that are spread over a vector.
+        """
+        last, vectors = tile.expression.spatial - 1, self._vectors(tile)
+        columns = tile.spatial[-1] if tile.spatial else 1
+        total = 0
+        for access, box in zip(tile.expression.inputs, tile.input_tiles, strict=True):
+            by_columns = any(x == last for walk in access.dims for x, _ in walk)
+            total += prod(box) // columns * vectors if by_columns else prod(box)
+        return total
+
     def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
         """By score; for streams from the innermost axis outwards."""
         axes = range(len(scores))
-        if self.streamed:
+        if self._streamed(level):
             return tuple(reversed(axes))
         return tuple(sorted(axes, key=lambda d: -scores[d]))
-
-
-def _up_to(base: int, extent: int) -> tuple[int, ...]:
-    """Doublings of a size, and the whole axis."""
-    return tuple(sorted({min(base * k, extent) for k in DEPTH_STEPS} | {extent}))
 
 
 def _moved(access: Access, box: tuple[int, ...], line: int) -> int:

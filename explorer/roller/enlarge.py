@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from explorer.roller.alignment import keeps_shape, tensor_shape
-from explorer.roller.levels import LevelRules, Room
+from explorer.roller.levels import Larger, LevelRules, Room
 from explorer.roller.rtile import RTile, TiledProgram
 from explorer.roller.score import Score, reuse_scores
 from explorer.roller.steps import Round, Step, Verdict
@@ -34,6 +34,10 @@ class _State:
     rooms: tuple[Room, ...] = ()
 
     @property
+    def larger(self) -> Larger:
+        return tuple([row[1] if len(row) > 1 else None for row in self.sizes])
+
+    @property
     def key(self) -> tuple[tuple[int, ...], ...]:
         return tuple(t.shape for t in self.tiles)
 
@@ -46,6 +50,7 @@ class Search:
     score: Score
     top_k: int
     unit: RTile
+    each: int  # results with one register tile, at most
     steps: list[Step] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     regular: bool = False  # whether a result was found at any eps
@@ -88,12 +93,19 @@ class Search:
     def _enough(self) -> bool:
         return len(self.found) >= self.top_k
 
+    def _each_enough(self, state: _State) -> bool:
+        """Whether there are enough results with the register tile of a state."""
+        if state.level == len(self.rules.levels) - 1:
+            return False
+        register = state.tiles[-2].shape
+        return sum(t[-2].shape == register for t in self.found) >= self.each
+
     def _visits(self, inner: tuple[RTile, ...], level: int, parent: int) -> Iterator[_State]:
         """The first tile of a level: the least aligned size of every axis above the nearer tile."""
         base = inner[0]
         aligned = self.rules.sizes(base, level)
         extents = base.expression.extents
-        spatial = base.expression.spatial
+        spatial = 0 if self.rules.clips(level) else base.expression.spatial
         sizes = tuple(
             tuple(s for s in row if d >= spatial or keeps_shape(n, s, self.eps))
             for d, (row, n) in enumerate(zip(aligned, extents, strict=True))
@@ -112,7 +124,7 @@ class Search:
 
     def _visit(self, state: _State) -> Iterator[_State]:
         """Look at one tile, then go down a level where it is saturated, then enlarge it."""
-        if self._enough:
+        if self._enough or self._each_enough(state):
             self._record(state, "enough found")
             return
         tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
@@ -126,7 +138,7 @@ class Search:
         unit = self.rules.aligned(state.tiles, state.level)
         if not unit.holds:
             number = self._record(state, "grown", unit.text)
-        elif not self.rules.saturated(state.tiles, state.level):
+        elif not self.rules.saturated(state.tiles, state.level, state.larger):
             number = self._record(state, "grown")
         elif state.level:
             number = self._record(state, "compute bound: one level down")
@@ -135,7 +147,7 @@ class Search:
             number = self._record(state, "result")
             self.regular = True
             self.found.append(state.tiles)
-            if self._enough:
+            if self._enough or self._each_enough(state):
                 return
         yield from self._enlarged(state, number)
 
@@ -166,7 +178,7 @@ class Search:
 
     def _enlarged(self, state: _State, number: int) -> Iterator[_State]:
         tile, names = state.tiles[0], state.tiles[0].expression.axes
-        larger = tuple(row[1] if len(row) > 1 else None for row in state.sizes)
+        larger = state.larger
         scores = reuse_scores(tile, larger, self.score)
         for d in self.rules.order(tile, scores, state.level):
             size = larger[d]

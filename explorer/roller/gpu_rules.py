@@ -14,7 +14,7 @@ from explorer.roller.alignment import (
     memory_transaction,
 )
 from explorer.roller.expression import Access, reads_of
-from explorer.roller.levels import Room, TileLevel
+from explorer.roller.levels import Larger, Room, TileLevel
 from explorer.roller.rtile import RTile
 
 SHARED, REGISTERS = 0, 1
@@ -76,6 +76,10 @@ class GpuRules:
             found.append(min(size, cap))
         return tuple(found)
 
+    def clips(self, level: int) -> bool:
+        """Threads past the end compute what is not stored."""
+        return False
+
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
         """In shared memory, rows that different threads read begin in different banks."""
         tile = tiles[0]
@@ -109,7 +113,7 @@ class GpuRules:
         unit = self.device.lanes * (1 if self.streamed else self.device.schedulers)
         return execution_unit(tiles[0].count(tiles[1]), unit)
 
-    def saturated(self, tiles: tuple[RTile, ...], level: int) -> bool:
+    def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
         """Computing takes longer than loading; for streams, threads have two outputs or more, and
         rows are whole transactions.
         """

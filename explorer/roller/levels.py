@@ -10,6 +10,8 @@ from typing import Protocol
 from explorer.roller.alignment import Answer
 from explorer.roller.rtile import RTile
 
+Larger = tuple[int | None, ...]  # the next aligned size of each axis, None at the last
+
 
 @dataclass(frozen=True, slots=True)
 class TileLevel:
@@ -53,6 +55,9 @@ class LevelRules(Protocol):
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
         """The aligned sizes of every axis, increasing, from the tile of the next nearer level."""
 
+    def clips(self, level: int) -> bool:
+        """Whether tiles of a level end where the tensor does, so that their size wastes nothing."""
+
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
         """The first of the tiles with its storage padding."""
 
@@ -62,8 +67,10 @@ class LevelRules(Protocol):
     def aligned(self, tiles: tuple[RTile, ...], level: int) -> Answer:
         """Whether the tile fills execution units."""
 
-    def saturated(self, tiles: tuple[RTile, ...], level: int) -> bool:
-        """Whether growth may stop here: the tile is worth the level that it is in."""
+    def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
+        """Whether growth may stop here: the tile is worth the level that it is in. `larger` are the
+        sizes that its axes would be enlarged to.
+        """
 
     def compute_us(self, tile: RTile, level: int) -> float:
         """One unit's time to compute the tile over the whole reduction."""

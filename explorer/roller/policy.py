@@ -47,17 +47,22 @@ def candidates(
 
     `sizes` is the binding that is tiled for; a kernel stays right for any other.
     """
-    weighed = sorted(
-        (
-            _scored(kernel, t, device, sizes, regions)
-            for t, regions in _tilings(kernel, device, sizes)
-        ),
-        key=lambda c: c.cost_us,
-    )
-    weighed = _finer_first(weighed, kernel, device, sizes)
+    weighed = [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
+    yield from in_order(weighed, kernel, device, env, sizes, top_k)
+
+
+def in_order(
+    weighed: list[Candidate],
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    top_k: int,
+) -> Iterator[Candidate]:
+    """Legal ones by modelled time, at most `top_k`, then the best of the refused ones."""
     refused: list[Candidate] = []
     legal = 0
-    for candidate in weighed:
+    for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
         assert isinstance(candidate.value, Tiling)
         why = refusal(kernel, candidate.value, device, env, sizes)
         if not why:
@@ -93,7 +98,7 @@ def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: 
     """One tiling with the modelled time of the whole kernel on all units, or the rule that it
     breaks.
     """
-    found = _scored(kernel, tiling, device, sizes, propagate(kernel, dict(tiling.tile)))
+    found = scored(kernel, tiling, device, sizes, propagate(kernel, dict(tiling.tile)))
     why = refusal(kernel, tiling, device, env, sizes)
     return Candidate(found.label, tiling, found.terms, why)
 
@@ -104,9 +109,10 @@ def label_of(tiling: Tiling) -> str:
     return f"{tile}, registers {tiling.micro.rows}x{tiling.micro.columns}"
 
 
-def _scored(
+def scored(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions
 ) -> Candidate:
+    """A tiling with the modelled time of all its tasks, legal or not."""
     waves = -(-tasks(kernel, tiling, sizes) // max(1, device.units))
     terms = task_terms(kernel, tiling, device, sizes, regions)
     return Candidate(label_of(tiling), tiling, tuple((name, us * waves) for name, us in terms))

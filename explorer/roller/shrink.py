@@ -8,20 +8,27 @@ from explorer.roller.rtile import RTile, TiledProgram
 from explorer.roller.score import reuse_scores
 
 
-def shrunk(program: TiledProgram, units: int) -> TiledProgram:
-    """After: as many tiles as units, or tiles of one output. The axis that reuses least is halved
-    first, in all levels.
+def shrunk(program: TiledProgram, units: int, kept: int = 0) -> TiledProgram:
+    """After: as many tiles as units, or tiles that cannot be cut. The axis that reuses least is
+    halved first, in all levels but the `kept` nearest ones, of whose tiles the others are whole
+    multiples.
     """
-    tiles, now = program.tiles, program
-    while now.grid < units and any(n > 1 for n in now.tiles[0].spatial):
+    first, now = program.tiles, program
+    while now.grid < units:
         for axis in _least_reuse_first(now.tiles[0]):
-            if now.tiles[0].shape[axis] == 1:
-                continue
-            halves = tuple(_halved(t, axis) for t in now.tiles)
-            now = TiledProgram(halves, program.border, tiles)
+            halves = _halves(now.tiles, axis, kept)
+            if halves[0] != now.tiles[0]:
+                now = TiledProgram(halves, program.border, first)
             if now.grid >= units:
                 break
+        else:
+            if all(_halves(now.tiles, d, kept)[0] == now.tiles[0] for d in _spatial(now)):
+                break
     return now
+
+
+def _spatial(program: TiledProgram) -> range:
+    return range(program.tiles[0].expression.spatial)
 
 
 def _least_reuse_first(tile: RTile) -> list[int]:
@@ -29,6 +36,13 @@ def _least_reuse_first(tile: RTile) -> list[int]:
     return sorted(range(tile.expression.spatial), key=lambda d: scores[d])
 
 
-def _halved(tile: RTile, axis: int) -> RTile:
-    half = tile.with_size(axis, -(-tile.shape[axis] // 2))
-    return half.padded(tile.padding)
+def _halves(tiles: tuple[RTile, ...], axis: int, kept: int) -> tuple[RTile, ...]:
+    """The tiles with an axis halved: never below one, or the tile that is kept."""
+    base = tiles[-kept].shape[axis] if kept else 1
+    changed = len(tiles) - kept
+    return (*(_halved(t, axis, base) for t in tiles[:changed]), *tiles[changed:])
+
+
+def _halved(tile: RTile, axis: int, base: int) -> RTile:
+    half = -(-tile.shape[axis] // (2 * base)) * base
+    return tile.with_size(axis, max(base, half)).padded(tile.padding)

@@ -1,0 +1,110 @@
+"""Tilings of a CPU kernel from constructed rTiles: the tile of a core's last cache is the task, the
+tile in registers the micro-kernel (Roller, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from math import prod
+
+from explorer.devices.model import Device
+from explorer.ir.contraction import contraction
+from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import writers
+from explorer.ir.regions import Regions, propagate, tile_variable
+from explorer.roller.axis_fusion import Fused, unfused
+from explorer.roller.construct import Growth, of_expression
+from explorer.roller.expression import heaviest, of_compute
+from explorer.roller.implicit_gemm import as_matmul
+from explorer.roller.policy import SHOWN, Cut, candidates, in_order, scored
+from explorer.roller.rtile import TiledProgram
+
+GROWN, EACH = 24, 8  # results that are weighed, and how many of them with one register tile
+
+
+def constructed(
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+) -> Iterator[Candidate]:
+    """The tilings that construction finds for a kernel in normal form, best by the model first;
+    what `candidates` finds, where it finds none that is legal.
+    """
+    tilings = dict.fromkeys(_tilings(kernel, device, sizes))
+    weighed = [scored(kernel, t, device, sizes, propagate(kernel, dict(t.tile))) for t in tilings]
+    found = in_order(weighed, kernel, device, env, sizes, top_k)
+    first = next(found, None)
+    if first is None or first.refused:
+        yield from candidates(kernel, device, env, sizes, top_k)
+    else:
+        yield from chain((first,), found)
+
+
+def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
+    c = heaviest(kernel, sizes)
+    found = contraction(c)
+    fused = (
+        unfused(of_compute(kernel, c, sizes))
+        if found is None
+        else as_matmul(kernel, c, found, sizes)
+    )
+    walks = _walks(kernel, kernel.computes.index(c))
+    programs = of_expression(fused, device, Growth(top_k=GROWN, each=EACH)).results
+    extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
+    symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
+    for p in programs:
+        tile = _tile(fused, p, extents)
+        cut: dict[str, int] = {}
+        for axis, size in tile.items():
+            if axis in walks and (size < extents[axis] or axis in symbolic):
+                out, step = walks[axis]
+                cut[out] = max(1, size // step)
+        yield Tiling(_ordered(kernel, cut), _micro(p, device, found is not None))
+
+
+def _walks(kernel: Kernel, number: int) -> Mapping[str, tuple[str, int]]:
+    """Which axis of the output cuts an axis of a compute, and how many of its steps one step takes.
+
+    Only axes that every writer of the output has can be cut.
+    """
+    parts = writers(kernel, kernel.output)
+    shared = [a.name for a in parts[-1].axes if all(a.name in _names(p) for p in parts)]
+    ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
+    known = {tile_variable(a): a for a in shared}
+    found: dict[str, tuple[str, int]] = {}
+    for axis, r in ranges.axes[number].items():
+        match r.lo.terms:
+            case ((name, int(step)),) if name in known and step > 0:
+                found[axis] = (known[name], step)
+    return found
+
+
+def _names(c: object) -> set[str]:
+    return {a.name for a in c.axes}  # type: ignore[attr-defined]
+
+
+def _tile(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:
+    """The task's size along every axis: of axes that were fused the inner ones are filled first."""
+    tile: dict[str, int] = {}
+    sizes = program.tile(0).spatial
+    for group, size in zip(fused.groups, sizes, strict=False):
+        left = size
+        for axis in reversed(group):
+            tile[axis] = max(1, min(left, extents[axis]))
+            left = -(-left // extents[axis])
+    return tile
+
+
+def _micro(program: TiledProgram, device: Device, sums: bool) -> Micro:
+    """The register tile: the columns in vectors, all other axes as rows."""
+    if not sums:
+        return Micro(1, 1, device.lanes)
+    register = program.tiles[-2].spatial
+    return Micro(prod(register[:-1]), -(-register[-1] // device.lanes), device.lanes)
+
+
+def _ordered(kernel: Kernel, cut: Mapping[str, int]) -> Cut:
+    """Sizes in the order of the output's axes."""
+    last = writers(kernel, kernel.output)[-1]
+    return tuple((a.name, cut[a.name]) for a in last.axes if a.name in cut)
