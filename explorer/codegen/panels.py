@@ -193,7 +193,7 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
     ahead = c.b.buffer.kind == "packed"
     step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
     if ahead:
-        e.line(f"_tiles = {tiles}")
+        e.line(f"_tiles = max({tiles}, 1)")  # a task past the end of an axis has none
         e.line(f"_pace = udiv({step_bytes} + _tiles - 1, _tiles)")
     e.line(f"for _j in range({lo}, {hi}, {s.micro.columns}):")
     e.depth += 1
