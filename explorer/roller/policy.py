@@ -16,6 +16,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
+from explorer.roller.crowding import LEAST_ROWS, lies_crowded
 from explorer.roller.transform import lower, sums_of, tensor_contraction
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
@@ -182,10 +183,24 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
     shape, own = _shape(kernel, sizes), sums_of(kernel, device)
+    crowded = shape.main is not None and lies_crowded(kernel, shape.main[1], device, sizes)
+    most = _rows(shape, propagate(kernel, {}), sizes)
     for cut in _cuts(kernel, shape, device):
         regions = propagate(kernel, dict(cut))
+        pack = crowded and _rows(shape, regions, sizes) >= LEAST_ROWS
+        if crowded and not pack and most >= LEAST_ROWS:
+            continue
         for micro in _micros(shape, cut, regions, own, sizes):
-            yield Tiling(cut, micro), regions
+            yield Tiling(cut, micro, pack), regions
+
+
+def _rows(shape: _Shape, regions: Regions, sizes: Sizes) -> int:
+    """Rows of the main contraction in a tile."""
+    if shape.main is None:
+        return 0
+    n, found = shape.main
+    sides = ((evaluate_dim(a.extent, sizes), regions.axes[n][a.name].size) for a in found.rows)
+    return prod(max(1, min(extent, evaluate_dim(size, sizes))) for extent, size in sides)
 
 
 def _micros(shape: _Shape, cut: Cut, regions: Regions, device: Device, sizes: Sizes) -> list[Micro]:

@@ -1,0 +1,47 @@
+"""A right operand whose rows share cache sets is copied into panels; others are read in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.normal import normalise
+from explorer.measure.this_cpu import this_cpu
+from explorer.roller.policy import candidates
+
+
+def product(m: int, n: int, k: int) -> Kernel:
+    axes, over = (Axis("m", m), Axis("n", n)), (Axis("k", k),)
+    expr = Apply("mul", (Read("a", (var("m"), var("k"))), Read("b", (var("k"), var("n")))))
+    specs = (TensorSpec("a", (m, k)), TensorSpec("b", (k, n)), TensorSpec("y", (m, n)))
+    return Kernel("product", specs, (Compute("y", axes, expr, over, "sum"),), ("a", "b"), "y")
+
+
+def one_mebibyte() -> Device:
+    here = this_cpu()
+    levels = tuple(replace(m, capacity_bytes=1 << 20) if m.name == "L2" else m for m in here.levels)
+    return replace(here, levels=levels)
+
+
+def packs(m: int, n: int, k: int) -> bool:
+    best = next(candidates(normalise(product(m, n, k)), one_mebibyte(), ShapeEnv(), {}))
+    assert isinstance(best.value, Tiling)
+    return best.value.pack
+
+
+def test_rows_a_page_apart_are_packed() -> None:
+    assert packs(128, 1024, 1024)
+
+
+@pytest.mark.parametrize("n", [512, 1040, 1344])
+def test_rows_that_spread_over_the_sets_stay(n: int) -> None:
+    assert not packs(128, n, 1024 if n > 512 else 512)
+
+
+def test_few_rows_do_not_pay_for_a_copy() -> None:
+    assert not packs(8, 1024, 1024)
