@@ -4,21 +4,43 @@ of the machine, so that the constants can be fitted by least squares.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from explorer.cost.structure import Facts, Halo, Loops
+from explorer.cost.structure import Facts, Loops
 from explorer.devices.costs import NAMES
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.kernel import Axis
 
-Extents = dict[str, int]  # of each axis of a compute, in one task
+Extents = Mapping[str, int]  # of each axis of a compute
 
 PLACE = {name: n for n, name in enumerate(NAMES)}
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
+WASTE = 1.1  # of a run of rows, by a last tile that is moved back
 BLOCK = 16  # rows and columns of a turned block
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The axes of a compute: what this task has of them, what a whole tile has, and all of them."""
+
+    size: Extents
+    full: Extents
+    whole: Extents
+
+    def clipped(self, axis: Axis) -> bool:
+        """Whether a tile may leave the axis: its extent is no multiple, or is not known."""
+        even = self.whole[axis.name] % max(1, self.full[axis.name]) == 0
+        return not even or not isinstance(axis.extent, int)
+
+    def inner_rows_whole(self, f: Facts) -> bool:
+        """Whether of the rows of a contraction only the first axis is cut."""
+        assert f.found is not None
+        return all(self.full[a.name] == self.whole[a.name] for a in f.found.rows[1:])
 
 
 @dataclass(slots=True)
@@ -45,61 +67,83 @@ def step_cycles(rows: int, vectors: int, device: Device) -> float:
     return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, LATENCY_FMA)
 
 
-def count_contraction(
-    out: Counts, f: Facts, size: Extents, whole: Extents, tiling: Tiling, device: Device
-) -> None:
-    """Register tiles over packed columns: each runs whole, also at the edges, and those at the
-    edges go through L1.
-    """
-    found, micro = f.found, tiling.micro
+def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
+    """Register tiles over packed columns: each runs whole, also at the edges."""
+    found, micro, size = f.found, tiling.micro, sides.size
     assert found is not None
     rows = prod(size[a.name] for a in found.rows)
     depth = -(-prod(size[a.name] for a in found.depth) // f.group)
     columns, batch = size[found.column.name], prod(size[a.name] for a in found.batch)
-    blocks, panels = -(-rows // micro.rows), -(-columns // micro.columns)
+    panels = -(-columns // micro.columns)
     parts = -(-depth // tiling.depth_block) if tiling.depth_block else 1
-    each = out.each
+    run = run_of_rows(f, sides, micro)
+    blocks = -(-rows // micro.rows) if run is None else rows // run * -(-run // micro.rows)
     tiles = batch * blocks * panels
     out.multiply += tiles * depth * step_cycles(micro.rows, micro.vectors, device)
-    each[TILE] += tiles * parts
-    each[SUM] += tiles * micro.rows * micro.vectors * (3 * parts - 2)
-    each[ROW] += batch * blocks * micro.rows * parts
-    inside = all(size[a.name] == whole[a.name] for a in found.rows[1:])
-    _count_edges(out, f, rows, columns, batch * parts, tiling, inside)
+    out.each[TILE] += tiles * parts
+    out.each[SUM] += tiles * micro.rows * micro.vectors * (3 * parts - 2)
+    if run is None:
+        out.each[ROW] += batch * blocks * micro.rows * parts
+        whole = rows // micro.rows * micro.rows if f.registers and sides.inner_rows_whole(f) else 0
+        _count_edges(out, f, rows - whole, rows, columns, batch * parts, micro)
+    else:
+        _count_edges(out, f, 0, blocks * micro.rows, columns, batch * parts, micro)
     if f.epilogue is not None:
-        each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.epilogue.functions
-    if f.packs and not _in_place(f, size, whole, tiling):
-        _count_packing(out, f, batch, depth * f.group, columns, panels, tiling)
+        out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.epilogue.functions
+    if f.packs and not _in_place(f, sides, tiling):
+        _count_packing(out, f, batch, depth * f.group, columns, panels, micro)
+
+
+def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
+    """How many rows follow each other a constant distance apart, where register tiles walk those
+    and the last one is moved back; None where rows stand in a table.
+    """
+    assert f.found is not None
+    rows, full = f.found.rows, sides.full
+    if not rows or not f.registers:
+        return None
+    run = None
+    if f.joined and sides.inner_rows_whole(f):
+        inner = prod(full[a.name] for a in rows[1:])
+        known = inner if sides.clipped(rows[0]) else inner * full[rows[0].name]
+        if known >= micro.rows:
+            run = prod(sides.size[a.name] for a in rows)
+    elif len(rows) > 1 and not sides.clipped(rows[-1]):
+        last = full[rows[-1].name]
+        if last >= micro.rows and -(-last // micro.rows) * micro.rows <= last * WASTE:
+            run = known = last
+    if run is None or (known % micro.rows and not f.settled):
+        return None
+    return run
 
 
 def _count_edges(
-    out: Counts, f: Facts, rows: int, columns: int, times: int, tiling: Tiling, inside: bool
+    out: Counts, f: Facts, through: int, rows: int, columns: int, times: int, micro: Micro
 ) -> None:
-    """Rows of register tiles that go through L1: of panels that are whole, and of the last one."""
-    micro = tiling.micro
+    """Rows of register tiles that go through L1: some of the panels that are whole, all of the last
+    one.
+    """
     panels, rest = divmod(columns, micro.columns)
-    whole = rows // micro.rows * micro.rows if f.registers and inside else 0
-    wide, narrow = times * (rows - whole) * panels, times * rows if rest else 0
+    wide, narrow = times * through * panels, times * rows if rest else 0
     work = 1.0 if f.epilogue is None else max(1.0, f.epilogue.operations / 2)
     out.each[EDGE_ROW] += wide + narrow
     out.each[EDGE_VECTOR] += (wide * micro.vectors + narrow * (rest // micro.lanes)) * work
     out.each[EDGE_ELEMENT] += narrow * (rest % micro.lanes) * work
 
 
-def _in_place(f: Facts, size: Extents, whole: Extents, tiling: Tiling) -> bool:
+def _in_place(f: Facts, sides: Sides, tiling: Tiling) -> bool:
     """Whether rows of the right operand are panels as they lie."""
     assert f.found is not None
-    name = f.found.column.name
-    wide = tiling.micro.columns
-    even = size[name] % wide == 0 and whole[name] % size[name] == 0
+    column = f.found.column
+    even = sides.full[column.name] % tiling.micro.columns == 0 and not sides.clipped(column)
     return f.dense_columns and even and not tiling.pack and f.group == 1
 
 
 def _count_packing(
-    out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, tiling: Tiling
+    out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, micro: Micro
 ) -> None:
-    wide = panels * tiling.micro.columns
-    if f.dense_columns or tiling.micro.columns % BLOCK:
+    wide = panels * micro.columns
+    if f.dense_columns or micro.columns % BLOCK:
         out.each[PACK] += batch * depth * wide
         out.each[STRIP] += batch * depth
     else:
@@ -115,9 +159,9 @@ def _count_turn(out: Counts, times: int, depth: int, columns: int) -> None:
     out.each[STRIP] += times * columns / BLOCK
 
 
-def count_loops(out: Counts, f: Facts, size: Extents, whole: Extents, lanes: int) -> None:
-    """Innermost loops in vectors, and what is past the last whole one one by one."""
-    c, loops = f.compute, f.loops
+def count_loops(out: Counts, f: Facts, sides: Sides, lanes: int) -> None:
+    """Innermost loops in vectors; what is past the last whole one is one more, masked."""
+    c, loops, size = f.compute, f.loops, sides.size
     points = prod(size[a.name] for a in c.axes)
     over = prod(size[a.name] for a in c.reduce)
     inner = size[c.axes[-1].name] if c.axes else 1
@@ -126,28 +170,26 @@ def count_loops(out: Counts, f: Facts, size: Extents, whole: Extents, lanes: int
             depth = size[loops.turned]
             _count_turn(out, points // max(1, depth * inner), inner, depth)
         case "map":
-            length = _run(f, size, whole)
+            length = _run(f, sides)
             _count_run(out, loops, points // max(1, length), length, 1, lanes)
-        case "few":
+        case "few" | "rows":
             _count_run(out, loops, points // max(1, inner), inner, over, lanes)
-        case "rows":
-            _count_run(out, loops, points // max(1, inner) * over, inner, 1, lanes)
         case _:
             last = size[c.reduce[-1].name] if c.reduce else 1
             _count_run(out, loops, points * over // max(1, last), last, 1, lanes)
             out.each[HORIZONTAL] += points
 
 
-def _run(f: Facts, size: Extents, whole: Extents) -> int:
+def _run(f: Facts, sides: Sides) -> int:
     """Points of the innermost loop: axes that are one in memory are one loop where they are not
     cut.
     """
-    axes = f.compute.axes
+    axes, size = f.compute.axes, sides.size
     if not axes:
         return 1
     length = size[axes[-1].name]
     for n in range(len(axes) - 1, len(axes) - 1 - f.loops.joined, -1):
-        if size[axes[n].name] != whole[axes[n].name]:
+        if sides.full[axes[n].name] != sides.whole[axes[n].name]:
             break
         length *= size[axes[n - 1].name]
     return length
@@ -156,18 +198,20 @@ def _run(f: Facts, size: Extents, whole: Extents) -> int:
 def _count_run(out: Counts, loops: Loops, runs: int, length: int, times: int, lanes: int) -> None:
     each = out.each
     vectors, rest = divmod(length, lanes)
+    masked = 1 if rest else 0
     each[RUN] += runs
     each[VECTOR] += runs * vectors * times * loops.operations
-    each[ELEMENT] += runs * rest * times * loops.operations
+    each[ELEMENT] += runs * masked * times * loops.operations
     each[STRIDED] += runs * length * times * loops.strided
-    each[FUNCTION] += runs * (vectors + rest) * times * loops.functions
+    each[FUNCTION] += runs * (vectors + masked) * times * loops.functions
 
 
-def count_halo(out: Counts, halo: Halo, part: tuple[int, ...], lanes: int) -> None:
+def count_halo(out: Counts, part: tuple[int, ...], lanes: int) -> None:
     """A padded copy: filled, then what exists of the part is copied row by row."""
     if not part:
         return
     total, inner = prod(part), part[-1]
+    runs = total // max(1, inner)
     out.each[VECTOR] += 3 * total / lanes
-    out.each[RUN] += total // max(1, inner)
-    out.each[ELEMENT] += 2 * total // max(1, inner) * (inner % lanes)
+    out.each[RUN] += runs
+    out.each[ELEMENT] += 2 * runs if inner % lanes else 0

@@ -16,13 +16,13 @@ from explorer.cost.counts import (
     IN_PACK,
     START,
     Counts,
-    Extents,
+    Sides,
     count_contraction,
     count_halo,
     count_loops,
     step_cycles,
 )
-from explorer.cost.structure import Facts, Halo, structure
+from explorer.cost.structure import Facts, structure
 from explorer.devices.model import Device
 from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions import Micro, Tiling
@@ -90,16 +90,9 @@ class Estimate:
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
         self.halos = tuple(
-            (
-                h,
-                _part(
-                    kernel,
-                    h.tensor,
-                    box(h.index, known.axes[h.number], kernel.shape(h.tensor)),
-                    dims,
-                ),
-            )
+            _part(kernel, h.tensor, box(h.index, ranges, kernel.shape(h.tensor)), dims)
             for h in parts.halos
+            for ranges in (known.axes[h.number],)
         )
         self.boxes = tuple(
             _part(kernel, name, region, dims) for name, region in known.tensors.items()
@@ -158,13 +151,14 @@ class Estimate:
         out.each[START] = 1.0
         for f, axes in self.works:
             size = {name: axis.of(numbers, short) for name, axis in axes.items()}
-            whole = {name: numbers[axis.extent] for name, axis in axes.items()}
+            full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
+            sides = Sides(size, full, {name: numbers[a.extent] for name, a in axes.items()})
             if f.found is not None:
-                count_contraction(out, f, size, whole, self.tiling, self.device)
+                count_contraction(out, f, sides, self.tiling, self.device)
             else:
-                count_loops(out, f, size, whole, self.device.lanes)
-        for halo, part in self.halos:
-            count_halo(out, halo, part.shape_of(numbers, short), self.device.lanes)
+                count_loops(out, f, sides, self.device.lanes)
+        for part in self.halos:
+            count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
 
     def _terms(self, numbers: Numbers, short: Short) -> Terms:
@@ -180,7 +174,7 @@ class Estimate:
                 shown = UNHIDDEN * min(time_us, longest) if level.shared else 0.0
                 terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
-        terms.append(("task", device.task_ns / 1e3 + costs[START] * us))
+        terms.append(("task", costs[START] * us))
         return tuple(terms)
 
     def _moved(self, numbers: Numbers, short: Short) -> list[float]:
@@ -358,14 +352,3 @@ def _home(device: Device, bytes_: float, inside: bool) -> int:
         ):
             return n
     return len(device.levels) - 1
-
-
-__all__ = [
-    "Estimate",
-    "Extents",
-    "Halo",
-    "contract_cycles",
-    "kernel_terms",
-    "task_terms",
-    "tasks",
-]

@@ -58,6 +58,8 @@ class Facts:
     packs: bool = False
     dense_columns: bool = False  # of the right operand
     registers: bool = False  # the epilogue can be done on them
+    joined: bool = False  # all row axes are one in memory, of the left operand and of the result
+    settled: bool = True  # the epilogue reads constants alone
     epilogue: Loops | None = None
 
 
@@ -121,8 +123,8 @@ def _facts(kernel: Kernel, n: int, c: Compute) -> tuple[Facts, Compute | None]:
     if found is None or form is None or narrow:
         return Facts(c, n, None, loops_of(kernel, c)), None
     epilogue = epilogue_of(kernel, c)
-    column = found.column.name
-    dense = _steps(found.b, column) == 1
+    last = epilogue or c
+    others = [] if epilogue is None else [r.tensor for r in reads(epilogue.expr)]
     return Facts(
         c,
         n,
@@ -131,10 +133,26 @@ def _facts(kernel: Kernel, n: int, c: Compute) -> tuple[Facts, Compute | None]:
         form.group,
         form.lanes(16),
         found.b.tensor not in kernel.constants,
-        dense,
-        epilogue is None or _arithmetic(epilogue.expr),
+        _steps(found.b, found.column.name) == 1,
+        (epilogue is None or _arithmetic(epilogue.expr)) and _stored(last, last.axes[-1].name) == 1,
+        _rows_joined(kernel, found, c, last),
+        all(t == c.out or t in kernel.constants for t in others),
         None if epilogue is None else loops_of(kernel, epilogue),
     ), epilogue
+
+
+def _rows_joined(kernel: Kernel, found: Contraction, c: Compute, last: Compute) -> bool:
+    """Whether each row is a constant distance from the one before it, whatever axis it ends."""
+    pairs = list(zip(found.rows, found.rows[1:]))
+    if pairs and found.a.fill is not None:
+        return False
+    names = {a.name: b for a, b in zip(c.axes, last.axes, strict=True)}
+    left, written = kernel.shape(found.a.tensor), kernel.shape(last.out)
+    return all(
+        _one(left, found.a.index, outer, inner)
+        and _one(written, last.target, names[outer.name], names[inner.name])
+        for outer, inner in pairs
+    )
 
 
 def _small(extent: Dim, least: int) -> bool:

@@ -4,8 +4,8 @@ model (Roller, section 3.3), fitted once a machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 NAMES = (
@@ -63,6 +63,11 @@ class Costs:
     def values(self) -> tuple[float, ...]:
         """The cycles, in the order of `NAMES`."""
         return tuple(getattr(self, name) for name in NAMES)
+
+    def with_values(self, cycles: Sequence[float]) -> Costs:
+        """The same with other cycles, in the order of `NAMES`."""
+        named: dict[str, Any] = dict(zip(NAMES, cycles, strict=True))
+        return replace(self, **named)
 
 
 def costs_from(fields: Mapping[str, Any]) -> Costs:

@@ -164,3 +164,11 @@ def transpose(shape: tuple[int, ...], order: tuple[int, ...]) -> Kernel:
     index = tuple(var(a[order.index(d)].name) for d in range(len(shape)))
     shapes: dict[str, tuple[Dim, ...]] = {"x": shape, "y": out}
     return _kernel("transpose", shapes, (Compute("y", a, Read("x", index)),), ("x",))
+
+
+def transpose_of(rows: Dim, columns: Dim) -> Kernel:
+    """A matrix turned: `y[i, j] = x[j, i]`."""
+    a = axes("a", (rows, columns))
+    shapes: dict[str, tuple[Dim, ...]] = {"x": (columns, rows), "y": (rows, columns)}
+    read = Read("x", (var("a1"), var("a0")))
+    return _kernel("transpose", shapes, (Compute("y", a, read),), ("x",))

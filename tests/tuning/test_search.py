@@ -1,0 +1,98 @@
+"""Search over a simulated machine: its budget is kept, and the best that it tried is found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from explorer.cost.estimate import kernel_terms
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.roller.space import Space, space_of
+from explorer.tuning import search
+from explorer.tuning.prediction import operators
+from explorer.tuning.search import Contender, Rivalry, rivalries, summary
+from explorer.tuning.strategies import STRATEGIES, evolutionary_search, random_search
+from tests.roller.test_policy import DEVICE
+
+SPACE = space_of(operators()["matmul 127x383x509"], DEVICE, ShapeEnv(), {})
+SMALL = space_of(operators()["sum of columns 512x1024"], DEVICE, ShapeEnv(), {})
+
+
+class Machine:
+    """As fast as the model says; every trial takes a quarter of a second."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.tried = space, list[Tiling]()
+
+    def __call__(self, tiling: Tiling, best_us: float) -> tuple[float, float]:
+        assert self.space.legal(tiling)
+        self.tried.append(tiling)
+        return sum(us for _, us in kernel_terms(self.space.kernel, tiling, DEVICE, {})), 0.25
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_search_tries_as_many_different_legal_tilings_as_it_may(name: str) -> None:
+    machine = Machine(SPACE)
+    found = STRATEGIES[name](SPACE, 30, machine, 1)
+    assert found.trials == 30 == len(set(machine.tried))
+    assert found.seconds >= 30 * 0.25
+    assert found.first == min(us for us, _ in found.best)
+    assert found.leaders(1)[0] in machine.tried
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_small_space_ends_before_the_budget(name: str) -> None:
+    found = STRATEGIES[name](SMALL, 10**6, Machine(SMALL), 1)
+    assert 0 < found.trials <= SMALL.count
+
+
+def test_a_seed_searches_alike() -> None:
+    first, second = Machine(SPACE), Machine(SPACE)
+    evolutionary_search(SPACE, 40, first, 5)
+    evolutionary_search(SPACE, 40, second, 5)
+    assert first.tried == second.tried
+
+
+def test_evolution_finds_more_than_chance_with_the_same_trials() -> None:
+    lucky = random_search(SPACE, 150, Machine(SPACE), 2)
+    bred = evolutionary_search(SPACE, 150, Machine(SPACE), 2)
+    assert bred.first < lucky.first
+
+
+ROW = Rivalry(
+    "matmul 127x383x509",
+    64,
+    SPACE.count,
+    (Contender("top-1", 0, 0.2, "whole", 100.0), Contender("random", 64, 16.0, "i=2", 95.0)),
+    80.0,
+    0.95,
+    0.99,
+)
+
+
+def test_a_row_of_an_earlier_run_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = tmp_path / "rows"
+    partial.write_text(json.dumps(asdict(ROW)) + "\n")
+    monkeypatch.setattr(search, "rivalry", lambda *given: pytest.fail("made again"))
+    assert rivalries(["127"], 64, 1, partial) == [ROW]
+
+
+def test_a_row_is_kept_as_soon_as_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = tmp_path / "rows"
+    monkeypatch.setattr(search, "rivalry", lambda *given: ROW)
+    assert rivalries(["127"], 64, 1, partial) == [ROW]
+    assert json.loads(partial.read_text()) == json.loads(json.dumps(asdict(ROW)))
+
+
+def test_the_summary_tells_the_least_and_the_median() -> None:
+    told = summary([ROW, ROW])
+    assert told["least_time_ratio"] == 80.0 and told["median_top10_quality"] == 0.99
+    assert summary([]) == {"operators": 0}
