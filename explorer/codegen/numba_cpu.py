@@ -13,6 +13,7 @@ from explorer.codegen.reductions import one_pass, reduce_
 from explorer.codegen.scans import scan
 from explorer.codegen.vector_loops import vector_loop
 from explorer.codegen.vector_maps import maps, vector_groups
+from explorer.codegen.windows import window, window_groups
 from explorer.ir.dims import product
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
@@ -40,6 +41,7 @@ HEADER = (
     "from explorer.codegen.whole_numbers import *",
     "from explorer.codegen.vector_math import *",
     "from explorer.codegen.vector_nest import *",
+    "from explorer.codegen.window_tile import *",
     "globals().update(ACCESS)",
 )
 DECORATOR = (
@@ -106,12 +108,15 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
         else:
             e.line(f"{g.variable} = _t * {g.tile}")
     groups, done, known = vector_groups(p.body), 0, levels(p)
+    windows = window_groups(p.body)
     for n, s in enumerate(p.body):
         if n < done:
             continue
-        done = n + len(groups.get(n, (s,)))
+        done = n + len(windows.get(n) or groups.get(n, (s,)))
         _unless_done(e, p, max(known[n:done]))
-        if n in groups:
+        if n in windows:
+            window(e, windows[n])
+        elif n in groups:
             maps(e, groups[n])
         else:
             statement(e, s)

@@ -27,6 +27,7 @@ from explorer.ir.tile_program import (
     Statement,
     TileProgram,
 )
+from explorer.passes.memory_order import slides
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
 from explorer.roller.in_output import in_output
@@ -183,7 +184,7 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
     for n, c in enumerate(kernel.computes[start:], start):
         if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
             break
-        if c.out in filled or any(r.fill is not None for r in reads(c.expr)):
+        if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
             break
         if c.out != kernel.output and not c.is_plain:
             break

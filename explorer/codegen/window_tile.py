@@ -1,0 +1,289 @@
+"""Folds over sliding windows as LLVM vector code: several neighbouring results at once, so that an
+element that several windows hold is loaded once.
+
+A tile is some results beside each other along the window's last axis, for every element of the
+dense axis (channels that lie last): its sums stay in registers from the first element of the window
+to the last, and so does what is computed of them before they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from explorer.codegen.terms import Term, constant
+from explorer.codegen.vector_nest import Folded, combined, identity
+from explorer.codegen.vector_operations import (
+    CELLS,
+    KINDS,
+    beyond,
+    load,
+    operation,
+    splat,
+    store,
+)
+
+__all__ = ["Place", "Tile", "window_tile"]
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+BYTES = {"float32": 4, "float64": 8}
+
+Tree = Any  # "acc" | number of an operand | hexadecimal float | (op, Tree, ...)
+Body = Callable[[list[Any], Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far an operand moves, in elements: from one result to the next, along each axis of the
+    window, and along the dense axis (0 or 1).
+    """
+
+    result: int
+    window: tuple[int, ...]
+    dense: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`results` folds of `data * weights` (or of `data`) over windows of `counts`, then `tree`.
+
+    A count of None is passed: such a tile has one result. `channels`: the extent of the dense axis,
+    None where it is passed. Addresses are passed in the order data, weights, target, operands of
+    the tree.
+    """
+
+    dtype: str
+    lanes: int
+    results: int
+    channels: int | None
+    counts: tuple[int | None, ...]
+    combiner: str
+    data: Place
+    weights: Place | None
+    target: Place
+    operands: tuple[Place, ...]
+    tree: Tree
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Every operand, in the order in which their addresses are passed."""
+        weights = () if self.weights is None else (self.weights,)
+        return (self.data, *weights, self.target, *self.operands)
+
+    @property
+    def arguments(self) -> int:
+        """How many numbers are passed: addresses, channels, counts."""
+        return len(self.places) + (self.channels is None) + self.counts.count(None)
+
+    @property
+    def fold(self) -> Folded:
+        """The fold, as loops of vectors know it."""
+        return Folded(0, 0, self.combiner, self.dtype)
+
+
+@cache
+def window_tile(tile: Tile) -> Any:
+    """A function of a tuple of integers that computes a tile."""
+
+    @intrinsic
+    def run(context: Any, numbers: Any) -> Any:
+        def emit(cx: Any, b: Any, sig: Any, args: Any) -> Any:
+            given = [b.extract_value(args[0], n) for n in range(tile.arguments)]
+            _Writer(b, tile, given).write()
+            return cx.get_dummy_value()
+
+        return types.void(types.UniTuple(types.intp, tile.arguments)), emit
+
+    return run
+
+
+class _Writer:
+    """Writes one tile where the builder stands."""
+
+    def __init__(self, b: Any, tile: Tile, given: Sequence[Any]) -> None:
+        self.b, self.tile, rest = b, tile, list(given)
+        cell = CELLS[tile.dtype].as_pointer()
+        bases = [b.inttoptr(rest.pop(0), cell) for _ in tile.places]
+        self.data = bases.pop(0)
+        self.weights = bases.pop(0) if tile.weights is not None else None
+        self.target, *self.operands = bases
+        self.channels = I64(tile.channels) if tile.channels is not None else rest.pop(0)
+        self.counts = [I64(n) if n is not None else rest.pop(0) for n in tile.counts]
+
+    def write(self) -> None:
+        """The loop over vectors of the dense axis, then a masked one for what remains."""
+        tile, b = self.tile, self.b
+        fixed = None not in tile.counts
+        body: Body = self.straight if fixed else self.looped
+        wide = 1 if fixed else 4
+        many, whole = (b.and_(self.channels, I64(-tile.lanes * n)) for n in (wide, 1))
+        self.loop(I64(0), many, wide * tile.lanes, lambda i: body(self.vectors(i, wide), None))
+        if wide > 1:
+            self.loop(many, whole, tile.lanes, lambda i: body([i], None))
+        if tile.channels is None or tile.channels % tile.lanes:
+            with b.if_then(b.icmp_signed(">", self.channels, whole)):
+                body([whole], self.mask(b.sub(self.channels, whole)))
+
+    def vectors(self, i: Any, count: int) -> list[Any]:
+        """Where neighbouring vectors begin."""
+        return [self.b.add(i, I64(n * self.tile.lanes)) for n in range(count)]
+
+    def loop(self, start: Any, stop: Any, step: int, body: Callable[[Any], None]) -> None:
+        """The body for each `start, start + step, ...` below `stop`."""
+        b, first = self.b, self.b.block
+        top, inside, after = (b.append_basic_block(n) for n in ("top", "inside", "after"))
+        b.branch(top)
+        b.position_at_end(top)
+        i = b.phi(I64)
+        i.add_incoming(start, first)
+        b.cbranch(b.icmp_signed("<", i, stop), inside, after)
+        b.position_at_end(inside)
+        body(i)
+        i.add_incoming(b.add(i, I64(step)), b.block)
+        b.branch(top)
+        b.position_at_end(after)
+
+    def mask(self, left: Any) -> Any:
+        """The first lanes."""
+        few = splat(Term(self.b, self.b.trunc(left, I32)), self.tile.lanes)
+        lanes = ir.Constant(few.v.type, list(range(self.tile.lanes)))
+        return self.b.icmp_unsigned("<", lanes, few.v)
+
+    def element(self, base: Any, place: Place, offset: Any, i: Any, mask: Any) -> Term:
+        """Elements of an operand, or one in all lanes where it does not move."""
+        b, tile = self.b, self.tile
+        at = b.gep(base, [b.add(offset, i) if place.dense else offset])
+        if place.dense:
+            return load(b, at, tile.dtype, tile.lanes, mask)
+        return splat(load(b, at, tile.dtype, 0), tile.lanes)
+
+    # Windows whose elements are all there.
+
+    def straight(self, at: list[Any], mask: Any) -> None:
+        """A block of results at one vector, written out."""
+        (i,) = at
+        if self.tile.combiner not in ("max", "min"):
+            self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+            return
+        found, loaded = self.folded(i, mask, exact=False)
+        with self.b.if_else(self.any_nan(loaded)) as (some, none):
+            with some:
+                self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+            with none:
+                self.stored(found, i, mask)
+
+    def folded(self, i: Any, mask: Any, *, exact: bool) -> tuple[list[Term], list[Term]]:
+        """The folds of all results, and what was loaded for them; `exact`: NaN stays."""
+        tile = self.tile
+        sums: list[Term | None] = [None] * tile.results
+        loaded: dict[int, Term] = {}
+        for window in product(*(range(n or 0) for n in tile.counts)):
+            weight = self.weight(window, i, mask)
+            for p in range(tile.results):
+                key = tile.data.result * p + _offset(tile.data, window)
+                if key not in loaded:
+                    loaded[key] = self.element(self.data, tile.data, I64(key), i, mask)
+                sums[p] = self.more(sums[p], loaded[key], weight, exact=exact)
+        return [s for s in sums if s is not None], list(loaded.values())
+
+    def weight(self, window: Sequence[int], i: Any, mask: Any) -> Term | None:
+        place = self.tile.weights
+        if place is None:
+            return None
+        return self.element(self.weights, place, I64(_offset(place, window)), i, mask)
+
+    def more(self, so_far: Term | None, data: Term, weight: Term | None, *, exact: bool) -> Term:
+        """One element more in a fold."""
+        value = data if weight is None else data * weight
+        if so_far is None:
+            return value
+        fold = self.tile.fold
+        return combined(fold, so_far, value) if exact else beyond(fold.combiner, value, so_far)
+
+    def any_nan(self, values: list[Term]) -> Any:
+        """Whether some lane of some vector is NaN; two vectors a comparison."""
+        b, kind = self.b, ir.IntType(self.tile.lanes)
+        pairs = zip(values[::2], [*values[1::2], values[-1]], strict=False)
+        notes = [b.fcmp_unordered("uno", x.v, y.v) for x, y in pairs]
+        while len(notes) > 1:
+            notes = [b.or_(*notes[n : n + 2]) if notes[n + 1 :] else notes[n]
+                     for n in range(0, len(notes), 2)]  # fmt: skip
+        return b.icmp_unsigned("!=", b.bitcast(notes[0], kind), kind(0))
+
+    # Windows of which a part is there.
+
+    def looped(self, at: list[Any], mask: Any) -> None:
+        """One result at several vectors: loops over what there is of its window."""
+        b, tile = self.b, self.tile
+        kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
+        sums = [cgutils.alloca_once(b, kind) for _ in at]
+        for place in sums:
+            b.store(constant(kind, identity(tile.fold)), place)
+
+        def inner(window: list[Any]) -> None:
+            data = self.moved(tile.data, window)
+            weights = self.moved(tile.weights, window) if tile.weights else None
+            for place, i in zip(sums, at, strict=True):
+                x = self.element(self.data, tile.data, data, i, mask)
+                w = None
+                if tile.weights is not None:
+                    w = self.element(self.weights, tile.weights, weights, i, mask)
+                b.store(self.more(Term(b, b.load(place)), x, w, exact=True).v, place)
+
+        self.nested([], inner)
+        for place, i in zip(sums, at, strict=True):
+            self.stored([Term(b, b.load(place))], i, mask)
+
+    def nested(self, window: list[Any], body: Callable[[list[Any]], None]) -> None:
+        """The body for every place in the window."""
+        if len(window) == len(self.counts):
+            body(window)
+            return
+        count = self.counts[len(window)]
+        self.loop(I64(0), count, 1, lambda k: self.nested([*window, k], body))
+
+    def moved(self, place: Place, window: list[Any]) -> Any:
+        """How far into an operand a place of the window lies."""
+        b, total = self.b, I64(0)
+        for k, step in zip(window, place.window, strict=True):
+            total = b.add(total, b.mul(k, I64(step)))
+        return total
+
+    # Results.
+
+    def stored(self, sums: list[Term], i: Any, mask: Any) -> None:
+        """What is computed of the folds, and to memory."""
+        b, tile = self.b, self.tile
+        for p, total in enumerate(sums):
+            value = self.value(tile.tree, total, p, i, mask)
+            at = b.gep(self.target, [b.add(I64(tile.target.result * p), i)])
+            store(b, at, value, tile.dtype, mask)
+
+    def value(self, tree: Tree, total: Term, p: int, i: Any, mask: Any) -> Term:
+        """The value of an expression of a fold."""
+        tile = self.tile
+        match tree:
+            case "acc":
+                return total
+            case str():
+                kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
+                return Term(self.b, constant(kind, float.fromhex(tree)))
+            case int():
+                place = tile.operands[tree]
+                offset = I64(place.result * p)
+                return self.element(self.operands[tree], place, offset, i, mask)
+        name, *parts = tree
+        values = [self.value(part, total, p, i, mask) for part in parts]
+        return operation(name, tile.dtype, values)
+
+
+def _offset(place: Place, window: Sequence[int]) -> int:
+    return sum(k * step for k, step in zip(window, place.window, strict=True))
