@@ -112,7 +112,9 @@ def _order(p: Pass) -> str | None:
         return None
     if not p.folds:
         return "along" if p.over and _is_dense(p, p.over[-1]) else None
-    along = bool(p.over) and _is_dense(p, p.over[-1])
+    if not p.over:  # sums of one element each
+        return None
+    along = _is_dense(p, p.over[-1])
     across = bool(p.spans) and _is_dense(p, p.spans[-1])
     if along and across:
         return "across" if _size(p.spans[-1]) >= _size(p.over[-1]) else "along"
