@@ -53,6 +53,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("name reshapes", Stage.LEGALIZED, name_reshapes),
     )
     lift = _lifting(device) if options.relax.lift else ()
+    filtering = Winograd(device, Price(device, 1), options.convolution)
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
         Step("deduce shapes", Stage.TYPED, deduce),
@@ -70,7 +71,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         *lift,
         Step("grind control flow", Stage.TASKED, grind),
         Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),
-        Step("choose convolutions", Stage.WELDED, Winograd(Price(device, 1), options.convolution)),
+        Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),

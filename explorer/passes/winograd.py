@@ -18,6 +18,7 @@ from math import prod
 
 import numpy as np
 
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.contraction import contraction
@@ -73,8 +74,13 @@ def products(kernel: Kernel, env: ShapeEnv) -> float:
 @compiler_pass("winograd", paper="Lavin and Gray 2016, Fast algorithms for convolutional networks")
 @dataclass(frozen=True, slots=True)
 class Winograd:
-    """Minimal filtering for one device. `price` is Roller's modelled time of a kernel."""
+    """Minimal filtering for one device. `price` is Roller's modelled time of a kernel.
 
+    Where the constants of a program are more than the caches of the device hold, each run loads
+    weights from memory: that is counted apart, as if nothing hid it.
+    """
+
+    device: Device | None = None
     price: Price = products
     options: Options = Options()
 
@@ -87,6 +93,7 @@ class Winograd:
         constants = dict(program.constants)
         decisions: list[AlgorithmDecision] = []
         weighed: dict[Kernel, tuple[Candidate, ...]] = {}
+        rate = self.load_rate(program)
 
         def chosen(binding: Binding) -> Binding:
             call = binding.expr
@@ -95,7 +102,7 @@ class Winograd:
                 return binding
             kernel = call.kernel
             if kernel not in weighed:
-                weighed[kernel] = self.candidates(kernel, found, program.env)
+                weighed[kernel] = self.candidates(kernel, found, program.env, rate)
             ranked = weighed[kernel]
             new = _rewritten(binding, call, found, ranked[0], constants)
             if new is None:
@@ -109,11 +116,24 @@ class Winograd:
         left = replace(program.decisions, algorithms=tuple(decisions))
         return replace(program, functions=functions, constants=constants, decisions=left)
 
+    def load_rate(self, program: Program) -> float:
+        """Bytes a microsecond at which weights come from memory; infinite where caches hold them."""
+        total = sum(c.array.nbytes for c in program.constants.values())
+        if self.device is None or total <= _cache_bytes(self.device):
+            return float("inf")
+        return self.device.levels[-1].bandwidth_gb_per_s * 1e3
+
+    def terms(self, kernel: Kernel, env: ShapeEnv, rate: float) -> tuple[tuple[str, float], ...]:
+        """What a kernel takes: its modelled time, and loading its constants at that rate."""
+        shapes = (kernel.shape(n) for n in kernel.constants)
+        count = sum(prod(env.hint(d) for d in shape) for shape in shapes)
+        return ("modelled", self.price(kernel, env)), ("weights", 4 * count / rate)
+
     def candidates(
-        self, kernel: Kernel, found: WindowSum | str, env: ShapeEnv
+        self, kernel: Kernel, found: WindowSum | str, env: ShapeEnv, rate: float = float("inf")
     ) -> tuple[Candidate, ...]:
         """Every algorithm for a convolution: the one to take first, losers with the reason."""
-        direct = Candidate("direct", None, (("modelled", self.price(kernel, env)),))
+        direct = Candidate("direct", None, self.terms(kernel, env, rate))
         if isinstance(found, str):
             return (direct, *(Candidate(b.label, b, refused=found) for b in ALGORITHMS.values()))
         wanted = self.options.algorithm
@@ -127,8 +147,8 @@ class Winograd:
             if isinstance(new, str):
                 others.append(Candidate(by.label, by, refused=new))
                 continue
-            terms = (("modelled", self.price(new, env)),)
-            why = "" if wanted == name else _too_slow(terms[0][1], limit, direct.cost_us)
+            terms = self.terms(new, env, rate)
+            why = "" if wanted == name else _too_slow(sum(t for _, t in terms), limit, direct)
             others.append(Candidate(by.label, by, terms, why))
         if wanted in ALGORITHMS and not all(c.refused for c in others):
             direct = replace(direct, refused=f"the option says {wanted}")
@@ -136,10 +156,15 @@ class Winograd:
         return (*best, direct, *(c for c in others if c.refused))
 
 
-def _too_slow(time_us: float, limit_us: float, direct_us: float) -> str:
+def _cache_bytes(device: Device) -> int:
+    """The largest memory of a device but the last."""
+    return max((m.capacity_bytes or 0 for m in device.levels[:-1]), default=0)
+
+
+def _too_slow(time_us: float, limit_us: float, direct: Candidate) -> str:
     if time_us <= limit_us:
         return ""
-    return f"it would take {time_us:.1f} us by the model, direct {direct_us:.1f} us"
+    return f"it would take {time_us:.1f} us by the model, direct {direct.cost_us:.1f} us"
 
 
 def _only_convolution(kernel: Kernel) -> WindowSum | str | None:
