@@ -58,6 +58,8 @@ def _joined(group: list[Part], new: Part) -> Part | None:
     if names is None:
         return None
     moved = _renamed(new, names)
+    if isinstance(moved, Reduce) and not moved.over:
+        return None
     made = {p.target.buffer for p in group}
     folded = {p.target.buffer for p in group if isinstance(p, Reduce)}
     points = {p.target for p in group if isinstance(p, Map)}
