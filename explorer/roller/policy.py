@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from explorer.cost.estimate import contract_cycles, task_terms, tasks
+from explorer.cost.estimate import contract_cycles, kernel_terms, tasks
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.contraction import Contraction
@@ -114,9 +114,7 @@ def scored(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions
 ) -> Candidate:
     """A tiling with the modelled time of all its tasks, legal or not."""
-    waves = -(-tasks(kernel, tiling, sizes) // max(1, device.units))
-    terms = task_terms(kernel, tiling, device, sizes, regions)
-    return Candidate(label_of(tiling), tiling, tuple((name, us * waves) for name, us in terms))
+    return Candidate(label_of(tiling), tiling, kernel_terms(kernel, tiling, device, sizes, regions))
 
 
 def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> str:
