@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import KernelCall, Var
+from explorer.ir.contraction import product_of
 from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
-from explorer.ir.kernel import Apply, Expr, Kernel, Read, rewrite
+from explorer.ir.forms import FORMS, Form
+from explorer.ir.kernel import Apply, Expr, Kernel, Read, reads, rewrite
 from explorer.ir.program import Constant
 from explorer.ir.types import Tensor
 from explorer.ops.dtypes import result_dtypes
@@ -37,6 +39,10 @@ def lower(record: OperatorRecord, low: Lowering) -> None:
     if len(wide.inner.bindings) == 1 and record.family == "elementwise":
         wide.inside()
     else:
+        if (
+            record.family == "matmul"
+        ):  # convolutions compute longer on a weight than it takes to load
+            wide.narrow_weights()
         wide.around()
 
 
@@ -95,6 +101,21 @@ class _Wide:
             if wide != result and wide.name in made:
                 _cast(self.low, wide, result)
 
+    def narrow_weights(self) -> None:
+        """After: a sum of products with a constant reads it as it was given, half as many bytes."""
+        given = {
+            wide.name: a
+            for a in self.low.site.given
+            for wide in [self.args.get(a.name)]
+            if wide is not None and wide.name in self.constants
+        }
+        self.inner.bindings = [
+            replace(b, expr=_with_narrow_weights(b.expr, given))
+            if isinstance(b.expr, KernelCall)
+            else b
+            for b in self.inner.bindings
+        ]
+
     def inside(self) -> None:
         """The kernel with a cast at each load, and one at the end."""
         self.keep_constants()
@@ -107,6 +128,34 @@ class _Wide:
         args = tuple(a if a.name in self.constants else narrow.get(a.name, a) for a in call.args)
         kernel = _kernel(call.kernel, args, self.low.result)
         self.low.bind(self.low.result, KernelCall(kernel, args))
+
+
+def _with_narrow_weights(call: KernelCall, given: Mapping[str, Var]) -> KernelCall:
+    """`sum x * w` becomes `sum x * cast_float32(w)`, with `w` as it is in `given`, where the
+    micro-kernels convert such weights as they load them.
+    """
+    args = dict(zip(call.kernel.inputs, call.args, strict=True))
+    pairs = [p for c in call.kernel.computes if c.reduce and (p := product_of(c.expr))]
+    factors = [r.tensor for pair in pairs for r in pair]
+    loaded = [r.tensor for c in call.kernel.computes for r in reads(c.expr)]
+    chosen = {
+        t: given[args[t].name]
+        for t in factors
+        if t in args and args[t].name in given and loaded.count(t) == factors.count(t)
+    }
+    dtypes = {t: v.type.element for t, v in chosen.items() if isinstance(v.type, Tensor)}
+    if any(Form("float32", t, "float32") not in FORMS for t in dtypes.values()):
+        return call
+
+    def load(read: Read) -> Expr:
+        return Apply("cast_float32", (read,)) if read.tensor in dtypes else read
+
+    kernel = replace(
+        call.kernel,
+        tensors=tuple(replace(t, dtype=dtypes.get(t.name, t.dtype)) for t in call.kernel.tensors),
+        computes=tuple(replace(c, expr=rewrite(c.expr, load)) for c in call.kernel.computes),
+    )
+    return replace(call, kernel=kernel, args=tuple(chosen.get(n, v) for n, v in args.items()))
 
 
 def _named(value: Var, name: str) -> Var:

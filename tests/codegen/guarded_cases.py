@@ -180,7 +180,7 @@ OPERATORS: tuple[tuple[str, tuple[int, ...], tuple[Weight, ...], dict[str, Any]]
     ("Concat", (3, 5), (("w", (3, 7), "float32"),), {"axis": 1}),
     ("Gather", (7, 5), (("w", (3,), "int64"),), {}),
     ("PRelu", (1, 13, 3), (("w", (13, 1), "float32"),), {}),
-    ("CumSum", (3, 17), (("w", (), "int64"),), {}),
+    ("CumSum", (2, 3, 4, 17), (("w", (), "int64"),), {}),
 )
 
 BYTES = (("s", (), "float32"), ("z", (), "uint8"))
