@@ -26,7 +26,7 @@ STRIDE = 24  # elements between those that are read one by one
 BURSTS = 9
 BURST_US = 300.0
 DESCENTS, CLOSE = 2000, 1e-4
-PRIOR = 0.03  # how strongly a constant stays where it was: no probe says anything of some
+PRIOR = 0.01  # how strongly a constant stays where it was: no probe says anything of some
 
 Sizes = tuple[tuple[str, int], ...]
 Time = Callable[[PreparedKernel], float]  # microseconds of a run, the best of a burst

@@ -1,4 +1,4 @@
-"""This machine as a `Device`: measured once in about a second, then remembered for its user."""
+"""This machine as a `Device`: measured once in some seconds, then remembered for its user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -16,32 +16,30 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from explorer import cache as store
-from explorer.devices.costs import costs_from
+from explorer.devices.costs import Costs, costs_from
 from explorer.devices.model import Device, MemoryLevel
 
 if TYPE_CHECKING:
+    from explorer.measure.bandwidth import Bandwidth
     from explorer.runtime.overheads import Overheads
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-5"
+VERSION = "this-cpu-6"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2; the clock below is what fits with it
-BURST_BYTES = 8 << 20  # read in one timed run
 RUNS = 40
-SUM = """
-def kernel(first, last, args):
-    wide()
-    x = argument(args, 0)
-    y = argument(args, 1)
-    n = argument(args, 2)
-    for task in range(first, last):
-        total = F(0.0)
-        for i in range(n):
-            total = add_any_order(total, ld_float32(x, i))
-        st_float32(y, task & 1, total)
-"""
+SHARED = frozenset({"L3", "DRAM"})
+SOURCES = (
+    ("launch_us", "an empty launch of two units, the best of many"),
+    ("barrier_us", "two units that meet again and again, the best of many"),
+    ("task_ns", "a kernel that does nothing, the best of many"),
+    ("bandwidth_gb_per_s", "a vector sum on one core, best of several runs"),
+    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds"),
+    ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+    ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),
+)
 PRODUCT = """
 def kernel(first, last, args):
     wide()
@@ -126,25 +124,23 @@ def cache_bytes() -> dict[str, int]:
 
 
 def measure() -> Device:
-    """A fresh measurement of one core: peak products, and a sum's bandwidth from every level."""
+    """A fresh measurement: peak products, bandwidth of every level by one core and by all, what the
+    runtime costs, and the constants of the model, fitted to probe kernels.
+    """
     sizes = cache_bytes()
     dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
     spans = {"L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 4, "DRAM": dram}
-    block = np.full(dram // 4 + 16, 1.0, np.float32)  # written: untouched pages are all one page
+    rates = _bandwidths(spans)
     levels = tuple(
-        MemoryLevel(
-            name,
-            sizes.get(name),
-            round(_read_gb_per_s(block, n), 1),
-            64,
-            shared=name in ("L3", "DRAM"),
-        )
-        for name, n in spans.items()
+        MemoryLevel(rate.level, sizes.get(rate.level), rate.read, 64, shared=rate.level in SHARED)
+        for rate in rates
     )
     peak = _peak_gflops()
     width = lanes()
     own = overheads()
-    return Device(
+    together = tuple((r.level, r.read_together) for r in rates) if units() > 1 else ()
+    stores = tuple((r.level, round(r.store_weight, 3)) for r in rates)
+    device = Device(
         name="this-cpu",
         kind="cpu",
         units=units(),
@@ -156,15 +152,22 @@ def measure() -> Device:
         launch_us=round(own.launch_us, 2),
         barrier_us=round(own.barrier_us, 3),
         task_ns=round(own.task_ns, 1),
-        sources=(
-            ("launch_us", "an empty launch of two units, the best of many"),
-            ("barrier_us", "two units that meet again and again, the best of many"),
-            ("task_ns", "a kernel that does nothing, the best of many"),
-            ("bandwidth_gb_per_s", "a vector sum on one core, best of several runs"),
-            ("clock_ghz", "from the measured peak of register-resident fused multiply-adds"),
-            ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
-        ),
+        sources=SOURCES,
+        costs=Costs(stores=stores, together=together),
     )
+    return replace(device, costs=_fitted(device))
+
+
+def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
+    from explorer.measure.bandwidth import COPY, READ, bandwidths  # loads the workers
+
+    return bandwidths(spans, SHARED, units(), _address(READ), _address(COPY))
+
+
+def _fitted(device: Device) -> Costs:
+    from explorer.measure.fit import fitted, observe, probes  # loads the generator
+
+    return fitted(device, observe(device, probes(device.lanes)), device.costs)
 
 
 def _is_x86() -> bool:
@@ -178,13 +181,17 @@ def overheads() -> Overheads:
     return measured()
 
 
-def _function(body: str, *header: str) -> Native:
+def _address(body: str, *header: str) -> int:
     from explorer.codegen.numba_cpu import DECORATOR, HEADER  # slow to load, and seldom needed
     from explorer.codegen.object_code import compile_cfunc
 
     source = "\n".join([*HEADER, *header, "", DECORATOR + body])
+    return compile_cfunc(source).address
+
+
+def _function(body: str, *header: str) -> Native:
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return signature(compile_cfunc(source).address)
+    return signature(_address(body, *header))
 
 
 def _aligned(block: np.ndarray) -> int:
@@ -200,14 +207,6 @@ def _best_seconds(function: Native, args: np.ndarray, repeats: int, runs: int) -
         function(0, repeats, args.ctypes.data)
         times.append((perf_counter() - begin) / repeats)
     return min(times)
-
-
-def _read_gb_per_s(block: np.ndarray, size: int) -> float:
-    out = np.zeros(32, np.float32)
-    args = np.array([_aligned(block), out.ctypes.data, size // 4], np.int64)
-    repeats = max(1, BURST_BYTES // size)
-    runs = RUNS if size <= BURST_BYTES else RUNS // 4
-    return size / _best_seconds(_function(SUM), args, repeats, runs) / 1e9
 
 
 def _peak_gflops() -> float:

@@ -55,3 +55,11 @@ def test_a_measurement_is_plausible() -> None:
     assert 0.1 < found.clock_ghz < 10
     assert found.peak_gflops_per_unit > 1
     assert {name for name, _ in found.sources} >= {"bandwidth_gb_per_s", "clock_ghz"}
+
+
+def test_a_measurement_holds_the_costs_of_kernels_with_every_residual() -> None:
+    found = this_cpu.this_cpu()
+    assert found.costs.fits and all(f.measured_us > 0 for f in found.costs.fits)
+    assert all(cycles >= 0 for cycles in found.costs.values)
+    assert {name for name, _ in found.costs.stores} == {m.name for m in found.levels}
+    assert this_cpu.from_json(json.dumps(asdict(found))) == found
