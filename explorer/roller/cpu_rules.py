@@ -194,10 +194,11 @@ class CpuRules:
             columns = execution_unit(tile.spatial[-1], self.device.lanes, "columns")
         if not columns.holds or not self._sums:
             return columns
-        sums, wanted = self._rows(tile) * self._vectors(tile), self._least_sums()
+        sums, wanted = self._rows(tile) * self._vectors(tile), self._least_sums
         text = f"{sums} independent sums, {wanted} hide the latency"
         return Answer(EXECUTION_UNIT, sums >= wanted, sums, wanted, text)
 
+    @cached_property
     def _least_sums(self) -> int:
         e = self.expression
         rows = prod(n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._is_row(d))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import ne
 
 from explorer.roller.alignment import keeps_shape, tensor_shape
 from explorer.roller.levels import Larger, LevelRules, Room
@@ -13,12 +14,12 @@ from explorer.roller.rtile import RTile, TiledProgram
 from explorer.roller.score import Score, reuse_scores
 from explorer.roller.steps import Round, Step, Verdict
 
-MOST_STATES = 1000  # of one round: irregular operators have no end of tiles that do not fit
+MOST_STATES = 500  # of one round: irregular operators have no end of tiles that do not fit
 
 Sizes = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _State:
     """A tile to look at: `tiles` are its level's and all nearer ones; `sizes` what is left to
     enlarge each axis to, the present size first.
@@ -55,17 +56,19 @@ class Search:
     rounds: list[Round] = field(default_factory=list)
     regular: bool = False  # whether a result was found at any eps
     eps: float = 0.0
+    dropped: bool = True  # whether eps kept the last round from some aligned size
     found: list[tuple[RTile, ...]] = field(default_factory=list)
     borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
     visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def run(self, eps_step: float, eps_cap: float) -> tuple[TiledProgram, ...]:
         """The results of all rounds, those of a smaller eps first. Tiles at the border of a memory
-        stand in where a round has no regular result.
+        stand in where a round has no regular result. A larger eps is tried only where it changes
+        anything.
         """
         programs: list[TiledProgram] = []
         count = 0
-        while count * eps_step <= eps_cap + 1e-9 and len(programs) < self.top_k:
+        while count * eps_step <= eps_cap + 1e-9 and len(programs) < self.top_k and self.dropped:
             self._round(round(count * eps_step, 6))
             new = [TiledProgram(t) for t in self.found]
             if not new:
@@ -78,6 +81,7 @@ class Search:
 
     def _round(self, eps: float) -> None:
         self.eps, self.found, self.borders, self.visited = eps, [], {}, set()
+        self.dropped = False
         nearest = len(self.rules.levels) - 1
         stack = [self._visits((self.unit,), nearest, -1)]
         while stack:
@@ -110,6 +114,7 @@ class Search:
             tuple(s for s in row if d >= spatial or keeps_shape(n, s, self.eps))
             for d, (row, n) in enumerate(zip(aligned, extents, strict=True))
         )
+        self.dropped = self.dropped or any(map(ne, map(len, sizes), map(len, aligned)))
         for d, row in enumerate(sizes):
             if not row:
                 tile = base.with_size(d, aligned[d][0])
@@ -127,10 +132,9 @@ class Search:
         if self._enough or self._each_enough(state):
             self._record(state, "enough found")
             return
-        tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
-        rooms = self.rules.rooms(tiles, state.level)
-        state = replace(state, tiles=tiles, rooms=rooms)
-        full = next((r for r in rooms if not r.fits), None)
+        state.tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
+        state.rooms = self.rules.rooms(state.tiles, state.level)
+        full = next((r for r in state.rooms if not r.fits), None)
         if full is not None:
             why = f"{full.used} {full.limit}, there are {full.capacity}"
             yield from self._does_not_fit(state, why)

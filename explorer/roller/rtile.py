@@ -21,7 +21,7 @@ class RTile:
     shape: tuple[int, ...]
     padding: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def spatial(self) -> tuple[int, ...]:
         """The sizes of the output's axes."""
         return self.shape[: self.expression.spatial]
@@ -50,7 +50,7 @@ class RTile:
             for box, pad in zip(self.input_tiles, pads, strict=True)
         )
 
-    @property
+    @cached_property
     def points(self) -> int:
         """Elements of the output's axes in the tile."""
         return prod(self.spatial)
@@ -71,7 +71,7 @@ class RTile:
         stored = zip(self.expression.inputs, self.stored_tiles, strict=True)
         return sum(a.item_bytes * prod(box) for a, box in stored)
 
-    @property
+    @cached_property
     def operations(self) -> int:
         """Operations of the tile over the whole reduction, in whole steps."""
         first = self.expression.spatial
