@@ -25,6 +25,7 @@ from explorer.ir.tile_program import (
     Fill,
     Load,
     Map,
+    Panels,
     Reduce,
     Span,
     Statement,
@@ -104,7 +105,7 @@ def _is_copy(body: Sequence[Statement], n: int) -> bool:
     """Whether the two statements before a reduction make a padded copy for it alone."""
     match body[n - 2 : n]:
         case [Fill(buffer), Load(target, _, _)] if target.buffer == buffer:
-            return _readers(body, buffer.name) == [n]
+            return not _is_read(body[n + 1 :], buffer.name)
     return False
 
 
@@ -114,28 +115,38 @@ def _is_mapped(body: Sequence[Statement], n: int) -> bool:
     assert isinstance(s, Reduce)
     if not isinstance(after, Map) or s.target.buffer.kind != "scratch":
         return False
-    return _readers(body, s.target.buffer.name) == [n + 1]
+    name = s.target.buffer.name
+    return name in _touched(after)[0] and not _is_read(body[n + 2 :], name)
 
 
-def _readers(body: Sequence[Statement], name: str) -> list[int]:
-    """The statements that mention a buffer other than to write it."""
-    return [n for n, s in enumerate(body) if name in _read(s)]
+def _is_read(body: Sequence[Statement], name: str) -> bool:
+    """Whether a buffer is read before it is written again, as another tensor's place."""
+    for s in body:
+        read, written = _touched(s)
+        if name in read:
+            return True
+        if name in written:
+            return False
+    return False
 
 
-def _read(s: Statement) -> set[str]:
+def _touched(s: Statement) -> tuple[set[str], set[str]]:
+    """The buffers that a statement reads, and those that it writes."""
     match s:
-        case Fill():
-            return set()
-        case Load(_, source, _):
-            return {source.buffer.name}
-        case Map(_, _, expr) | Reduce(expr=expr):
-            return {f.buffer.name for f in fetches(expr)}
-    return _mentioned(s)
-
-
-def _mentioned(s: object) -> set[str]:
-    """Every word of a statement of another kind; its buffers are among them."""
-    return {word for word in repr(s).split("'")}
+        case Fill(target):
+            return set(), {target.name}
+        case Load(target, source, _):
+            return {source.buffer.name}, {target.buffer.name}
+        case Map(target, _, expr) | Reduce(target, _, _, _, expr):
+            return {f.buffer.name for f in fetches(expr)}, {target.buffer.name}
+        case Panels(_, _, _, contract, table, epilogue):
+            read, written = _touched(epilogue)
+            used = {
+                b.name for b in (contract.a.buffer, contract.b.buffer, contract.segments, table)
+            }
+            return read - {contract.acc.name} | used, written | {contract.acc.name}
+    words = set(repr(s).split("'"))  # the buffers of a statement of another kind are among them
+    return words, set()
 
 
 def window_of(group: Sequence[Statement]) -> Window | None:
@@ -307,7 +318,18 @@ def _has_form(w: Window) -> bool:
         return False
     if w.weights is not None and w.weights.offset.factor(along) != 0:
         return False
+    if _writes_what_it_reads(w):
+        return False
     return w.expr is None or _is_vector(w.expr, dtype)
+
+
+def _writes_what_it_reads(w: Window) -> bool:
+    """Whether results go where elements lie that later results need."""
+    place = w.target.buffer.name
+    folded = [w.data, *([w.weights] if w.weights else [])]
+    if any(f.buffer.name == place for f in folded):
+        return True
+    return any(f.buffer.name == place and f.offset != w.target.offset for f in w.operands)
 
 
 def _is_vector(expr: TileExpr, dtype: str) -> bool:

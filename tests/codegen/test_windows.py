@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from explorer.codegen.windows import window_groups, window_of
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, var
-from explorer.ir.tile_program import Fill, Load, Map, Reduce
+from explorer.ir.tile_program import Fill, Load, Map, Reduce, fetches
 from explorer.ops.evaluate import evaluate_kernel
 from explorer.roller.transform import lower
 from tests.codegen.running import run_kernel
@@ -173,3 +173,21 @@ def test_a_fold_that_something_else_reads_too_is_still_stored() -> None:
     body = lower(Windows().kernel(), Tiling((("h", 4),))).body
     (group,) = window_groups((*body, body[-1])).values()
     assert [type(s) for s in group] == [Fill, Load, Reduce]
+
+
+def test_a_copy_whose_place_another_tensor_takes_afterwards_is_left_out() -> None:
+    fill, load, fold, mapped = lower(Windows().kernel(), Tiling((("h", 4),))).body
+    assert isinstance(mapped, Map) and isinstance(fill, Fill)
+    other = replace(mapped, target=replace(mapped.target, buffer=fill.target))
+    reader = replace(mapped, expr=other.target)
+    (group,) = window_groups((fill, load, fold, other, reader)).values()
+    assert len(group) == 4
+
+
+def test_results_that_go_where_windows_still_lie_are_no_window_with_their_map() -> None:
+    fold, mapped = lower(Windows(pad=0).kernel(), Tiling((("h", 4),))).body
+    assert isinstance(mapped, Map) and isinstance(fold, Reduce)
+    data = next(f for f in fetches(fold.expr) if f.buffer.name == "x")
+    assert window_of((fold, mapped)) is not None
+    inside = replace(mapped, target=replace(mapped.target, buffer=data.buffer))
+    assert window_of((fold, inside)) is None
