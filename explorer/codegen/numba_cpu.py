@@ -11,7 +11,7 @@ from explorer.codegen.hoisting import levels
 from explorer.codegen.panels import pack, panels
 from explorer.codegen.reductions import one_pass, reduce_
 from explorer.codegen.scans import scan
-from explorer.codegen.vector_loops import vector_loop
+from explorer.codegen.vector_loops import is_heavy, vector_loop
 from explorer.codegen.vector_maps import maps, vector_groups
 from explorer.codegen.windows import window, window_groups
 from explorer.ir.dims import product
@@ -65,7 +65,7 @@ def statement(e: Emitter, s: Statement, row: bool = False) -> None:
         case Load(target, source, spans):
             map_(e, target, spans, source)
         case Map(target, spans, expr):
-            if not (row and vector_loop(e, s)):
+            if not ((row or is_heavy(expr)) and vector_loop(e, s)):
                 map_(e, target, spans, expr)
         case Reduce():
             reduce_(e, s)
