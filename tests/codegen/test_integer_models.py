@@ -46,7 +46,7 @@ def exact(a: np.ndarray, b: np.ndarray, za: Any, zb: Any) -> np.ndarray:
     left, right = (np.asarray(x, np.int64) for x in (a, b))
     za, zb = (np.asarray(z, np.int64) for z in (za, zb))
     za = za.reshape(-1, 1) if za.ndim == 1 and za.size > 1 else za
-    return ((left - za) @ (right - zb)).astype(np.int32)
+    return np.asarray((left - za) @ (right - zb)).astype(np.int32)
 
 
 KINDS = [(a, b) for a in CODES for b in CODES]
