@@ -77,8 +77,10 @@ def sigmoid(x: Term) -> Term:
     return (x >= 0.0).where(1.0, small) / (small + 1.0)
 
 
-TANH: Factors = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2)
-TANH += (1.33314422036e-1, -3.33332819422e-1)  # Cephes, tanhf
+TANH: Factors = (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11)
+TANH += (5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03)
+TANH_BELOW: Factors = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03)
+TANH_BELOW += (4.89352518554385e-03,)  # Eigen and XLA, on -9 .. 9
 TANH_64: Factors = (
     -9.64399179425052238628e-1,
     -9.92877231001918586564e1,
@@ -93,14 +95,11 @@ TANH_64_BELOW: Factors = (
 
 
 def tanh(x: Term) -> Term:
-    """tanh: a polynomial below 0.625, by exp above."""
+    """tanh, never beyond 1; in float64 a quotient below 0.625, by exp above."""
+    if _single(x):
+        return _odd_quotient(x, 9.0, TANH, TANH_BELOW)
     z, size = x * x, x.size
-    inner = (
-        polynomial(z, *TANH)
-        if _single(x)
-        else polynomial(z, *TANH_64) / polynomial(z, *TANH_64_BELOW)
-    )
-    near = inner * z * x + x
+    near = polynomial(z, *TANH_64) / polynomial(z, *TANH_64_BELOW) * z * x + x
     far = 1.0 - 2.0 / (exp(size + size) + 1.0)
     return (size < 0.625).where(near, far.with_sign(x))
 
@@ -137,12 +136,17 @@ ERFC_64_BELOW += (1.65666309194161350182e3, 5.57535340817727675546e2)  # Cephes,
 
 
 def erf(x: Term) -> Term:
-    """The error function."""
+    """The error function, never beyond 1."""
     if not _single(x):
         return _erf_64(x)
-    c = x.least(-4.0).most(4.0)
+    return _odd_quotient(x, 4.0, ERF, ERF_BELOW)
+
+
+def _odd_quotient(x: Term, limit: float, above: Factors, below: Factors) -> Term:
+    """A rational function of x * x, times x, within a limit; what rounds beyond 1 is 1."""
+    c = x.least(-limit).most(limit)
     z = c * c
-    return c * (polynomial(z, *ERF) / polynomial(z, *ERF_BELOW))
+    return (c * (polynomial(z, *above) / polynomial(z, *below))).least(-1.0).most(1.0)
 
 
 def _erf_64(x: Term) -> Term:

@@ -53,6 +53,14 @@ class Pass:
         return (*(t for t, _ in self.maps), *(f.target for f in self.folds))
 
 
+def is_heavy(e: TileExpr) -> bool:
+    """Whether an expression has a function that takes many instructions."""
+    match e:
+        case Do(op, args):
+            return op in ELEMENTARY or any(map(is_heavy, args))
+    return False
+
+
 def pass_of(s: Map | Reduce | OnePass) -> Pass:
     """A statement as one loop, its axes joined where they are one in memory."""
     parts = s.parts if isinstance(s, OnePass) else (s,)
