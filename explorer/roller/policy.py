@@ -24,6 +24,7 @@ PANELS = (1, 2, 4, 8, 16)
 SHOWN = 24  # legal candidates that are kept, best first
 AS_GOOD = 1.02  # the model is not more exact than this
 FEW_TASKS = 4  # a unit
+DEPTH_BLOCK = 512  # a panel of both operands of a register tile is then in L1
 REFUSED = 6  # and refused ones, the best of them by the model
 
 Cut = tuple[tuple[str, int], ...]
@@ -188,8 +189,18 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Til
         pack = crowded and _rows(shape, regions, sizes) >= LEAST_ROWS
         if crowded and not pack and most >= LEAST_ROWS:
             continue
+        block = _depth_block(shape, regions, device, sizes)
         for micro in _micros(shape, cut, regions, own, sizes):
-            yield Tiling(cut, micro, pack), regions
+            yield Tiling(cut, micro, pack, block), regions
+
+
+def _depth_block(shape: _Shape, regions: Regions, device: Device, sizes: Sizes) -> int:
+    """Sums in blocks where the rows of a tile are too many bytes to stay for the next panel."""
+    if shape.main is None:
+        return 0
+    depth = prod(evaluate_dim(a.extent, sizes) for a in shape.main[1].depth)
+    bytes_ = _rows(shape, regions, sizes) * depth * ITEM_BYTES["float32"]
+    return DEPTH_BLOCK if depth > DEPTH_BLOCK and bytes_ > private_bytes(device) / 2 else 0
 
 
 def _rows(shape: _Shape, regions: Regions, sizes: Sizes) -> int:

@@ -45,3 +45,11 @@ def test_rows_that_spread_over_the_sets_stay(n: int) -> None:
 
 def test_few_rows_do_not_pay_for_a_copy() -> None:
     assert not packs(8, 1024, 1024)
+
+
+@pytest.mark.parametrize(("k", "block"), [(8192, 512), (512, 0)])
+def test_long_sums_over_many_rows_are_done_in_blocks(k: int, block: int) -> None:
+    kernel = replace(product(128, 512, k), constants=frozenset({"b"}))
+    best = next(candidates(normalise(kernel), one_mebibyte(), ShapeEnv(), {}))
+    assert isinstance(best.value, Tiling)
+    assert best.value.depth_block == block
