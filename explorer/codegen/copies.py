@@ -7,6 +7,7 @@ from dataclasses import replace
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text, dim_text, dtype_of_tile
 from explorer.codegen.loops import collapse
+from explorer.codegen.turned_blocks import SIDES
 from explorer.ir.dims import Dim
 from explorer.ir.dtypes import (
     ITEM_BYTES,
@@ -19,6 +20,8 @@ from explorer.ir.tile_program import (
     Span,
     TileExpr,
 )
+
+BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at
 
 
 def map_(e: Emitter, target: Fetch, spans: tuple[Span, ...], expr: TileExpr) -> None:
@@ -41,23 +44,28 @@ def turn(e: Emitter, columns: Span, depth: Span, source: Fetch, target: Fetch, s
     """Copy with the two axes swapped in memory: whole 16 x 16 blocks in registers, what remains
     one by one.
     """
+    bits = BITS[ITEM_BYTES[source.buffer.dtype]]
     to, at = target.buffer.name, affine_text(target.offset)
-    turn_to(e, columns, depth, source, to, at, dim_text(step))
+    turn_to(e, columns, depth, _as(source, bits), to, at, dim_text(step))
 
 
 def turn_to(
     e: Emitter, columns: Span, depth: Span, source: Fetch, to: str, at: str, step: str
 ) -> None:
-    copy = f"st_float32({to}, {at}, {Printer().fetch(source)})"
+    dtype = source.buffer.dtype
+    size = ITEM_BYTES[dtype]
+    side, block = SIDES[size], f"turn{size}"
+    copy = f"st_{dtype}({to}, {at}, {Printer().fetch(source)})"
     (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
     c, d = columns.axis, depth.axis
     along = dim_text(source.offset.factor(c))
-    from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * 4"
-    e.line(f"_whole = {lo} + udiv({hi} - ({lo}), 16) * 16")
-    e.line(f"_deep = {first} + udiv({last} - ({first}), 16) * 16")
-    e.line(f"for {c} in range({lo}, _whole, 16):")
-    e.line(f"    for {d} in range({first}, _deep, 16):")
-    e.line(f"        transpose16({from_}, {along}, {to} + ({at}) * 4, {step})")
+    from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * {size}"
+    e.header.append(f"from explorer.codegen.turned_blocks import {block}")
+    e.line(f"_whole = {lo} + udiv({hi} - ({lo}), {side}) * {side}")
+    e.line(f"_deep = {first} + udiv({last} - ({first}), {side}) * {side}")
+    e.line(f"for {c} in range({lo}, _whole, {side}):")
+    e.line(f"    for {d} in range({first}, _deep, {side}):")
+    e.line(f"        {block}({from_}, {along}, {to} + ({at}) * {size}, {step})")
     e.line(f"for {c} in range({lo}, {hi}):")
     e.line(f"    for {d} in range(_deep if {c} < _whole else {first}, {last}):")
     e.line(f"        {copy}")
@@ -87,7 +95,7 @@ def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | 
     """
     if not isinstance(source, Fetch) or source.dynamic or not spans:
         return None
-    if source.buffer.dtype != "float32":
+    if source.buffer.dtype != target.buffer.dtype:
         return None
     last = spans[-1].axis
     if target.offset.factor(last) != 1 or source.offset.factor(last) in (0, 1):
