@@ -32,13 +32,16 @@ class Series:
     turns: list[list[float]] = field(default_factory=list)
 
 
-def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Series, ...]:
+def take_turns(
+    works: Sequence[Work], seconds: float, clock: Clock, between: Work | None = None
+) -> tuple[Series, ...]:
     """Time every function in rounds of one turn each until the seconds are over; at least 20
     rounds, 8 of one function alone, and 8 of a function that is far slower than the fastest.
 
     A turn begins untimed, then times calls one by one: each function as if it were alone. In which
     order they come changes from round to round; each follows each other one equally often (Williams
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
+    `between` is called before every turn: to wait for threads that others left spinning.
     """
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
@@ -51,6 +54,8 @@ def take_turns(works: Sequence[Work], seconds: float, clock: Clock) -> tuple[Ser
             resting = _far_behind(series)
         for n in orders[rounds % len(orders)]:
             if n not in resting:
+                if between is not None:
+                    between()
                 _turn(series[n], clock)
         rounds += 1
     return series

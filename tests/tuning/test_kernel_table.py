@@ -122,6 +122,15 @@ def test_a_row_says_how_near_the_longer_of_its_two_floors_it_is() -> None:
     assert busy.percent_of_roof == pytest.approx(100 * 64 / busy.ours.median_us)
 
 
+def test_threads_that_others_left_spinning_are_waited_for() -> None:
+    noisy, rests = NoisyMachine(3), list[float]()
+    two = Roofs(2, 100.0, ROOFS.levels)
+    for roofs in (ROOFS, two):
+        mine, other = (runner(name, noisy.work(900.0)) for name in ("ours", "theirs"))
+        raced(case_of("relu"), roofs, mine, [other], 0.0, noisy.clock, rests.append)
+        assert len(rests) == (40 if roofs is two else 0)
+
+
 def test_a_gather_is_not_charged_for_the_rows_that_it_leaves_out() -> None:
     case = case_of("rows")
     answer = np.zeros((6, 5), np.float32)
