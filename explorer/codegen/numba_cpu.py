@@ -8,7 +8,8 @@ from explorer.codegen.copies import map_
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
 from explorer.codegen.hoisting import levels
-from explorer.codegen.panels import pack, panels
+from explorer.codegen.pack_panels import pack
+from explorer.codegen.panels import panels
 from explorer.codegen.reductions import one_pass, reduce_
 from explorer.codegen.scans import scan
 from explorer.codegen.vector_loops import is_heavy, vector_loop
