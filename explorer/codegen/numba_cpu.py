@@ -113,7 +113,8 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
     for n, s in enumerate(p.body):
         if n < done:
             continue
-        done = n + len(windows.get(n) or groups.get(n, (s,)))
+        group = windows.get(n) or groups.get(n)
+        done = n + (len(group) if group else 1)
         _unless_done(e, p, max(known[n:done]))
         if n in windows:
             window(e, windows[n])
