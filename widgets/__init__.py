@@ -11,7 +11,7 @@ from widgets.compiled import Arrays, Compiled
 
 if TYPE_CHECKING:
     from widgets.race_chart import Result
-    from widgets.shell import House, Room
+    from widgets.shell import House, Room, Rooms
 
 __all__ = ["data", "explore", "race", "show"]
 
@@ -39,7 +39,7 @@ def show(
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
-) -> Room:
+) -> Room | Rooms:
     """One room (`widgets.gallery.ROOMS`), about a source operator where one is named."""
     from widgets import shell
 

@@ -23,12 +23,17 @@ MODULES = (
     "inspector",
     "strip",
     "sheets",
+    "stepper",
+    "tuning",
+    "rooms",
+    "room",
     "house",
 )  # each imports only from those before it
 ENTRIES = (
     "render: house.render",
     "show: house.show",
     "mount: house.mount",
+    "mountRoom: room.mountRoom",
     "fileHost: host.fileHost",
 )
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)

@@ -12,7 +12,8 @@ from html import escape
 from typing import Any
 
 from explorer.errors import IronworksError
-from widgets import front_end, gallery
+from widgets import front_end, gallery, roller_view
+from widgets.gallery import ABOUT_TILES
 from widgets.house import fixed_parts
 from widgets.session import Session
 from widgets.table import time_text
@@ -20,12 +21,15 @@ from widgets.table import time_text
 LANGUAGES = ("numba", "llvm", "assembly")
 ABOUT_AN_OPERATOR = (
     "welder",
-    "roller",
+    *ABOUT_TILES,
+    "layout",
     "relax",
     "calls",
     "levels",
     "fusion",
 )  # pictures that follow the selection
+HEAVIEST = 12  # kernels, with Roller's pictures of each
+SHEETS = ("v100",)  # and of one kernel for these devices
 EACH_OPERATOR = ("relax", "calls", "levels", "fusion")  # and show it before it is one with others
 
 
@@ -63,18 +67,30 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
 def _pictures(session: Session, answers: dict[str, Any]) -> None:
     """Each room's picture; those that follow the selection once a kernel."""
     shared: dict[tuple[str, tuple[str, ...]], Any] = {}
+    heavy = roller_view.heaviest_calls(session, HEAVIEST)
     for room in gallery.ROOMS:
         whole = session.answer("picture", {"room": room, "op": -1})
         for op, operator in enumerate(session.house.operators):
             answer = whole
             if room in ABOUT_AN_OPERATOR and operator.calls:
+                if room in ABOUT_TILES and operator.calls[0] not in heavy:
+                    continue
                 mine = (operator.name,) if room in EACH_OPERATOR else operator.calls
                 key = (room, mine)
                 if key not in shared:
-                    shared[key] = {"svg": _about(session, room, operator.name)}
+                    shared[key] = {"svg": _about(session, room, operator.name)} | _chosen(whole)
                 answer = shared[key]
             answers[question_key("picture", {"room": room, "op": op})] = {"data": answer}
         answers[question_key("picture", {"room": room, "op": -1})] = {"data": whole}
+        for device in SHEETS if room in ABOUT_TILES else ():
+            args = {"room": room, "op": -1, "device": device}
+            answers[question_key("picture", args)] = {"data": session.answer("picture", args)}
+
+
+def _chosen(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The device of a picture, where it has one: no other can be chosen for every operator."""
+    found = whole.get("controls")
+    return {"controls": found | {"tiles": []}} if found else {}
 
 
 def _about(session: Session, room: str, op: str) -> str:

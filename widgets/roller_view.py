@@ -50,7 +50,7 @@ def rolled(s: RollerOnShow, op: str) -> Rolled | None:
     sizes = {**s.now.compiled.program.env.hints, **sizes}
     own = view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else _device(view.device)
-    name = binding.vars[0].name
+    name = binding.var.name
     key = ("construction", name, device.name)
     c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
     runs = own and device.kind == "cpu"
@@ -87,25 +87,40 @@ def _device(name: str) -> Device:
     return this_cpu() if name == "this-cpu" else data_sheet(name)
 
 
-def _call(s: RollerOnShow, op: str) -> tuple[Binding, Kernel, TilingDecision] | None:
-    """The tiled kernel of an operator, else that with the most work."""
+Tiled = tuple[Binding, Kernel, TilingDecision]
+
+
+def _tiled(s: RollerOnShow) -> list[Tiled]:
     program = s.now.compiled.program
-    tiled = [
+    return [
         (b, b.expr.kernel, d)
         for b in program.kernel_calls
         if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.var.name))
     ]
+
+
+def _call(s: RollerOnShow, op: str) -> Tiled | None:
+    """The tiled kernel of an operator, else that with the most work."""
+    tiled = _tiled(s)
     mine = next((t for t in tiled if op and op in t[0].origin), None)
     if mine is not None or not tiled:
         return mine
-    sizes = {**program.env.hints, **dict(s.now.sizes)}
+    heaviest = heaviest_calls(s, 1)
+    return next(t for t in tiled if t[0].var.name in heaviest)
 
-    def work(t: tuple[Binding, Kernel, TilingDecision]) -> int:
-        e = expression_of(t[1], sizes)
-        return e.points * e.operations
 
-    heaviest = s.house.kept("heaviest", s.now.sizes, lambda: max(tiled, key=work)[0].vars[0].name)
-    return next(t for t in tiled if t[0].vars[0].name == heaviest)
+def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
+    """The tiled calls with the most operations, by name."""
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+
+    def ranked() -> tuple[str, ...]:
+        work = {}
+        for binding, kernel, _ in _tiled(s):
+            e = expression_of(kernel, sizes)
+            work[binding.var.name] = e.points * e.operations
+        return tuple(sorted(work, key=lambda name: -work[name]))
+
+    return s.house.kept("heaviest", s.now.sizes, ranked)[:count]
 
 
 def controls(rows: Rolled | None) -> Mapping[str, Any]:

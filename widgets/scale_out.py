@@ -124,7 +124,8 @@ def _shares(rows: WaveRows, y: float) -> Iterator[str]:
     for n, (tile, w) in enumerate(zip(rows.tiles, rows.waves, strict=True)):
         on, at = n == rows.rank, y + 22 + 20 * n
         wide, used = 200.0, 200.0 * w.efficiency
-        ground = rect(LEFT - 4, at - 13, RIGHT - LEFT + 8, 19, "var(--soft)") if on else ""
+        ink = "var(--soft)" if on else "transparent"
+        ground = rect(LEFT - 4, at - 13, RIGHT - LEFT + 8, 19, ink)
         style = "a" if on else "i"
         said = f"{w.grid:,} copies in {w.waves:,} waves, the last fills {w.last:,} of {w.places:,}"
         idle = 'stroke="var(--edge)"'

@@ -11,11 +11,11 @@ import anywidget
 import traitlets
 
 from explorer.errors import BadOption, IronworksError
-from widgets import front_end, gallery, png, race_chart, state
+from widgets import front_end, gallery, png, race_chart, roller_view, state
 from widgets.compiled import Arrays, Compiled
 from widgets.house import fixed_parts
 from widgets.session import Session
-from widgets.svg import Svg
+from widgets.svg import Svg, stacked
 from widgets.table import Table
 
 JSON_PARTS = (
@@ -42,7 +42,33 @@ def _part() -> Any:
     return traitlets.Any(None, allow_none=True).tag(sync=True)
 
 
-class House(anywidget.AnyWidget):
+class Asked(anywidget.AnyWidget):
+    """A page that asks a session; a timing goes on beside, and is asked for until it is over."""
+
+    session: Session
+
+    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """Answer a question; what it changed is sent before the answer, so that the page is up to
+        date when it comes.
+        """
+        try:
+            data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
+        except IronworksError as problem:
+            self.send({"id": message.get("id"), "error": problem.fields()})
+            return
+        except Exception as problem:  # a fault of our own must not leave the page waiting
+            sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
+            self.send({"id": message.get("id"), "error": {"sentence": sentence}})
+            raise
+        if message.get("kind") in CHANGES:
+            self._tell()
+        self.send({"id": message.get("id"), "data": data})
+
+    def _tell(self) -> None:
+        """Send the page what has changed."""
+
+
+class House(Asked):
     """Everything about one compilation, linked by one selection; knobs compile and measure in this
     kernel.
     """
@@ -65,23 +91,6 @@ class House(anywidget.AnyWidget):
     def _looked(self, change: Mapping[str, Any]) -> None:
         self.session.look(change["new"])
 
-    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
-        """Answer a question; what it changed is sent before the answer, so that the page is up to
-        date when it comes.
-        """
-        try:
-            data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
-        except IronworksError as problem:
-            self.send({"id": message.get("id"), "error": problem.fields()})
-            return
-        except Exception as problem:  # a fault of our own must not leave the page waiting
-            sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
-            self.send({"id": message.get("id"), "error": {"sentence": sentence}})
-            raise
-        if message.get("kind") in CHANGES:
-            self._tell()
-        self.send({"id": message.get("id"), "data": data})
-
     def _tell(self) -> None:
         with self.hold_sync():
             for name, value in _told(self.session).items():
@@ -99,7 +108,7 @@ class House(anywidget.AnyWidget):
         return _with_still(bundle, figure, _words(self.session), image)
 
 
-CHANGES = frozenset({"turn", "measure", "undo", "redo", "pin", "focus", "restore"})
+CHANGES = frozenset({"turn", "take", "measure", "undo", "redo", "pin", "focus", "restore"})
 
 
 def _told(session: Session) -> dict[str, Any]:
@@ -121,6 +130,34 @@ def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
     if image:
         data["image/png"] = base64.b64encode(image).decode()
     return bundle
+
+
+class Rooms(Asked):
+    """Roller's rooms alone: for every device, with the construction's steps and tiles by hand."""
+
+    _esm = front_end.script()
+    _css = front_end.styles()
+    rooms = _part()
+    title = _part()
+    op = _part()
+
+    def __init__(self, session: Session, op: str) -> None:
+        rooms = [[name, gallery.room(name)[0]] for name in (*gallery.ABOUT_TILES, "layout")]
+        found = roller_view.rolled(session, op)
+        names = [o.name for o in session.house.operators]
+        mine = found.ops[0] if found else op
+        title = f"Roller, {session.now.compiled.model.name}"
+        at = names.index(mine) if mine in names else -1
+        super().__init__(rooms=rooms, title=title, op=at)
+        self.session, self.mine = session, op
+        self.on_msg(self._asked)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The live rooms; and for pages without a kernel all pictures below each other."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        found = [gallery.picture(name, self.session, self.mine) for name in gallery.ABOUT_TILES]
+        text = "\n\n".join(table.text(12) for _, table in found)
+        return _with_still(bundle, stacked([figure for figure, _ in found]), text)
 
 
 class Room(anywidget.AnyWidget):
@@ -175,12 +212,14 @@ def show(
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
-) -> Room:
+) -> Room | Rooms:
     """One room, about a source operator where one is named."""
     session = Session(c, sizes=sizes, inputs=inputs)
     if room == "rammer":
         session.run_once()
     title, _ = gallery.room(room)
+    if room == "roller":
+        return Rooms(session, op)
     return Room(title, c.model.name, *gallery.picture(room, session, op))
 
 

@@ -46,7 +46,11 @@ def table(rows: StaircaseRows) -> Table:
 
 def caption(rows: StaircaseRows) -> str:
     """How much was looked at, and under which rules."""
-    eps = ", ".join(f"eps {e:g}: {n} results of {v} states" for e, v, n in rows.rounds)
+    eps = ", ".join(f"eps {e:g}: {n} results of {v} states" for e, v, n in rows.rounds[-1:])
+    before = rows.rounds[:-1]
+    if before:
+        found = sum(n for _, _, n in before)
+        eps = f"{found} results with eps up to {before[-1][0]:g}, {eps}"
     fused = "; fused axes " + ", ".join("·".join(g) for g in rows.fused) if rows.fused else ""
     return (
         f"{rows.kernel} on {rows.device}: {rows.visited:,} states, no kernel was run; "
@@ -59,7 +63,7 @@ def figure(rows: StaircaseRows) -> Svg:
     steps = _shown(rows.steps)
     pitch = min(26.0, (RIGHT - FIRST) / max(1, len(steps)))
     at = {s.number: FIRST + (i + 0.5) * pitch for i, s in enumerate(steps)}
-    marks = [*_heads(rows), *_axes(), *_levels(steps, pitch)]
+    marks = [*_heads(rows), *_grounds(len(steps), pitch), *_axes(), *_levels(steps, pitch)]
     marks += _ways(steps, at)
     for i, s in enumerate(steps):
         marks.append(stepped("".join(_step(s, at[s.number], pitch)), i, sentence(s, rows.score)))
@@ -74,6 +78,13 @@ def figure(rows: StaircaseRows) -> Svg:
     found, y = choices(rows, y)
     marks += found
     return Svg(WIDTH, y, "".join(marks), f"Construction: {caption(rows)}")
+
+
+def _grounds(count: int, pitch: float) -> Iterator[str]:
+    """What is lit behind a step when it is its turn."""
+    for i in range(count):
+        box = rect(FIRST + i * pitch, 66, pitch, FLOOR - 46, "transparent", 'class="ground"')
+        yield stepped(box, i)
 
 
 def _shown(steps: Sequence[StepRow]) -> list[StepRow]:
@@ -143,9 +154,9 @@ def _ways(steps: Sequence[StepRow], at: Mapping[int, float]) -> Iterator[str]:
 
 
 def _step(s: StepRow, x: float, pitch: float) -> Iterator[str]:
-    """The mark of a state, its bars and its axis over a ground that is lit when it is its turn."""
+    """The mark of a state, its bars, its axis, and room to point at."""
     y = _high(s.share)
-    yield rect(x - pitch / 2, 50, pitch, FLOOR - 30, "transparent", 'class="ground"')
+    yield rect(x - pitch / 2, 66, pitch, FLOOR - 46, "transparent")
     wide = min(8.0, pitch / 2 - 1)
     cut = min(s.ratio, HIGH)
     yield rect(x - wide, FLOOR - ONCE, wide, ONCE, "var(--t2)")

@@ -5,7 +5,7 @@ a label is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -200,12 +200,12 @@ def rect(
     )
 
 
-def stepped(body: str, number: int, said: str) -> str:
+def stepped(body: str, number: int, said: str = "") -> str:
     """Marks that belong to one step of something that goes on; the page walks through the steps,
-    and reads out what is `said`.
+    and reads out what is `said` of each.
     """
-    words = escape(said, quote=True)
-    return f'<g data-step="{number}" data-said="{words}"><title>{words}</title>{body}</g>'
+    title = f"<title>{escape(said)}</title>" if said else ""
+    return f'<g data-step="{number}">{title}{body}</g>'
 
 
 def cross(x: float, y: float, size: float = 5) -> str:
@@ -263,13 +263,25 @@ class Svg:
         defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
         body = self.body.replace("url(#p-", f"url(#{prefix}")
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
+        wide = "" if scheme else f' style="--w:{self.width:g}px"'
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
-            f'height="{self.height:g}" role="img" aria-label="{escape(self.title, quote=True)}">'
+            f'height="{self.height:g}"{wide} role="img" '
+            f'aria-label="{escape(self.title, quote=True)}">'
             f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
         )
         return theme.resolved(text, scheme) if scheme else text
+
+
+def stacked(figures: Sequence[Svg]) -> Svg:
+    """Drawings below each other, as one."""
+    parts, y = [], 0.0
+    for figure in figures:
+        parts.append(f'<g transform="translate(0 {y:g})">{figure.body}</g>')
+        y += figure.height
+    width = max((f.width for f in figures), default=0.0)
+    return Svg(width, y, "".join(parts), "; ".join(f.title for f in figures))
 
 
 def _lit(picture: str, op: str) -> str:

@@ -156,7 +156,7 @@ class _Rounds:
             if which != self.last:
                 self.last = which
                 self.passed += 1
-            self.job.told(max(0, self.passed - 2))
+            self.job.told(max(0, min(self.passed - 2, self.job.of)))
             prepared.launch()
 
         return work

@@ -51,6 +51,7 @@ export function fileHost({ parts, bytes, answers }) {
     },
     on() {}, remember() {}, onGone() {}, close() {},
     alive: false,
+    has: (kind, args) => questionKey(kind, args) in answers,
     ask(kind, args = {}) {
       const found = answers[questionKey(kind, args)];
       return found ? Promise.resolve(found) : Promise.reject({ sentence: "This saved page does not hold that; open the model in JupyterLab." });

@@ -9,12 +9,15 @@ import { graphView } from "./graph.js";
 import { wallView } from "./wall.js";
 import { knobsView } from "./knobs.js";
 import { inspectorView } from "./inspector.js";
+import { roomsView } from "./rooms.js";
+import { renderRoom } from "./room.js";
 
 // The pictures of a stage, the first one first; every other stage shows the wall.
 const PICTURES = {
   TYPED: [["relax", "Shapes"], ["heap", "Shape heap"], ["calls", "Calls"]],
   LEGALIZED: [["levels", "Three levels"], ["fusion", "Fusion"]],
-  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Tile graph"]], ROLLED: [["roller", "Tile layout"]], PLANNED: [["memory", "Memory plan"]],
+  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Tile graph"]], 
+  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["layout", "Tune"]], PLANNED: [["memory", "Memory plan"]],
 };
 const WALL = [["rammer", "Brick wall"]];
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
@@ -62,6 +65,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
+  const rooms = roomsView({ host, say, op: () => state.op, pick: ops => ctx.pick(ops), take: args => command("take", args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Brick wall", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -165,23 +169,22 @@ export function mount(el, host) {
   // The main picture follows the stage
   const loops = () => calls().some(c => c[1] === "control flow");
   async function picture_() {
-    const rooms = PICTURES[state.stage] ?? WALL, [room, title] = rooms.find(([name]) => name === state.room) ?? rooms[0], number = ++reads.picture, own = room === "rammer";
+    const known = PICTURES[state.stage] ?? WALL, [room, title] = known.find(([name]) => name === state.room) ?? known[0], number = ++reads.picture, own = room === "rammer";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
     put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, `planned (outlined${loops() ? ", one trip of a loop" : ""}) over measured (filled)`) : h("span", { class: "s cut" }, state.stage),
-      h("span", { class: "sp" }), rooms.length > 1 ? tabs(rooms, room, enter, "Picture") : [h("span", { class: "selinfo" }), h("span", { class: "sp" })], own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null);
+      h("span", { class: "sp" }), known.length > 1 ? tabs(known, room, enter, "Picture") : [h("span", { class: "selinfo" }), h("span", { class: "sp" })], own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+      h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
     body.querySelector(".pw").setAttribute("aria-label", title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
-    try {
-      const { data } = await host.ask("picture", { room, op: own || state.table ? -1 : state.op });
-      if (number !== reads.picture) return;
-      picture.hidden = false;
-      picture.style.background = "var(--pane)";
-      if (state.table) put(picture, tableOf(data.table)); else { picture.innerHTML = data.svg; }
-      light();
-    } catch (error) { if (number === reads.picture) { picture.hidden = false; put(picture, h("div", { class: "empty" }, error.sentence ?? String(error))); } }
+    const done = await rooms.show(room, state.table);
+    if (!done || number !== reads.picture) return;
+    picture.hidden = false;
+    picture.style.background = "var(--pane)";
+    light();
   }
   function enter(room) { state.room = room; remember(); picture_(); }
+  function enlarge() { body.classList.toggle("big"); picture_(); requestAnimationFrame(redraw); }
   /** The stage's next picture. */
   function nextRoom() {
     const names = (PICTURES[state.stage] ?? WALL).map(([name]) => name);
@@ -204,11 +207,6 @@ export function mount(el, host) {
     CSS.highlights.set("iw-symbol", new Highlight(...ranges));
   }
   for (const kind of ["pointerover", "pointerleave", "focusin", "focusout"]) picture.addEventListener(kind, symbols);
-  function tableOf({ columns, rows: cells, ops, numeric, caption }) {
-    return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),
-      cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(state.op) ? "on" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
-      cells.length > 2000 ? h("tr", {}, h("td", { colspan: columns.length }, `… and ${cells.length - 2000} more`)) : null);
-  }
   picture.addEventListener("click", e => {
     const node = e.target.closest("[data-op]"), names = node?.dataset.op.split(" ") ?? [];
     const found = operators().map((o, i) => [o[0], i]).filter(([name]) => names.includes(word(name))).map(([, i]) => i);
@@ -257,7 +255,7 @@ export function mount(el, host) {
 
   // Commands to the kernel. While one runs the old picture stays; of several turns only the last matters.
   async function command(kind, args = {}) {
-    busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
+    busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
     try {
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
@@ -304,9 +302,9 @@ export function mount(el, host) {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey;
     const acts = {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => wall.zoom(0.6), x: () => wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
-      r: nextRoom, n: nextSymbol, w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
+      r: nextRoom, n: nextSymbol, e: enlarge, ",": () => rooms.step(-1), ".": () => rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
       Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0) select(-1); else wall.whole(); },
-      ArrowLeft: () => wall.pan(-0.2), ArrowRight: () => wall.pan(0.2), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
+      ArrowLeft: () => !picture.hidden && rooms.step(-1) || wall.pan(-0.2), ArrowRight: () => !picture.hidden && rooms.step(1) || wall.pan(0.2), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },
       Tab: () => panes(shift ? -1 : 1),
     };
@@ -356,8 +354,9 @@ export function mount(el, host) {
   return driver;
 }
 
-/** anywidget's entry. */
+/** anywidget's entry: the house, or rooms alone. */
 export function render({ model, el }) {
+  if (model.get("rooms")) return renderRoom({ model, el });
   const driver = mount(el, kernelHost(model));
   return () => driver.close();
 }

@@ -1,0 +1,169 @@
+"""Roller's rooms over a session: steps by key, other devices, a tile edited, timed and pinned."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from explorer.errors import IronworksError
+from explorer.ir.decisions import Tiling
+from explorer.measure.compare import Comparison, Measurement
+from tests.browser.driver import Tab
+from tests.widgets import made_by_hand as hand
+from widgets import front_end, gallery
+from widgets.house import fixed_parts
+from widgets.jobs import Job
+from widgets.report import document
+from widgets.session import Session
+from widgets.tuning import Subject
+
+pytestmark = pytest.mark.browser
+
+HOST = """
+const content = JSON.parse(document.getElementById("content").textContent);
+const asking = { ...page.fileHost(content), alive: true, has: undefined,
+  async ask(kind, args = {}) {
+    const answer = await askPython(kind, args);
+    if (answer.error) throw answer.error;
+    return answer;
+  } };
+globalThis.driver = page.mountRoom(document.getElementById("room"), asking);
+"""
+
+
+CONV, FC = 0, 4  # among the operators
+HAS = "([where, text]) => document.querySelector(where)?.textContent.includes(text)"
+
+
+def timer(s: Subject, tiling: Tiling, job: Job) -> Comparison:
+    """Sixty rounds of 5 ms without a clock."""
+    for n in range(job.of):
+        job.told(n)
+        time.sleep(0.005)
+    one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
+    return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(hand.HandMade(), compare=hand.compare, timer=timer)
+
+
+@pytest.fixture
+def room(
+    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    rooms = [[name, gallery.room(name)[0]] for name in (*gallery.ABOUT_TILES, "layout")]
+    parts = {
+        **fixed_parts(),
+        "rooms": rooms,
+        "title": "Roller",
+        "op": getattr(request, "param", FC),
+    }
+    content = json.dumps({"parts": parts, "bytes": {}, "answers": {}})
+    script = front_end.script().replace("export default", "const page =")
+    path = tmp_path / "room.html"
+    path.write_text(
+        f'<!doctype html><meta charset="utf-8"><style>{front_end.styles()}</style>'
+        f'<div id="room"></div><script id="content" type="application/json">{content}</script>'
+        f'<script type="module">{script}\n{HOST}</script>',
+        encoding="utf-8",
+    )
+
+    def ask(kind: str, args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"data": session.answer(kind, args)}
+        except IronworksError as problem:
+            return {"error": problem.fields()}
+
+    tab = Tab(browser, 900, 800)
+    tab.page.expose_function("askPython", ask)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector(".room svg.pic")
+    yield tab.page
+    assert not tab.faults and not tab.outside
+    tab.close()
+
+
+def enter(page: Page, title: str) -> None:
+    page.locator(".room [role=tab]", has_text=title).click()
+    page.wait_for_selector(f".room [role=tab][aria-selected=true]:has-text('{title}')")
+    page.wait_for_timeout(100)
+
+
+@pytest.mark.parametrize("room", [CONV], indirect=True)
+def test_keys_walk_through_the_construction(room: Page) -> None:
+    enter(room, "Staircase")
+    count = room.inner_text(".stepper b")
+    last = int(count.rsplit(" ", 1)[1])
+    assert count == f"step {last} of {last}" and last > 5
+    room.locator(".room.live").focus()
+    room.keyboard.press("<")
+    assert room.inner_text(".stepper b") == f"step 1 of {last}"
+    assert "the first tile" in room.inner_text(".stepper .words")
+    room.keyboard.press(".")
+    assert "→" in room.inner_text(".stepper .words")
+    assert room.locator("g.now").count() == 2 and room.locator("g.later").count() > 2
+    room.locator(".stepper .btn").nth(2).click()
+    room.keyboard.press("ArrowLeft")
+    assert room.inner_text(".stepper b") == f"step 2 of {last}"
+
+
+def test_every_device_has_its_pictures(room: Page) -> None:
+    titles = ("Tiles", "Staircase", "Roofline", "Waves")
+    for title, device in zip(titles, ("v100", "mi50", "h100", "a100"), strict=True):
+        room.locator(".rbar select").first.select_option(device)
+        enter(room, title)
+        room.wait_for_function(HAS, arg=[".room svg", device])
+    room.locator("svg [data-rank='1']").click()
+    room.wait_for_function("document.querySelectorAll('.rbar select')[1].selectedIndex === 1")
+
+
+def test_an_illegal_size_says_its_rule_and_goes_back(room: Page) -> None:
+    enter(room, "Tune")
+    rows = room.locator(".tune input[data-field=rows]")
+    assert rows.input_value() == "14"
+    rows.fill("40")
+    rows.press("Enter")
+    room.wait_for_selector(".tune .note.bad")
+    said = room.inner_text(".tune .note")
+    assert "the register tile needs 83 vector registers, this-cpu has 32" in said
+    assert room.locator(".tune input[data-field=rows]").input_value() == "14"
+
+
+def test_a_tile_is_timed_and_pinned(room: Page, session: Session) -> None:
+    enter(room, "Tune")
+    size = room.locator(".tune input[data-field=n]")
+    size.fill("2")
+    size.press("Enter")
+    room.wait_for_function(HAS, arg=[".tune .note", "modelled"])
+    room.locator(".tune .btn", has_text="Time it").click()
+    room.wait_for_function(HAS, arg=[".tune .note", " of 60"])
+    room.wait_for_function(HAS, arg=[".tune .note", "1.20×"])
+    assert "99% interval 1.15 to 1.25, n = 60" in room.inner_text(".tune .note")
+    assert "1.20× faster" in room.inner_text(".tune .cands")
+    room.locator(".tune .btn", has_text="Pin it").click()
+    room.wait_for_function(HAS, arg=[".room .said", "tile of"])
+    binding, tiling = session.now.compiled.options.roller.pinned[0]
+    assert binding == "fc_out" and tiling.size("n") == 2
+
+
+def test_a_timing_can_be_cancelled(room: Page, session: Session) -> None:
+    enter(room, "Tune")
+    room.locator(".tune .btn", has_text="Time it").click()
+    room.wait_for_function(HAS, arg=[".tune .note", " of 60"])
+    room.locator(".tune .btn", has_text="Cancel").click()
+    room.wait_for_selector(".tune .btn:not([disabled]):has-text('Time it')")
+    assert "cancelled" in room.inner_text(".room .said")
+    assert not session.times("fc_out")
+
+
+def test_a_saved_page_holds_the_pictures_and_one_data_sheet() -> None:
+    session = Session(hand.HandMade(), compare=hand.compare)
+    answers = document(session, code=False)["answers"]
+    for name in gallery.ABOUT_TILES:
+        assert f"picture|-1|{name}" in answers and f"picture|v100|-1|{name}" in answers

@@ -1,0 +1,255 @@
+"""Roller's pictures: panels, staircase, waves and roofline as rows; their drawings in bounds."""
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+import explorer
+import explorer.np as enp
+from explorer.devices.catalogue import device as data_sheet
+from explorer.errors import BadOption
+from explorer.ir.decisions import Tiling
+from explorer.measure.compare import Measurement
+from explorer.roller.steps import Construction
+from tests.widgets import made_by_hand as hand
+from widgets import gallery, roller_view, roofline, scale_out, staircase, tile_panels
+from widgets.answers import Seen
+from widgets.house import House, read
+from widgets.knobs import Setting, first_setting
+from widgets.rolled import Rolled, Times, View
+from widgets.session import Session
+from widgets.staircase_picture import MOST, figure
+from widgets.storage_picture import words
+from widgets.svg import Svg, text_width
+from widgets.tile_panels import Storage
+
+SHEETS = ("v100", "mi50", "a100", "h100")
+
+
+@explorer.trace
+def square(a: explorer.tensor("float32", 4096, 4096), b: explorer.tensor("float32", 4096, 4096)):  # type: ignore[no-untyped-def]
+    return enp.matmul(a, b)
+
+
+@dataclass(frozen=True)
+class OnShow:
+    """A compilation that no wall was planned for."""
+
+    now: Setting
+    house: House
+    view: View = View()
+
+    def times(self, binding: str) -> Times:
+        return {}
+
+
+@cache
+def golden() -> Rolled:
+    """The 4096 x 4096 x 4096 product on a V100."""
+    c = explorer.compile(explorer.load(square), target="v100", until="rolled")
+    found = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(hand.HandMade(), compare=hand.compare)
+
+
+def seen(session: Session, op: str, device: str = "", rank: int = -1) -> Rolled:
+    found = roller_view.rolled(Seen(session, View(device, rank)), op)
+    assert found is not None
+    return found
+
+
+def every(session: Session) -> Iterator[Rolled]:
+    yield golden()
+    for op in ("conv", "fc", "softmax"):
+        for device in ("", *SHEETS):
+            yield seen(session, op, device)
+
+
+def test_the_tiles_of_the_papers_product_are_drawn_as_they_are_loaded() -> None:
+    rows = tile_panels.data(golden())
+    shared, registers = rows.levels
+    assert dict(shared.axes) == {"i": 128, "j": 64, "k": 8}
+    assert dict(registers.axes) == {"i": 8, "j": 4, "k": 1}
+    a, b, y = shared.tiles
+    assert (a.box, b.box, y.box) == ((128, 8), (8, 64), (128, 64))
+    assert (a.line_bytes, a.lines, a.useful) == (32, 128, 1.0)
+    assert (b.lines, y.lines) == (64, 1024)
+    assert all(used <= most for _, used, most in (*shared.rooms, *registers.rooms))
+
+
+def test_padding_ends_the_conflicts_that_are_counted_without_it() -> None:
+    stored = {s.tensor: s for s in tile_panels.data(golden()).levels[0].stored}
+    a = stored["a"]
+    assert a.unpadded == 2 and a.degree == 1 and a.padding == 25
+    banks = [a.place(row, 0, a.padding) for row in range(a.read_rows)]
+    assert len(set(banks)) == len(banks)
+    assert len({a.place(row, 0, 0) for row in range(a.read_rows)}) == len(banks) // 2
+    assert "2 of one bank without padding" in words(a)
+
+
+def test_three_rows_of_four_banks_take_one_of_padding() -> None:
+    bare = Storage("x", "L1", "bank", 4, 1, 3, 4, 0, 3, 1, 1, 3, 3)
+    assert [bare.place(row, 0, 0) for row in range(3)] == [0, 0, 0]
+    assert [bare.place(row, 0, 1) for row in range(3)] == [0, 1, 2]
+    assert bare.conflict and not replace(bare, padding=1, degree=1).conflict
+
+
+def test_a_tile_that_does_not_begin_on_a_line_moves_more_than_it_needs(session: Session) -> None:
+    for rolled in every(session):
+        for level in tile_panels.data(rolled).levels:
+            for t in level.tiles:
+                assert 0 < t.used_bytes <= t.lines * t.line_bytes
+                assert all(b <= n for b, n in zip(t.box, t.shape, strict=True))
+                p = t.plane
+                assert p.top + p.tall <= p.rows and p.left + p.wide <= p.columns
+
+
+def test_the_golden_construction_has_its_ten_results_in_order() -> None:
+    rows = staircase.data(golden())
+    assert rows.visited == 47 and rows.built == 10
+    ranks = [s.rank for s in rows.steps if s.rank >= 0]
+    assert ranks == list(range(10))
+    first = next(s for s in rows.steps if s.rank == 0)
+    assert first.tile == "i=128 j=64 k=8" and first.ratio < 1
+    assert rows.ways[0].startswith("registers: i=1 j=1 k=1, i 1 → 2, j 1 → 2")
+    assert [c.label.split(",")[0] for c in rows.choices[:3]] == [
+        "i=128 j=64 k=8",
+        "i=128 j=128 k=8",
+        "i=128 j=128 k=32",
+    ]
+
+
+def test_a_level_is_left_where_computing_takes_longer_than_loading(session: Session) -> None:
+    rows = staircase.data(golden())
+    for s in rows.steps:
+        if s.verdict == "compute bound: one level down" or s.verdict == "result":
+            assert s.ratio < 1
+        if s.verdict == "does not fit":
+            assert s.share > 1 and s.reason
+        said = staircase.sentence(s, rows.score)
+        assert s.level_name in said and s.tile in said
+
+
+def test_every_step_is_walked_once_and_says_what_it_did() -> None:
+    rows = staircase.data(golden())
+    tree = ElementTree.fromstring(figure(rows).text())
+    steps = [g for g in tree.iter() if g.get("data-step")]
+    marks = [g for g in steps if g[0].tag.endswith("title")]
+    assert [int(g.get("data-step", "")) for g in marks] == list(range(len(rows.steps)))
+    assert len(marks) <= MOST
+    ranks = [g.get("data-rank") for g in tree.iter() if g.get("data-rank")]
+    assert ranks == [str(n) for n in range(10)]
+
+
+def test_waves_hold_every_copy_and_the_last_one_says_what_is_idle() -> None:
+    rows = scale_out.data(golden())
+    for w in rows.waves:
+        assert sum(w.copies(n) for n in range(w.waves)) == w.grid
+    assert rows.waves[0].grid == 2048 and rows.waves[0].waves == 26
+    assert "the last fills 48 of 80; 1.5% of all units' time is idle" in scale_out.caption(rows)
+
+
+def test_a_small_operator_was_cut_finer_and_says_so(session: Session) -> None:
+    rows = scale_out.data(seen(session, "fc", "v100"))
+    assert any("cut finer" in note for note in rows.notes)
+
+
+def test_the_roofline_bounds_every_tile_of_a_data_sheet() -> None:
+    rows = roofline.data(golden())
+    peak = rows.peaks[-1][1]
+    assert peak == pytest.approx(data_sheet("v100").sustained_gflops)
+    for p in rows.points:
+        assert p.modelled <= min(peak, p.bound) * 1.001 and p.measured == 0
+    assert rows.errors == () and rows.error == 0
+
+
+def test_modelled_over_measured_is_a_geometric_mean(session: Session) -> None:
+    rolled = seen(session, "conv")
+    times = [Measurement(c.modelled_us * f, 1, 2, 60) for c, f in zip(rolled.choices, (0.5, 2.0))]
+    choices = tuple(replace(c, measured=t) for c, t in zip(rolled.choices, times))
+    rows = roofline.data(replace(rolled, choices=choices))
+    assert rows.errors == pytest.approx((2.0, 0.5)) and rows.error == pytest.approx(1.0)
+
+
+def test_this_machine_has_a_roof_for_one_unit_and_for_all(session: Session) -> None:
+    rows = roofline.data(seen(session, "fc"))
+    assert {(r.level, r.units) for r in rows.roofs} == {
+        (level, units) for level in ("L1", "L2", "L3", "DRAM") for units in (1, 2)
+    }
+
+
+def test_a_tile_or_a_device_that_there_is_not_is_refused(session: Session) -> None:
+    with pytest.raises(BadOption, match="none is number 100"):
+        seen(session, "conv", rank=99)
+    with pytest.raises(explorer.errors.NoSuchDevice, match="no data sheet for 'v1000'"):
+        seen(session, "conv", "v1000")
+
+
+def test_before_roller_has_run_a_room_says_so() -> None:
+    class Early(hand.HandMade):
+        @property
+        def program(self) -> hand.Program:
+            return hand.WELDED
+
+    early = Session(Early(), compare=hand.compare)
+    for name in gallery.ABOUT_TILES:
+        figure, table = gallery.picture(name, early)
+        assert "Roller has tiled nothing" in figure.text() and not table.rows
+
+
+def outside(figure: Svg) -> list[str]:
+    """The texts that do not fit into the drawing."""
+    found = []
+    for e in ElementTree.fromstring(figure.text()).iter():
+        if e.tag.endswith("text") and (e.text or ""):
+            style = (e.get("class") or "").split()
+            wide = text_width(e.text or "", mono="mono" in style) * (1.07 if "w" in style else 1)
+            x = float(e.get("x", 0))
+            anchor = e.get("text-anchor", "start")
+            left = {"start": x, "middle": x - wide / 2, "end": x - wide}[anchor]
+            if left < 0 or left + wide > figure.width or float(e.get("y", 0)) > figure.height:
+                found.append(e.text or "")
+    return found
+
+
+def test_no_text_leaves_its_drawing(session: Session) -> None:
+    for rolled in every(session):
+        for name in gallery.ABOUT_TILES:
+            data, draw = ROOMS[name]
+            assert outside(draw(data(rolled))) == [], (name, rolled.device.name, rolled.binding)
+
+
+ROOMS = {
+    "roller": (tile_panels.data, gallery.tile_panels_picture.figure),
+    "staircase": (staircase.data, gallery.staircase_picture.figure),
+    "waves": (scale_out.data, scale_out.figure),
+    "roofline": (roofline.data, gallery.roofline_picture.figure),
+}
+
+
+def test_pictures_stay_small(session: Session) -> None:
+    for rolled in every(session):
+        for name, (data, draw) in ROOMS.items():
+            assert len(draw(data(rolled)).text()) < 60_000, name
+
+
+def test_a_construction_without_results_is_drawn(session: Session) -> None:
+    rolled = seen(session, "conv", "v100")
+    c: Construction = replace(rolled.construction, results=(), steps=(), rounds=())
+    bare = replace(rolled, construction=c, choices=(), rank=0)
+    for name, (data, draw) in ROOMS.items():
+        assert draw(data(bare)).title, name
+
+
+def test_a_tile_in_use_is_the_one_on_show(session: Session) -> None:
+    rolled = seen(session, "conv")
+    assert rolled.chosen is not None and rolled.chosen.tiling == hand.CONV_TILE
+    assert isinstance(rolled.chosen.tiling, Tiling)
