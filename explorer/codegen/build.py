@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -16,11 +16,10 @@ from explorer.codegen.numba_cpu import emit
 from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
 from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
-from explorer.ir.canonical import canonical, renamed_tiling
+from explorer.ir.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbols_of
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbol, symbols_of
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ir.forms import group_of
 from explorer.ir.kernel import Const, IndexValue, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Constant, Program
@@ -114,7 +113,7 @@ def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
 
     It begins on a 64-byte border.
     """
-    dtype, group = numpy_dtype(packing.dtype), group_of(packing.dtype)
+    dtype, group = numpy_dtype(packing.dtype), packing.group
     flat = np.ascontiguousarray(array, dtype).reshape(-1)[packing.offset :]
     steps = tuple(s * flat.itemsize for s in packing.strides)
     seen = np.lib.stride_tricks.as_strided(flat, packing.extents, steps, writeable=False)
@@ -154,19 +153,40 @@ def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv) -> KernelCode:
 def print_kernel(
     kernel: Kernel, tiling: Tiling, env: ShapeEnv
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
-    """The source of a kernel, its tile program, and its arguments, without compiling."""
+    """The source of a kernel, its tile program, and its arguments, without compiling.
+
+    The source is under canonical names alone, so that equal kernels have the same.
+    """
     normal = normalise(kernel)
     named, axes = canonical(normal)
-    program = lower(named, renamed_tiling(tiling, axes), env)
-    arguments = _arguments(program, named, normal)
+    named, known, symbols = canonical_symbols(named, env)
+    source, program, arguments = _printed(named, renamed_tiling(tiling, axes), known)
+    if any(old != new for old, new in symbols.items()):
+        back = {symbol(new): symbol(old) for old, new in symbols.items()}
+        program, arguments = with_symbols(program, back), with_symbols(arguments, back)
+    tensors = zip((*named.inputs, named.output), (*normal.inputs, normal.output), strict=True)
+    own = {
+        **{("dim", new): old for old, new in symbols.items()},
+        **{(kind, new): old for new, old in tensors for kind in ("tensor", "packed")},
+    }
+    return (
+        source,
+        program,
+        tuple(replace(a, name=own.get((a.kind, a.name), a.name)) for a in arguments),
+    )
+
+
+@lru_cache(maxsize=512)
+def _printed(
+    named: Kernel, tiling: Tiling, env: ShapeEnv
+) -> tuple[str, TileProgram, tuple[Argument, ...]]:
+    program = lower(named, tiling, env)
+    arguments = _arguments(program)
     return emit(program, tuple((a.local, a.kind) for a in arguments)), program, arguments
 
 
-def _arguments(p: TileProgram, named: Kernel, original: Kernel) -> tuple[Argument, ...]:
+def _arguments(p: TileProgram) -> tuple[Argument, ...]:
     """The argument block: what the body touches, in the order of the buffers, then the symbols."""
-    names = dict(
-        zip((*named.inputs, named.output), (*original.inputs, original.output), strict=True)
-    )
     packed = {q.name: q for q in p.packings}
     tables = dict(p.tables)
     touched = {b.name for s in p.body for b in _buffers(s)}
@@ -178,15 +198,15 @@ def _arguments(p: TileProgram, named: Kernel, original: Kernel) -> tuple[Argumen
         match b.kind:
             case "packed":
                 q = packed[b.name]
-                out.append(Argument("packed", names[q.source], b.name, b.size, size, packing=q))
+                out.append(Argument("packed", q.source, b.name, b.size, size, packing=q))
             case "table":
                 out.append(Argument("table", b.name, b.name, b.size, size, tables[b.name]))
             case "scratch":
                 out.append(Argument("scratch", b.name, b.name, b.size, size))
             case _:
-                out.append(Argument("tensor", names[b.name], b.name, b.size, size))
-    for symbol in sorted(_symbols(p)):
-        out.append(Argument("dim", symbol, symbol_name(symbol)))
+                out.append(Argument("tensor", b.name, b.name, b.size, size))
+    for name in sorted(_symbols(p)):
+        out.append(Argument("dim", name, symbol_name(name)))
     return tuple(out)
 
 
@@ -304,7 +324,7 @@ def build(program: Program, progress: Progress | None = None) -> dict[str, Kerne
             raise Cancelled("code generation was cancelled")
         done += 1
 
-    printed = {b.var.name: _printed(b, program.env) for b in calls}
+    printed = {b.var.name: _print(b, program.env) for b in calls}
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
         users.setdefault(key_of(source), []).append(name)
@@ -330,7 +350,7 @@ def build(program: Program, progress: Progress | None = None) -> dict[str, Kerne
     }
 
 
-def _printed(binding: Binding, env: ShapeEnv) -> Printed:
+def _print(binding: Binding, env: ShapeEnv) -> Printed:
     call = binding.expr
     assert isinstance(call, KernelCall)
     tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()

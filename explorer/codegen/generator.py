@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from dataclasses import dataclass
@@ -12,6 +11,10 @@ from pathlib import Path
 ROOM = "explorer.codegen"
 ALWAYS = ("conversions", "machine", "translate", "translate_values")  # from any source to code
 WORD = re.compile(r"[A-Za-z_]\w*")
+DEFINED = re.compile(r"^(?:def (\w+)|([A-Za-z_][\w, ]*)(?:: [^=\n]+)? = )", re.MULTILINE)
+IMPORTED = re.compile(
+    rf"^ *from {re.escape(ROOM)}(?:\.(\w+) import| import (\([^)]*\)|[^\n(]+))", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +57,13 @@ def _hash_of(names: frozenset[str]) -> str:
 
 @cache
 def _file(name: str) -> _File:
-    text = (Path(__file__).parent / f"{name}.py").read_bytes()
-    tree = ast.parse(text)
-    names: set[str] = set()
-    for statement in tree.body:
-        match statement:
-            case ast.FunctionDef(made):
-                names.add(made)
-            case ast.Assign() | ast.AnnAssign():
-                stored = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
-                names.update(n.id for n in stored if isinstance(n.ctx, ast.Store))
-    imports = frozenset(found for node in ast.walk(tree) for found in _imports(node))
-    return _File(hashlib.blake2b(text, digest_size=16).digest(), frozenset(names), imports)
+    text = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    defined = DEFINED.findall(text)
+    names = (word for made, assigned in defined for word in (made, *WORD.findall(assigned)) if word)
+    imports = (word for file, several in IMPORTED.findall(text) for word in _imports(file, several))
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return _File(digest, frozenset(names), frozenset(imports))
 
 
-def _imports(node: ast.AST) -> tuple[str, ...]:
-    """The files of the room that a statement imports."""
-    match node:
-        case ast.ImportFrom(module, aliases) if module == ROOM:
-            return tuple(a.name for a in aliases)
-        case ast.ImportFrom(str() as module) if module.startswith(f"{ROOM}."):
-            return (module.removeprefix(f"{ROOM}."),)
-    return ()
+def _imports(file: str, several: str) -> list[str]:
+    return [file] if file else [w for w in WORD.findall(several) if w != "as"]

@@ -5,10 +5,26 @@ tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import sympy
 
 from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute, var
+from explorer.ir.dims import ShapeEnv, symbol
+from explorer.ir.kernel import (
+    Affine,
+    Axis,
+    Compute,
+    Kernel,
+    affine,
+    rename_tensors,
+    substitute,
+    var,
+)
+from explorer.ir.symbols import symbols_in_order
+
+Node = TypeVar("Node")
 
 
 def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
@@ -27,6 +43,43 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     axes: dict[str, str] = {}
     computes = tuple(_axes(c, axes) for c in renamed.computes)
     return replace(renamed, name="kernel", tensors=tensors, computes=computes), axes
+
+
+def canonical_symbols(kernel: Kernel, env: ShapeEnv) -> tuple[Kernel, ShapeEnv, dict[str, str]]:
+    """The kernel with its symbols named `s0, ..` in the order in which they stand in it, what is
+    known of these alone, and the new name of each.
+    """
+    names = {old: f"s{n}" for n, old in enumerate(symbols_in_order(kernel))}
+    if not names:
+        return kernel, env.only(frozenset()), names
+    known = {b.name: b for b in env.only(frozenset(names)).symbols}
+    bounds = tuple(replace(known[old], name=new) for old, new in names.items() if old in known)
+    renamed = ShapeEnv(bounds)
+    if all(old == new for old, new in names.items()):
+        return kernel, renamed, names
+    values = {symbol(old): symbol(new) for old, new in names.items()}
+    return with_symbols(kernel, values), renamed, names
+
+
+def with_symbols(node: Node, values: Mapping[Any, Any]) -> Node:
+    """The same with other symbols in its dims, all exchanged at once."""
+    made: Node = _exchanged(node, values)
+    return made
+
+
+def _exchanged(node: Any, values: Mapping[Any, Any]) -> Any:
+    match node:
+        case sympy.Expr():
+            return node.xreplace(values)
+        case Affine(terms, const):
+            dims = {n: _exchanged(c, values) for n, c in terms}
+            return affine(dims, _exchanged(const, values))
+        case tuple():
+            return tuple(_exchanged(n, values) for n in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    parts = {f.name: getattr(node, f.name) for f in fields(node) if f.init}
+    return replace(node, **{name: _exchanged(part, values) for name, part in parts.items()})
 
 
 def renamed_tiling(tiling: Tiling, names: Mapping[str, str]) -> Tiling:

@@ -85,6 +85,12 @@ def symbols_of_kernel(kernel: Kernel) -> frozenset[str]:
     return NONE.union(*(symbols_of(d) for d in _dims(kernel) if not isinstance(d, int)))
 
 
+def symbols_in_order(kernel: Kernel) -> tuple[str, ...]:
+    """The same, each where it stands first; those of one dim by name."""
+    names = (name for dim in _dims(kernel) for name in sorted(symbols_of(dim)))
+    return tuple(dict.fromkeys(names))
+
+
 def _dims(kernel: Kernel) -> Iterator[Dim]:
     for tensor in kernel.tensors:
         yield from tensor.shape

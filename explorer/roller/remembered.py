@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 
 from explorer import cache as store
 from explorer.devices.model import Device
+from explorer.ir.canonical import canonical_symbols
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.symbols import symbols_of_kernel
 from explorer.roller.policy import REFUSED, candidates
 
 FOLDERS = ("roller", "cost", "ir")
@@ -25,12 +26,13 @@ def best_tilings(
 ) -> tuple[Candidate, ...]:
     """What the default policy finds for a kernel under canonical names, best first.
 
-    It knows nothing but the kernel's own symbols, so other programs with the kernel find the same.
+    It knows nothing but the kernel's own symbols, under canonical names too, so other programs with
+    the kernel find the same.
     """
-    used = symbols_of_kernel(kernel)
-    env, sizes = env.only(used), {n: sizes[n] for n in sorted(used) if n in sizes}
+    kernel, env, names = canonical_symbols(kernel, env)
+    sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
     binding = repr(sorted(sizes.items()))
-    parts = (rules(), repr(kernel), repr(device), repr(env), binding, str(top_k))
+    parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k))
     key = store.content_key("roller", *parts)
     memory = store.memory("roller")
     found: tuple[Candidate, ...] | None = memory.get(key)
@@ -42,6 +44,11 @@ def best_tilings(
             store.put(key, json.dumps([_to_json(c) for c in found]).encode())
         memory.put(key, found)
     return found
+
+
+def text_of(kernel: Kernel) -> str:
+    """All of a kernel as text, the same in every process: a set is printed in any order."""
+    return f"{sorted(kernel.constants)} {replace(kernel, constants=frozenset())}"
 
 
 @cache
