@@ -83,10 +83,10 @@ def join(a: Region | None, b: Region, shape: Shape) -> Region:
 
 
 def _join(x: Interval, y: Interval, n: Dim) -> Interval:
-    gap = y.lo - x.lo
-    sizes = (gap.const, x.size, y.size)
     if x == y:
         return x
+    gap = y.lo - x.lo
+    sizes = (gap.const, x.size, y.size)
     if gap.terms or not all(isinstance(s, int) for s in sizes):
         return Interval(Affine(), n)
     if gap.const >= 0:

@@ -73,6 +73,7 @@ class Places:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
 
     def buffer(
         self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"

@@ -83,6 +83,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     """
     grid = grid_of(kernel, tiling)
     places = Places(kernel, env, grid, tiling, propagate(kernel, dict(tiling.tile)))
+    places.fills = _filled(kernel)
     body: list[Statement] = []
     done: set[int] = set()
     for n, c in enumerate(kernel.computes):
@@ -140,7 +141,7 @@ def _fills(p: Places, tensor: str) -> list[Statement]:
     """An intermediate that is read past its border is filled before it is written."""
     if tensor in p.kernel.inputs or tensor == p.kernel.output:
         return []
-    return [Fill(p.place(tensor).buffer, f) for f in _filled(p.kernel).get(tensor, ())]
+    return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
 
 
 def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statement:
@@ -180,7 +181,7 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
     made: set[str] = set()
     first = kernel.computes[start]
     shared = len(first.axes)
-    filled = _filled(kernel)
+    filled = p.fills
     for n, c in enumerate(kernel.computes[start:], start):
         if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
             break
