@@ -9,10 +9,10 @@ from itertools import chain
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.contraction import contraction
+from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate, tile_variable
 from explorer.roller.axis_fusion import Fused, unfused
@@ -21,6 +21,7 @@ from explorer.roller.expression import heaviest, of_compute
 from explorer.roller.implicit_gemm import as_matmul
 from explorer.roller.policy import SHOWN, Cut, candidates, in_order, scored
 from explorer.roller.rtile import TiledProgram
+from explorer.roller.transform import sums_of, tensor_contraction
 
 GROWN, EACH = 24, 8  # results that are weighed, and how many of them with one register tile
 
@@ -42,46 +43,55 @@ def constructed(
 
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
-    c = heaviest(kernel, sizes)
-    found = contraction(c)
+    c = _main(kernel, sizes)
+    found = tensor_contraction(kernel, c)
+    own = sums_of(kernel, device)
     fused = (
         unfused(of_compute(kernel, c, sizes))
         if found is None
         else as_matmul(kernel, c, found, sizes)
     )
-    walks = _walks(kernel, kernel.computes.index(c))
-    programs = of_expression(fused, device, Growth(top_k=GROWN, each=EACH)).results
+    walks = _walks(kernel, kernel.computes.index(c), found)
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
-    for p in programs:
-        tile = _tile(fused, p, extents)
+    each = EACH if found else None
+    for p in of_expression(fused, own, Growth(top_k=GROWN, each=each)).results:
         cut: dict[str, int] = {}
-        for axis, size in tile.items():
+        for axis, size in _tile(fused, p, extents).items():
             if axis in walks and (size < extents[axis] or axis in symbolic):
                 out, step = walks[axis]
                 cut[out] = max(1, size // step)
-        yield Tiling(_ordered(kernel, cut), _micro(p, device, found is not None))
+        yield Tiling(_ordered(kernel, cut), _micro(p, own, found is not None))
 
 
-def _walks(kernel: Kernel, number: int) -> Mapping[str, tuple[str, int]]:
+def _main(kernel: Kernel, sizes: Sizes) -> Compute:
+    """The heaviest contraction, else the heaviest compute."""
+    sums = [c for c in kernel.computes if tensor_contraction(kernel, c) is not None]
+    return heaviest(kernel, sizes, sums)
+
+
+def _walks(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[str, tuple[str, int]]:
     """Which axis of the output cuts an axis of a compute, and how many of its steps one step takes.
 
-    Only axes that every writer of the output has can be cut.
+    Only axes that every writer of the output has can be cut; columns only where nothing before the
+    contraction would be done again for each of their tiles.
     """
     parts = writers(kernel, kernel.output)
     shared = [a.name for a in parts[-1].axes if all(a.name in _names(p) for p in parts)]
+    if found is not None and len(kernel.computes) > 2 and len(parts[-1].axes) > 1:
+        shared = [a for a in shared if a != parts[-1].axes[-1].name]
     ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
     known = {tile_variable(a): a for a in shared}
-    found: dict[str, tuple[str, int]] = {}
+    cut: dict[str, tuple[str, int]] = {}
     for axis, r in ranges.axes[number].items():
         match r.lo.terms:
             case ((name, int(step)),) if name in known and step > 0:
-                found[axis] = (known[name], step)
-    return found
+                cut[axis] = (known[name], step)
+    return cut
 
 
-def _names(c: object) -> set[str]:
-    return {a.name for a in c.axes}  # type: ignore[attr-defined]
+def _names(c: Compute) -> set[str]:
+    return {a.name for a in c.axes}
 
 
 def _tile(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:

@@ -19,11 +19,12 @@ from explorer.roller.alignment import (
 )
 from explorer.roller.expression import Access, Expression, reads_of
 from explorer.roller.levels import Larger, Room, TileLevel
-from explorer.roller.rtile import RTile
+from explorer.roller.rtile import RTile, whole_tile
 
 VECTORS = (1, 2, 3, 4, 6)  # column groups of a register tile
 MOST_ROWS = 14
-CACHE_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
+CACHE_STEPS = tuple(2**n for n in range(16))
+FEW_TILES = 4  # a core: so many more share the work evenly
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
 LATENCY_FMA = 4  # cycles until a sum can be added to again
 PAGE_BYTES = 4096  # a cache that is indexed before translation has a page of sets
@@ -219,7 +220,15 @@ class CpuRules:
         if not self._streamed(level):
             bound = self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
             return bound and (level != self.nearest or self._full(tiles[0], larger))
-        return level == self.nearest or self.line(tiles[0]).holds
+        return level > 0 or (self.line(tiles[0]).holds and self._large(tiles[0]))
+
+    def _large(self, tile: RTile) -> bool:
+        """Whether a streamed tile is worth a task: it fills L1, or larger ones leave cores idle."""
+        out = self.expression.output.item_bytes * prod(tile.output_tile)
+        near = self.device.levels[0].capacity_bytes if self.device.levels else 0
+        grid = whole_tile(self.expression).count(tile)
+        few = grid <= FEW_TILES * self.device.units
+        return few or tile.footprint_bytes + out >= (near or 0)
 
     def _full(self, tile: RTile, larger: Larger) -> bool:
         grown = [tile.with_size(d, n) for d, n in enumerate(larger) if n is not None]

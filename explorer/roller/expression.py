@@ -4,7 +4,7 @@ section 3.1: an index tensor expression and its shape).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -61,9 +61,9 @@ class Expression:
         return self.axes.index(axis)
 
 
-def heaviest(kernel: Kernel, sizes: Sizes) -> Compute:
-    """The compute that does the most work under a binding of the symbols."""
-    return max(kernel.computes, key=lambda c: _work(c, sizes))
+def heaviest(kernel: Kernel, sizes: Sizes, among: Sequence[Compute] = ()) -> Compute:
+    """The compute that does the most work under a binding of the symbols, of some or of all."""
+    return max(among or kernel.computes, key=lambda c: _work(c, sizes))
 
 
 def expression_of(kernel: Kernel, sizes: Sizes | None = None) -> Expression:
