@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from explorer.cost.structure import Facts, Loops
 from explorer.devices.costs import NAMES
@@ -19,6 +19,9 @@ Extents = Mapping[str, int]  # of each axis of a compute
 PLACE = {name: n for n, name in enumerate(NAMES)}
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
+MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
+PAGE_BYTES, WAYS = 4096, 16  # L1 has as many sets as fit a page; L2's ways where none are known
+ROOM = 0.5  # of a set is there for one operand
 LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
 WASTE = 1.1  # of a run of rows, by a last tile that is moved back
 BLOCK = 16  # rows and columns of a turned block
@@ -45,9 +48,12 @@ class Sides:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts in the order of `NAMES`, and cycles that no constant changes: multiplying."""
+    """Counts in the order of `NAMES`, and cycles that no constant changes: multiplying, and waiting
+    for lines that were driven out of a cache.
+    """
 
     multiply: float = 0.0
+    waits: float = 0.0
     each: list[float] = field(default_factory=lambda: [0.0] * len(NAMES))
 
     def cycles(self, costs: tuple[float, ...], names: tuple[int, ...]) -> float:
@@ -65,6 +71,22 @@ def step_cycles(rows: int, vectors: int, device: Device) -> float:
     a vector a column group, and no sum needed before it is there.
     """
     return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, LATENCY_FMA)
+
+
+def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
+    """What an access waits when so many lines, a stride apart, are walked again and again: lines of
+    one set drive each other out of a cache before it is full.
+    """
+    cycles = 0.0
+    for n, (level, wait) in enumerate(zip(device.levels, MISS_CYCLES)):
+        capacity = level.capacity_bytes or 0
+        ways = level.ways or (max(1, capacity // PAGE_BYTES) if n == 0 else WAYS)
+        sets = max(1, capacity // (level.line_bytes * ways))
+        whole, rest = divmod(stride_bytes, level.line_bytes)
+        used = sets if rest or not whole else sets // gcd(sets, whole)
+        if lines > used * ways * ROOM:
+            cycles = wait
+    return cycles
 
 
 def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
@@ -159,16 +181,21 @@ def _count_turn(out: Counts, times: int, depth: int, columns: int) -> None:
     out.each[STRIP] += times * columns / BLOCK
 
 
-def count_loops(out: Counts, f: Facts, sides: Sides, lanes: int) -> None:
+def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
     """Innermost loops in vectors; what is past the last whole one is one more, masked."""
-    c, loops, size = f.compute, f.loops, sides.size
+    c, loops, size, lanes = f.compute, f.loops, sides.size, device.lanes
     points = prod(size[a.name] for a in c.axes)
     over = prod(size[a.name] for a in c.reduce)
     inner = size[c.axes[-1].name] if c.axes else 1
     match loops.order:
         case "turn":
             depth = size[loops.turned]
-            _count_turn(out, points // max(1, depth * inner), inner, depth)
+            times = points // max(1, depth * inner)
+            _count_turn(out, times, inner, depth)
+            wait = miss_cycles(depth, loops.stride_bytes, device)
+            out.waits += times * (inner % BLOCK) * depth * wait
+            lines = (inner // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
+            out.waits += times * lines * min(wait, MISS_CYCLES[0])
         case "map":
             length = _run(f, sides)
             _count_run(out, loops, points // max(1, length), length, 1, lanes)
@@ -200,8 +227,8 @@ def _count_run(out: Counts, loops: Loops, runs: int, length: int, times: int, la
     vectors, rest = divmod(length, lanes)
     masked = 1 if rest else 0
     each[RUN] += runs
-    each[VECTOR] += runs * vectors * times * loops.operations
-    each[ELEMENT] += runs * masked * times * loops.operations
+    each[VECTOR] += runs * (vectors + masked) * times * loops.operations
+    each[ELEMENT] += runs * masked
     each[STRIDED] += runs * length * times * loops.strided
     each[FUNCTION] += runs * (vectors + masked) * times * loops.functions
 
@@ -212,6 +239,6 @@ def count_halo(out: Counts, part: tuple[int, ...], lanes: int) -> None:
         return
     total, inner = prod(part), part[-1]
     runs = total // max(1, inner)
-    out.each[VECTOR] += 3 * total / lanes
+    out.each[VECTOR] += 3 * runs * -(-inner // lanes)
     out.each[RUN] += runs
-    out.each[ELEMENT] += 2 * runs if inner % lanes else 0
+    out.each[ELEMENT] += runs if inner % lanes else 0

@@ -101,17 +101,16 @@ class Estimate:
 
     def terms(self, sizes: Sizes) -> Terms:
         """As `task_terms` tells them."""
-        total, count = self._total(sizes)
+        total, count, _ = self._total(sizes)
         return tuple((name, us / count) for name, us in total)
 
     def kernel_terms(self, sizes: Sizes) -> Terms:
         """As the function of this name tells them."""
-        total, count = self._total(sizes)
+        total, count, first = self._total(sizes)
         units = max(1, self.device.units)
-        one = sum(us for _, us in total) / count
-        idle = -(-count // units) - count / units
+        even = sum(us for _, us in total) / units
         spread = tuple((name, us / units) for name, us in total)
-        return (*spread, ("imbalance", idle * one))
+        return (*spread, ("imbalance", max(0.0, -(-count // units) * first - even)))
 
     def counts(self, sizes: Sizes) -> Counts:
         """What all tasks together do, but for memory: what the constants are fitted to."""
@@ -120,21 +119,32 @@ class Estimate:
         for short, times in self._tiles(numbers):
             one = self._task(numbers, short)
             out.multiply += one.multiply * times
+            out.waits += one.waits * times
             out.each = [a + b * times for a, b in zip(out.each, one.each)]
         return out
 
-    def _total(self, sizes: Sizes) -> tuple[Terms, int]:
-        """The terms of all tasks together, and how many those are."""
+    def _total(self, sizes: Sizes) -> tuple[Terms, int, float]:
+        """The terms of all tasks together, how many those are, and the time of one of the first.
+
+        Units take tasks in a row, so the smaller ones at the end of the outermost axis are all the
+        last unit's.
+        """
         numbers = self.numbers(sizes)
         names = ("compute", "pack", "edge", *(m.name for m in self.device.levels), "task")
         total = dict.fromkeys(names, 0.0)
-        count = 0
+        count = early = 0
+        first = 0.0
+        outermost = self.cuts[0][0] if self.cuts else ""
         for short, times in self._tiles(numbers):
+            terms = self._terms(numbers, short)
+            if outermost not in short:
+                early += times
+                first += sum(us for _, us in terms) * times
             count += times
-            for name, us in self._terms(numbers, short):
+            for name, us in terms:
                 total[name] += us * times
         kept = ((name, us) for name, us in total.items() if us or name in ALWAYS)
-        return tuple(kept), max(1, count)
+        return tuple(kept), max(1, count), first / max(1, early)
 
     def _tiles(self, numbers: Numbers) -> Iterator[tuple[Short, int]]:
         """Tasks of equal size: whole ones, and those at the ends of the axes."""
@@ -156,7 +166,7 @@ class Estimate:
             if f.found is not None:
                 count_contraction(out, f, sides, self.tiling, self.device)
             else:
-                count_loops(out, f, sides, self.device.lanes)
+                count_loops(out, f, sides, self.device)
         for part in self.halos:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
@@ -165,7 +175,8 @@ class Estimate:
         device, out = self.device, self._task(numbers, short)
         costs, us = device.costs.values, 1.0 / (device.clock_ghz * 1e3)
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
-        pack, edge = out.cycles(costs, IN_PACK) * us, out.cycles(costs, IN_EDGE) * us
+        pack = (out.waits + out.cycles(costs, IN_PACK)) * us
+        edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
         for level, moved in zip(device.levels, self._moved(numbers, short)):

@@ -11,7 +11,19 @@ from threading import Lock
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.dims import Dim
 from explorer.ir.forms import form_of
-from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Axis, Compute, Expr, Kernel, Read, reads
+from explorer.ir.kernel import (
+    FUNCTIONS,
+    Affine,
+    Apply,
+    Axis,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    reads,
+)
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.types import ITEM_BYTES
 
@@ -42,6 +54,7 @@ class Loops:
     strided: int
     functions: float
     turned: str = ""
+    stride_bytes: int = 0  # from one result to the next along that axis
     joined: int = 0  # trailing axes, beyond the last, that may be one with it in memory
 
 
@@ -176,10 +189,11 @@ def loops_of(kernel: Kernel, c: Compute) -> Loops:
     target = _stored(c, inner)
     turned = _turned(kernel, c, inner, target)
     if turned:
-        return Loops("turn", 0.0, 0, 0.0, turned)
+        return Loops("turn", 0.0, 0, 0.0, turned, _stride_bytes(kernel, c, turned))
     strided = sum(_strided(r, inner) for r in loads) + (target not in (0, 1))
     joined = _joined(kernel, c, loads) if target == 1 else 0
-    return Loops("map", _work(c.expr) + 1.0, strided, _functions(c.expr), joined=joined)
+    work, functions = _work(c.expr, inner), _functions(c.expr, inner)
+    return Loops("map", work + 1.0, strided, functions, joined=joined)
 
 
 def _reduction(c: Compute, loads: Sequence[Read], inner: str) -> Loops:
@@ -193,7 +207,8 @@ def _reduction(c: Compute, loads: Sequence[Read], inner: str) -> Loops:
     vector = over if order == "inner" else inner
     strided = sum(_strided(r, vector) for r in loads)
     more = 2.0 if order == "rows" else 0.0  # the sums so far, loaded and stored
-    return Loops(order, _work(c.expr) + 1.0 + more, strided, _functions(c.expr))
+    work, functions = _work(c.expr, vector), _functions(c.expr, vector)
+    return Loops(order, work + 1.0 + more, strided, functions)
 
 
 def _product(sizes: Sequence[Dim]) -> int:
@@ -242,6 +257,18 @@ def _turned(kernel: Kernel, c: Compute, inner: str, target: int | None) -> str:
     return ""
 
 
+def _stride_bytes(kernel: Kernel, c: Compute, axis: str) -> int:
+    """How far apart in memory results lie, one step of an axis apart; 0 where it is not known."""
+    stride, found = ITEM_BYTES[kernel.dtype(c.out)], 0
+    for n, i in zip(reversed(kernel.shape(c.out)), reversed(c.target), strict=True):
+        factor = i.factor(axis)
+        if not isinstance(n, int) or not isinstance(factor, int):
+            return 0
+        found += factor * stride
+        stride *= n
+    return found
+
+
 def _joined(kernel: Kernel, c: Compute, loads: Sequence[Read]) -> int:
     """How many axes before the last one lie in memory as one with those after them, everywhere."""
     count = 0
@@ -270,23 +297,42 @@ def _one(shape: Sequence[Dim], index: Sequence[object], outer: Axis, inner: Axis
     return steps[outer.name] == steps[inner.name] * inner.extent
 
 
-def _work(expr: Expr) -> float:
+def _work(expr: Expr, axis: str) -> float:
     """Operations of one vector: loads, arithmetic."""
-    match expr:
-        case Apply(op, args):
-            own = 0.0 if op in FUNCTIONS or op == "div" else 1.0
-            return own + sum(map(_work, args))
-        case Read():
-            return 1.0
-        case _:
-            return 0.0
+    every = _parts(expr, axis)
+    functions = sum(isinstance(e, Apply) and (e.op in FUNCTIONS or e.op == "div") for e in every)
+    return float(len(every) - functions)
 
 
-def _functions(expr: Expr) -> float:
+def _functions(expr: Expr, axis: str) -> float:
     """Cycles of elementary functions of one vector."""
+    named = [e.op for e in _parts(expr, axis) if isinstance(e, Apply)]
+    return float(sum(FUNCTION_CYCLES.get(op, OTHER_FUNCTION * (op in FUNCTIONS)) for op in named))
+
+
+def _parts(expr: Expr, axis: str) -> set[Expr]:
+    """Loads and functions that are done for every point of an axis, each once: what the axis does
+    not change is done before its loop.
+    """
+    found: set[Expr] = set()
+    todo = [expr]
+    while todo:
+        one = todo.pop()
+        if one not in found and isinstance(one, (Apply, Read)) and _depends(one, axis):
+            found.add(one)
+            todo += one.args if isinstance(one, Apply) else ()
+    return found
+
+
+def _depends(expr: Expr, axis: str) -> bool:
     match expr:
-        case Apply(op, args):
-            least = OTHER_FUNCTION if op in FUNCTIONS else 0
-            return FUNCTION_CYCLES.get(op, least) + sum(map(_functions, args))
-        case _:
-            return 0.0
+        case Apply(_, args):
+            return any(_depends(a, axis) for a in args)
+        case Read(_, index, _):
+            return any(
+                i.factor(axis) != 0 if isinstance(i, Affine) else _depends(i, axis) for i in index
+            )
+        case IndexValue(index):
+            return index.factor(axis) != 0
+        case Const():
+            return False

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from explorer.ir.dims import Dim
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -64,13 +63,14 @@ def convolution(
     pixels: int, inner: int, outer: int, size: int, stride: int = 1, groups: int = 1
 ) -> Kernel:
     """A square convolution over a square image with its bias and a ReLU; `groups` is 1, or `inner`
-    and `outer`: depthwise.
+    and `outer`: depthwise, whose weights have their channels last too.
     """
     pad, deep = size // 2, groups > 1
     out = (pixels + 2 * pad - size) // stride + 1
     y, x = (var(p) * stride + var(f"k{p}") - pad for p in "hw")
     load = Read("x", (y, x, var("o") if deep else var("c")), 0.0 if pad else None)
-    weight = Read("w", (var("o"), Affine() if deep else var("c"), var("kh"), var("kw")))
+    places = ("kh", "kw", "o") if deep else ("o", "c", "kh", "kw")
+    weight = Read("w", tuple(var(p) for p in places))
     over = [Axis("kh", size), Axis("kw", size), *([] if deep else [Axis("c", inner)])]
     points = (Axis("h", out), Axis("w", out), Axis("o", outer))
     summed = Compute("t", points, Apply("mul", (load, weight)), tuple(over), "sum")
@@ -78,7 +78,7 @@ def convolution(
     bias = Apply("add", (at("t", e), at("b", e[2:])))
     shapes: dict[str, tuple[Dim, ...]] = {
         "x": (pixels, pixels, inner),
-        "w": (outer, inner // groups, size, size),
+        "w": (size, size, outer) if deep else (outer, inner, size, size),
         "b": (outer,),
         "t": (out, out, outer),
         "y": (out, out, outer),
