@@ -8,19 +8,24 @@ from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text, dim_text, dtype_of_tile
 from explorer.codegen.loops import collapse
 from explorer.codegen.turned_blocks import SIDES
+from explorer.codegen.vector_loops import vector_loop
 from explorer.ir.dims import Dim
 from explorer.ir.dtypes import (
     ITEM_BYTES,
     DType,
     is_stored_otherwise,
 )
+from explorer.ir.kernel import Const, IndexValue, var
 from explorer.ir.tile_program import (
     Do,
     Fetch,
+    Map,
     Span,
     TileExpr,
+    fetches,
 )
 
+SHORT = 512  # elements of a row
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at
 
 
@@ -33,11 +38,66 @@ def map_(e: Emitter, target: Fetch, spans: tuple[Span, ...], expr: TileExpr) -> 
                 e.loop(span)
         turn(e, spans[-1], turned, expr, target, step)
         return
+    fixed = _looked_up(expr, spans)
+    if fixed < len(spans):
+        for span in spans[:fixed]:
+            e.loop(span)
+        map_(e, target, spans[fixed:], _with_rows(e, expr))
+        return
     spans, expr, (target,) = collapse(spans, expr, target)
     target, expr = _moved(target, expr)
+    if _is_short(spans) and vector_loop(e, Map(target, spans, expr)):
+        return
     for span in spans:
         e.loop(span)
     e.store(target, e.expression(expr))
+
+
+def _is_short(spans: tuple[Span, ...]) -> bool:
+    """Whether rows are so short that what the compiler checks before each of them takes long."""
+    size = spans[-1].size if spans else 0
+    return isinstance(size, int) and 1 < size <= SHORT
+
+
+def _looked_up(expr: TileExpr, spans: tuple[Span, ...]) -> int:
+    """How many outer axes choose which rows are read, by what lies in memory; all of the axes where
+    no address is looked up.
+    """
+    used = [v for f in fetches(expr) for i, _, _ in f.dynamic for v in _variables(i)]
+    found = any(f.dynamic for f in fetches(expr))
+    last = max((n + 1 for n, s in enumerate(spans) if s.axis in used), default=0)
+    return last if found else len(spans)
+
+
+def _variables(expr: TileExpr) -> frozenset[str]:
+    """The axes that an expression depends on."""
+    match expr:
+        case Do(_, args):
+            return frozenset[str]().union(*map(_variables, args))
+        case IndexValue(index):
+            return index.variables
+        case Fetch(_, offset, dynamic):
+            return offset.variables.union(*(_variables(i) for i, _, _ in dynamic))
+        case Const():
+            return frozenset()
+
+
+def _with_rows(e: Emitter, expr: TileExpr) -> TileExpr:
+    """The expression with every address that is looked up read here, before the loops inside.
+
+    `y[i, j] = x[index[i], j]` becomes `row = index[i]; y[i, j] = x[row, j]`.
+    """
+    match expr:
+        case Do(op, args):
+            return Do(op, tuple(_with_rows(e, a) for a in args))
+        case Fetch(_, offset, dynamic) if dynamic:
+            for index, stride, extent in dynamic:
+                name = f"_row{e.expressions}"
+                at = e.expression(index)
+                e.line(f"{name} = min(max(I({at}), I(0)), I({dim_text(extent)} - 1))")
+                offset = offset + var(name) * stride
+            return replace(expr, offset=offset, dynamic=())
+    return expr
 
 
 def turn(e: Emitter, columns: Span, depth: Span, source: Fetch, target: Fetch, step: Dim) -> None:

@@ -1,0 +1,65 @@
+"""Copies: rows that are looked up, and rows that are short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from explorer.codegen.build import build_kernel
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, var
+from explorer.ops.evaluate import evaluate_kernel
+from tests.codegen.running import run_kernel
+
+
+def gather(rows: int, extent: int, inner: tuple[int, ...], dtype: str = "float32") -> Kernel:
+    """`y[i, ...] = x[index[i], ...] + z[index[i] + 1 clipped, ...]`."""
+    i, rest = Axis("i", rows), tuple(Axis(f"j{n}", e) for n, e in enumerate(inner))
+    index = Read("index", (var("i"),))
+    after = Apply("add", (index, Read("one", (var("i"),))))
+    names = tuple(var(a.name) for a in rest)
+    both = Apply("add", (Read("x", (index, *names)), Read("x", (after, *names))))
+    specs = (
+        TensorSpec("x", (extent, *inner), dtype),
+        TensorSpec("index", (rows,), "int64"),
+        TensorSpec("one", (rows,), "int64"),
+        TensorSpec("y", (rows, *inner), dtype),
+    )
+    compute = Compute("y", (i, *rest), both)
+    return Kernel("gather", specs, (compute,), ("x", "index", "one"), "y")
+
+
+@pytest.mark.parametrize("inner", [(), (1,), (7,), (64,), (5, 33), (2, 3, 40), (600,)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_rows_that_are_looked_up_equal_the_reference(inner: tuple[int, ...], dtype: str) -> None:
+    kernel = gather(9, 13, inner, dtype)
+    rng = np.random.default_rng(3)
+    values = {
+        "x": (10 * rng.standard_normal((13, *inner))).astype(dtype),
+        "index": rng.integers(0, 13, 9),
+        "one": np.ones(9, np.int64),
+    }
+    values["index"][4] = 12  # one beyond it there is nothing: the last row is taken
+    want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
+    np.testing.assert_allclose(run_kernel(kernel, Tiling((("i", 4),)), values), want, rtol=1e-6)
+
+
+def test_a_row_is_looked_up_once() -> None:
+    source = build_kernel(gather(9, 13, (700,)), Tiling((("i", 4),)), ShapeEnv()).source
+    lines = [line.strip() for line in source.splitlines()]
+    inner = next(n for n, line in enumerate(lines) if line.startswith("for i1"))
+    assert not any("ld_int64" in line for line in lines[inner:])
+    assert sum(line.startswith("_row") for line in lines[:inner]) == 2
+
+
+@pytest.mark.parametrize("row", [1, 2, 15, 16, 17, 64, 129, 512, 513])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16", "bool"])
+def test_short_rows_are_copied_whole(row: int, dtype: str) -> None:
+    i, j, k = Axis("i", 3), Axis("j", 5), Axis("k", row)
+    specs = (TensorSpec("x", (5, 3, row), dtype), TensorSpec("y", (3, 5, row), dtype))
+    turned = Compute("y", (i, j, k), at("x", (j, i, k)))
+    kernel = Kernel("heads", specs, (turned,), ("x",), "y")
+    x = (4 * np.random.default_rng(1).standard_normal((5, 3, row))).astype(dtype)
+    got = run_kernel(kernel, Tiling((("i", 2),)), {"x": x})
+    np.testing.assert_array_equal(got, x.transpose(1, 0, 2))
