@@ -28,6 +28,7 @@ from explorer.ir.tile_program import (
     TileProgram,
 )
 from explorer.passes.memory_order import slides
+from explorer.roller.block_by_block import block_by_block
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
 from explorer.roller.in_output import in_output
@@ -82,14 +83,23 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     Raises BadOption where the tile's columns do not begin at a panel of packed weights.
     """
     grid = grid_of(kernel, tiling)
-    places = Places(kernel, env, grid, tiling, propagate(kernel, dict(tiling.tile)))
+    regions = propagate(kernel, dict(tiling.tile))
+    blocks = block_by_block(kernel, regions)
+    if blocks is not None:
+        kernel, regions = blocks.kernel, blocks.regions
+    places = Places(kernel, env, grid, tiling, regions)
     places.fills = _filled(kernel)
     body: list[Statement] = []
+    before: list[Statement] = []
     done: set[int] = set()
     for n, c in enumerate(kernel.computes):
+        if blocks is not None and n == blocks.first:
+            before, body = body, []
+        if blocks is not None and n == blocks.last:
+            body = [*before, For(blocks.span, tuple(body))]
         if n in done:
             continue
-        run, shared = _run(kernel, n, places)
+        run, shared = _run(kernel, n, places, () if blocks is None else (blocks.first, blocks.last))
         if len(run) > 1:
             body += _row_by_row(places, n, run, shared)
             done |= set(range(n, n + len(run)))
@@ -173,9 +183,11 @@ def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
     )
 
 
-def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
+def _run(
+    kernel: Kernel, start: int, p: Places, borders: tuple[int, ...]
+) -> tuple[list[Compute], int]:
     """The computes from here on that are no contractions and walk the same leading axes, and how
-    many those are.
+    many those are. None crosses a border.
     """
     run: list[Compute] = []
     made: set[str] = set()
@@ -184,6 +196,8 @@ def _run(kernel: Kernel, start: int, p: Places) -> tuple[list[Compute], int]:
     filled = p.fills
     for n, c in enumerate(kernel.computes[start:], start):
         if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
+            break
+        if run and n in borders:
             break
         if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
             break
