@@ -8,6 +8,7 @@ infinity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -43,13 +44,22 @@ class MinimalFilter:
 
     def filters(self, weights: np.ndarray) -> np.ndarray:
         """float32[points, points, ...] from weights[3, 3, ...]: summed in float64, rounded once."""
-        g = np.array([[float(x) for x in row] for row in self.filter], np.float64)
-        flat, both = weights.reshape(TAPS * TAPS, -1), np.kron(g, g)
-        made = np.empty((self.points**2, flat.shape[1]), np.float32)
-        for start in range(0, flat.shape[1], BLOCK):
-            part = slice(start, start + BLOCK)
-            made[:, part] = both @ flat[:, part].astype(np.float64)
+        flat = weights.reshape(TAPS, TAPS, -1)
+        made = np.empty((self.points, self.points, flat.shape[2]), np.float32)
+        for start in range(0, flat.shape[2], BLOCK):
+            part = flat[..., start : start + BLOCK].astype(np.float64)
+            columns = [_combined(self.filter, list(part[:, k])) for k in range(TAPS)]
+            for i in range(self.points):
+                row = _combined(self.filter, [c[i] for c in columns])
+                made[i, :, start : start + BLOCK] = row
         return made.reshape(self.points, self.points, *weights.shape[2:])
+
+
+def _combined(rows: Matrix, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Each row's combination of the parts, without a library that would take every core."""
+    return [
+        np.add.reduce([float(f) * p for f, p in zip(row, parts, strict=True) if f]) for row in rows
+    ]
 
 
 def minimal_filter(outputs: int, at: tuple[Fraction, ...]) -> MinimalFilter:

@@ -117,7 +117,7 @@ class Winograd:
         return replace(program, functions=functions, constants=constants, decisions=left)
 
     def load_rate(self, program: Program) -> float:
-        """Bytes a microsecond at which weights come from memory; infinite where caches hold them."""
+        """Bytes a microsecond of weights from memory; infinite where a cache holds them all."""
         total = sum(c.array.nbytes for c in program.constants.values())
         if self.device is None or total <= _cache_bytes(self.device):
             return float("inf")
