@@ -188,7 +188,7 @@ class Interpreter:
         e = self.points((s.columns, *s.depth), env)
         shape = [len(self.values(x, env)) for x in (s.columns, *s.depth)]
         value = np.broadcast_to(self.value(s.source, e), shape)
-        rows, group = -(-self.dim(s.columns.size) // s.lanes) * s.lanes, group_of(s.target.dtype)
+        rows, group = -(-self.dim(s.columns.size) // s.lanes) * s.lanes, s.group
         last = -(-shape[-1] // group) * group
         whole = np.zeros((rows, *shape[1:-1], last), numpy_dtype(s.target.dtype))
         whole[: shape[0], ..., : shape[-1]] = value

@@ -96,6 +96,9 @@ class Elements:
         match self.form.right:
             case "float16":
                 return (self.b.fpext(found, self.vector),)
+            case "int8" if self.is_float:
+                wide = ir.VectorType(I32, self.lanes)
+                return (self.b.sitofp(self.b.sext(found, wide), self.vector),)
             case "bfloat16":
                 wide = ir.VectorType(I32, self.lanes)
                 shift = ir.Constant(wide, [16] * self.lanes)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, affine_text, dim_text
 from explorer.ir.dims import Dim, ceil_div, product
-from explorer.ir.forms import group_of
 from explorer.ir.kernel import Const, var
 from explorer.ir.tile_program import Pack
 
@@ -18,7 +17,7 @@ MOVED_AS = {"float16": "uint16", "bfloat16": "uint16"}  # bits, which no convers
 
 def pack_elements(e: Emitter, s: Pack) -> None:
     """The panels are zeros first where a group or a panel ends past the operand."""
-    group, lanes, start = group_of(s.target.dtype), s.lanes, e.depth
+    group, lanes, start = s.group, s.lanes, e.depth
     dtype = MOVED_AS.get(s.target.dtype, s.target.dtype)
     source = replace(s.source, buffer=replace(s.source.buffer, dtype=dtype))
     total = product(tuple(x.size for x in s.depth[:-1]))

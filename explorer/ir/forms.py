@@ -32,6 +32,7 @@ FORMS = frozenset(
         Form("float32", "float32", "float32"),
         Form("float32", "float16", "float32"),
         Form("float32", "bfloat16", "float32"),
+        Form("float32", "int8", "float32"),
         Form("float64", "float64", "float64"),
         Form("int32", "int32", "int32"),
         Form("int16", "int16", "int32"),

@@ -95,7 +95,7 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Pack:
     """`target[n // lanes][k][n % lanes] = source[n, k]`, zero where n is past its end: the panels
-    of a micro-kernel. Small integers lie in groups, as in `Packing`.
+    of a micro-kernel. Neighbours along the depth lie in groups, as in `Packing`.
     """
 
     target: Buffer
@@ -103,6 +103,7 @@ class Pack:
     columns: Span
     depth: tuple[Span, ...]
     lanes: int
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,8 @@ class Grid:
 class Packing:
     """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
     index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
-    past the last column. Small integers lie in groups along the depth, [..., depth / group, lanes,
-    group], with zeros to the end of the last group of the last depth axis.
+    past the last column. Groups are of neighbours along the depth, [..., depth / group, lanes, group],
+    with zeros to the end of the last group of the last depth axis.
     """
 
     name: str
@@ -220,6 +221,7 @@ class Packing:
     batch: int  # how many of the leading extents are batch dims
     lanes: int
     dtype: DType = "float32"
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,9 +207,9 @@ def _columns(
     lanes, names = p.tiling.micro.columns, frozenset(x.name for x in depth)
     source = p.resolve(found.b, {})
     assert isinstance(source, Fetch)
-    group = group_of(source.buffer.dtype)
+    group = group_of(p.kernel.dtype(found.a.tensor))
     if found.b.tensor in p.kernel.constants and isinstance(total, int):
-        packed = _packed_ahead(p, found, depth, source, total)
+        packed = _packed_ahead(p, found, depth, source, total, group)
         return None if packed is None else (packed, lanes * group, [])
     steps = tuple(source.offset.factor(x.name) for x in depth)
     walk = segments(steps, tuple(x.extent for x in depth))
@@ -233,7 +233,7 @@ def _columns(
     return (
         Fetch(panels, (var("_j") - column.base) * total),
         lanes * group,
-        [Pack(panels, source, column, over, lanes)],
+        [Pack(panels, source, column, over, lanes, group)],
     )
 
 
@@ -243,6 +243,7 @@ def _packed_ahead(
     depth: tuple[Axis, ...],
     source: Fetch,
     total: int,
+    group: int,
 ) -> Fetch | None:
     lanes = p.tiling.micro.columns
     order = (*found.batch, found.column, *depth)
@@ -262,6 +263,7 @@ def _packed_ahead(
         batch,
         lanes,
         source.buffer.dtype,
+        group,
     )
     while any(q.name == name and q != made for q in p.packings):
         name += "_"

@@ -87,9 +87,10 @@ def agree(kernel: Kernel, tiling: Tiling, values: dict[str, np.ndarray]) -> None
         np.testing.assert_array_equal(shown, want)
         np.testing.assert_array_equal(got, want)
         return
-    close = 1e-12 if want.dtype == np.float64 else 2e-5
-    np.testing.assert_allclose(got, want, rtol=close, atol=close * 10)
-    np.testing.assert_allclose(shown, want, rtol=close, atol=close * 10)
+    close = 1e-14 if want.dtype == np.float64 else 2e-6  # of the largest sum
+    most = close * max(1.0, float(np.abs(want).max()))
+    np.testing.assert_allclose(got, want, rtol=0, atol=most)
+    np.testing.assert_allclose(shown, want, rtol=0, atol=most)
 
 
 def micro(form: Form, lanes: int) -> Micro:
