@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer.codegen.build import KernelCode, build
+from explorer.codegen.helpers import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device
@@ -27,6 +28,7 @@ from explorer.passes.dead_code import remove_dead_code
 from explorer.passes.fingerprint import program_key
 from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
+from explorer.passes.integer_weights import keep_integer_weights
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
 from explorer.passes.winograd import Winograd
@@ -63,6 +65,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
+        Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, choose_layout),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
@@ -111,24 +114,32 @@ def compile(
     device = device_of(target)
     last = min(stage_of(until), Stage.EMITTED if runs_here(device) else Stage.PLANNED)
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
-    program, snapshots = run_steps(
-        given.program,
-        steps,
-        device_key=repr(device),
-        check=check,
-        progress=progress,
-        cancelled=cancelled,
-        key=f"{given.digest} {given.name}",
-    )
+    key = f"{given.digest} {given.name}"
     codes: Mapping[str, KernelCode] = {}
-    if last >= Stage.EMITTED:
-        emitted, codes = _emit(program, snapshots, progress, cancelled)
-        snapshots = (*snapshots, emitted)
+    with HelpersAhead(
+        f"{key} {device}", _operators(given) if last >= Stage.EMITTED else 0
+    ) as ahead:
+        program, snapshots = run_steps(
+            given.program,
+            steps,
+            device_key=repr(device),
+            check=check,
+            progress=progress,
+            cancelled=cancelled,
+            key=key,
+        )
+        if last >= Stage.EMITTED:
+            emitted, codes = _emit(program, snapshots, progress, cancelled, ahead)
+            snapshots = (*snapshots, emitted)
 
     def again(changed: Options) -> Compilation:
         return compile(given, device, changed, last, check)
 
     return Compilation(given, device, chosen, snapshots, codes, again)
+
+
+def _operators(model: Model) -> int:
+    return sum(len(f.body) for f in model.program.functions)
 
 
 def runs_here(device: Device) -> bool:
@@ -164,6 +175,7 @@ def _emit(
     snapshots: tuple[Snapshot, ...],
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
+    ahead: HelpersAhead,
 ) -> tuple[Snapshot, dict[str, KernelCode]]:
     """The code of every kernel, kept for as long as the tiled program is: other threads or policies
     compile nothing.
@@ -182,7 +194,8 @@ def _emit(
         codes, seconds = _codes[key]
         return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
     begin = perf_counter()
-    codes = build(rolled, told)
+    codes = build(rolled, told, ahead)
+    ahead.remember()
     seconds = perf_counter() - begin
     _codes[key] = (codes, seconds)
     while len(_codes) > REMEMBERED_CODES:

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from explorer.codegen.compile_processes import Job, compile_jobs
+from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.expressions import symbol_name
 from explorer.codegen.helpers import helpers_for
 from explorer.codegen.numba_cpu import emit
@@ -309,9 +309,12 @@ Progress = Callable[[str, int, int], bool | None]
 Printed = tuple[str, TileProgram, tuple[Argument, ...]]
 
 
-def build(program: Program, progress: Progress | None = None) -> dict[str, KernelCode]:
+def build(
+    program: Program, progress: Progress | None = None, helpers: Helpers | None = None
+) -> dict[str, KernelCode]:
     """The code of every kernel call of a program, by the binding's name.
 
+    `helpers` are processes that were started before; they are gone afterwards.
     `progress(name, done, total)` is told of each; Cancelled is raised where it answers False.
     Raises KernelCompileError, which names the kernel call.
     """
@@ -342,7 +345,9 @@ def build(program: Program, progress: Progress | None = None) -> dict[str, Kerne
             missing.append(Job(key, printed[names[0]][0], names[0]))
         else:
             have(key, found)
-    compile_jobs(missing, helpers_for(len(missing)), lambda job, code: have(job.key, code))
+    with helpers or Helpers() as team:
+        team.grow(helpers_for(len(missing)))
+        compile_jobs(missing, team, lambda job, code: have(job.key, code))
     return {
         name: KernelCode(printed[name][0], machine[key], *printed[name][1:])
         for key, names in users.items()

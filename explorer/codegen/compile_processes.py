@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import IO
+from typing import IO, Self
 
 from explorer.codegen.object_code import MachineCode, ObjectCode, compiled, keep
 from explorer.errors import KernelCompileError
@@ -52,13 +52,49 @@ class _Answer:
     problem: str = ""
 
 
-def compile_jobs(
-    jobs: Sequence[Job], helpers: int, told: Callable[[Job, MachineCode], None]
-) -> None:
-    """Compile and keep every job, with the help of as many processes; `told` of each as it is done.
+class Helpers:
+    """Processes that help with one compilation. They may be started before it is known what there
+    is to compile, to be ready then; afterwards they are gone.
+    """
 
-    An exception of `told` stops all of it. Raises KernelCompileError with the job's name. No
-    process is left behind.
+    def __init__(self, count: int = 0) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        """After: there are at least `count` where they could be started."""
+        for _ in range(count - len(self.processes)):
+            process = _start()
+            if process is None:
+                return
+            self.processes.append(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """After: no process is left, whatever it was doing."""
+        for p in self.processes:
+            p.kill()
+        for p in self.processes:
+            p.wait()
+            for stream in (p.stdin, p.stdout):
+                assert stream is not None
+                with suppress(OSError):  # what was on its way to a process that is gone
+                    stream.close()
+        self.processes = []
+
+
+def compile_jobs(
+    jobs: Sequence[Job], helpers: Helpers, told: Callable[[Job, MachineCode], None]
+) -> None:
+    """Compile and keep every job, here and by the helpers, which are gone then; `told` of each as
+    it is done.
+
+    An exception of `told` stops all of it. Raises KernelCompileError with the job's name.
     """
     todo = deque(sorted(jobs, key=lambda j: len(j.source)))
     with _Team(todo, helpers) as team:
@@ -70,15 +106,17 @@ def compile_jobs(
 
 
 class _Team:
-    """The helpers of one compilation; each has a thread here that waits for its answers."""
+    """This process and its helpers at work; each helper has a thread here that waits for its
+    answers.
+    """
 
-    def __init__(self, todo: deque[Job], helpers: int) -> None:
+    def __init__(self, todo: deque[Job], helpers: Helpers) -> None:
         self.todo = todo
         self.done: SimpleQueue[_Answer | None] = SimpleQueue()  # None: a helper has gone
-        self.processes = [p for p in (_start() for _ in range(helpers)) if p is not None]
+        self.helpers = helpers
         self.threads = [
             threading.Thread(target=self._ask, args=(p,), name=THREAD, daemon=True)
-            for p in self.processes
+            for p in helpers.processes
         ]
 
     def __enter__(self) -> _Team:
@@ -87,18 +125,12 @@ class _Team:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """After: the helpers and their threads are gone."""
         self.todo.clear()
-        for p in self.processes:
-            p.kill()
+        for p in self.helpers.processes:
+            p.kill()  # what waits for an answer finds out
         for t in self.threads:
             t.join()
-        for p in self.processes:
-            p.wait()
-            for stream in (p.stdin, p.stdout):
-                assert stream is not None
-                with suppress(OSError):  # what was on its way to a process that is gone
-                    stream.close()
+        self.helpers.close()
 
     def answers(self, count: int) -> Iterator[_Answer]:
         """As many answers as there are jobs, from here and from the helpers."""

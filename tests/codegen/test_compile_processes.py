@@ -14,7 +14,7 @@ import pytest
 
 import explorer
 from explorer.codegen import compile_processes, helpers
-from explorer.codegen.compile_processes import Job, compile_jobs
+from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, key_of, loaded
 from explorer.errors import Cancelled, KernelCompileError
@@ -52,7 +52,7 @@ def nothing_is_left_behind(own_cache: Path) -> Iterator[None]:
 
 def compiled_by(jobs: list[Job], count: int) -> dict[str, MachineCode]:
     made: dict[str, MachineCode] = {}
-    compile_jobs(jobs, count, lambda job, code: made.update({job.name: code}))
+    compile_jobs(jobs, Helpers(count), lambda job, code: made.update({job.name: code}))
     return made
 
 
@@ -135,7 +135,9 @@ def test_an_error_names_the_kernel_call_wherever_it_was_found(
         if not here:
             monkeypatch.setattr(compile_processes._Team, "_next", lambda team: team.done.get())
         with pytest.raises(KernelCompileError, match=r"^conv_7: kernel \w{8} does not compile"):
-            compile_jobs([Job(key_of(text), text, "conv_7")], int(not here), lambda *_: None)
+            compile_jobs(
+                [Job(key_of(text), text, "conv_7")], Helpers(int(not here)), lambda *_: None
+            )
 
 
 def test_work_that_is_cancelled_stops_and_keeps_what_was_done() -> None:
@@ -147,7 +149,7 @@ def test_work_that_is_cancelled_stops_and_keeps_what_was_done() -> None:
             raise Cancelled("enough")
 
     with pytest.raises(Cancelled):
-        compile_jobs(jobs, 1, told)
+        compile_jobs(jobs, Helpers(1), told)
     assert len(seen) == 3 and all(loaded(key) for key in seen)
 
 
@@ -159,6 +161,25 @@ def test_a_model_compiled_with_helpers_answers_as_one_compiled_alone(
     inputs = made.random_inputs()
     for name, wanted in explorer.evaluate(made.model.program, inputs).items():
         np.testing.assert_allclose(made.run(inputs)[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_helpers_that_nothing_was_left_for_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_jobs([], Helpers(1), lambda *_: None)
+    with pytest.raises(ZeroDivisionError), Helpers(2) as team:
+        team.grow(3)
+        assert len(team.processes) == 3 and len(children()) >= 3
+        raise ZeroDivisionError
+
+
+def test_a_model_has_helpers_ahead_when_it_is_compiled_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(helpers, "helpers_for", lambda kernels: int(kernels > 8))
+    with helpers.HelpersAhead("a model", 100) as ahead:
+        assert len(ahead.processes) == 1
+        ahead.remember()
+    with helpers.HelpersAhead("a model", 100) as again, helpers.HelpersAhead("small", 9) as small:
+        assert not again.processes and not small.processes
 
 
 def policy(monkeypatch: pytest.MonkeyPatch, cores: int, free: int) -> None:
