@@ -24,6 +24,7 @@ from explorer.roller.rtile import TiledProgram
 from explorer.roller.transform import sums_of, tensor_contraction
 
 GROWN, EACH = 24, 8  # results that are weighed, and how many of them with one register tile
+WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of many computes
 
 
 def constructed(
@@ -54,8 +55,9 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
     walks = _walks(kernel, kernel.computes.index(c), found)
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
-    each = EACH if found else None
-    for p in of_expression(fused, own, Growth(top_k=GROWN, each=each)).results:
+    wanted = max(LEAST_GROWN, min(GROWN, WEIGHED // len(kernel.computes)))
+    growth = Growth(top_k=wanted, each=EACH if found else None)
+    for p in of_expression(fused, own, growth).results:
         cut: dict[str, int] = {}
         for axis, size in _tile(fused, p, extents).items():
             if axis in walks and (size < extents[axis] or axis in symbolic):

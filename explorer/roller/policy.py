@@ -25,6 +25,7 @@ SHOWN = 24  # legal candidates that are kept, best first
 AS_GOOD = 1.02  # the model is not more exact than this
 FEW_TASKS = 4  # a unit
 DEPTH_BLOCK = 512  # a panel of both operands of a register tile is then in L1
+LOWERED, FEWEST = 90, 4  # computes, in all candidates that are tried; candidates
 REFUSED = 6  # and refused ones, the best of them by the model
 
 Cut = tuple[tuple[str, int], ...]
@@ -61,9 +62,13 @@ def in_order(
     sizes: Sizes,
     top_k: int,
 ) -> Iterator[Candidate]:
-    """Legal ones by modelled time, at most `top_k`, then the best of the refused ones."""
+    """Legal ones by modelled time, at most `top_k`, then the best of the refused ones.
+
+    To know whether one is legal it is lowered: of kernels of many computes fewer are looked at.
+    """
     refused: list[Candidate] = []
     legal = 0
+    most = max(FEWEST, LOWERED // max(1, len(kernel.computes)))
     for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
         assert isinstance(candidate.value, Tiling)
         why = refusal(kernel, candidate.value, device, env, sizes)
@@ -72,7 +77,7 @@ def in_order(
             yield candidate
         elif len(refused) < REFUSED:
             refused.append(Candidate(candidate.label, candidate.value, candidate.terms, why))
-        if legal == top_k:
+        if legal == top_k or (legal and legal + len(refused) >= most):
             break
     yield from refused
 

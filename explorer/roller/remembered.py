@@ -16,15 +16,21 @@ from explorer.ir.canonical import canonical_symbols
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.roller.policy import REFUSED, candidates
+from explorer.roller.policies import DEFAULT, POLICIES
+from explorer.roller.policy import REFUSED
 
 FOLDERS = ("roller", "cost", "ir")
 
 
 def best_tilings(
-    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    top_k: int,
+    policy: str = DEFAULT,
 ) -> tuple[Candidate, ...]:
-    """What the default policy finds for a kernel under canonical names, best first.
+    """What a named policy finds for a kernel under canonical names, best first.
 
     It knows nothing but the kernel's own symbols, under canonical names too, so other programs with
     the kernel find the same.
@@ -32,14 +38,14 @@ def best_tilings(
     kernel, env, names = canonical_symbols(kernel, env)
     sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
     binding = repr(sorted(sizes.items()))
-    parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k))
+    parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
     key = store.content_key("roller", *parts)
     memory = store.memory("roller")
     found: tuple[Candidate, ...] | None = memory.get(key)
     if found is None:
         found = _from_disk(key)
         if found is None:
-            every = candidates(kernel, device, env, sizes, top_k)
+            every = POLICIES[policy](kernel, device, env, sizes, top_k)
             found = tuple(islice(every, top_k + REFUSED))
             store.put(key, json.dumps([_to_json(c) for c in found]).encode())
         memory.put(key, found)

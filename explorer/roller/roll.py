@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -11,28 +11,34 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Candidate, Tiling, TilingDecision
-from explorer.ir.dims import ShapeEnv, Sizes
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
-from explorer.roller.policy import REFUSED, candidates, label_of, refusal, weigh
+from explorer.roller.policies import DEFAULT, POLICIES, Policy
+from explorer.roller.policy import REFUSED, label_of, refusal, weigh
 from explorer.roller.remembered import best_tilings
-
-Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What Roller may be told. `pinned` sets tilings by hand: ((binding, tiling), ...)."""
+    """What Roller may be told. `policy` is a name of `POLICIES`, or a function; `pinned` sets
+    tilings by hand: ((binding, tiling), ...).
+    """
 
-    policy: Policy = candidates
+    policy: str | Policy = DEFAULT
     top_k: int = 10
     pinned: tuple[tuple[str, Tiling], ...] = ()
 
     def __post_init__(self) -> None:
         if self.top_k < 1:
             raise BadOption(f"roller.top_k is 1 or more, found {self.top_k}")
+        if isinstance(self.policy, str) and self.policy not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise BadOption(
+                f"Roller has no policy {self.policy!r}", expected=known, found=self.policy
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +91,10 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
 
 
 def _found(named: Kernel, device: Device, env: ShapeEnv, options: Options) -> tuple[Candidate, ...]:
-    if options.policy is candidates:
-        return best_tilings(named, device, env, env.hints, options.top_k)
-    return tuple(islice(options.policy(named, device, env, env.hints), options.top_k + REFUSED))
+    policy = options.policy
+    if isinstance(policy, str):
+        return best_tilings(named, device, env, env.hints, options.top_k, policy)
+    return tuple(islice(policy(named, device, env, env.hints), options.top_k + REFUSED))
 
 
 @dataclass(frozen=True, slots=True)
