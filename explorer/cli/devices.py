@@ -11,6 +11,7 @@ from explorer.cli.arguments import Parser, parsed
 from explorer.cli.progress import doing
 from explorer.cli.text import size, table
 from explorer.devices.catalogue import device, device_names
+from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
 from explorer.measure.this_cpu import measure, remember, remembered
 
@@ -35,6 +36,8 @@ def answer(flags: Namespace) -> Answer:
         return _one(device(flags.name))
     known = [*([here] if here else []), *(device(name) for name in device_names())]
     text = _text(known)
+    if flags.measure and here is not None:
+        text += f"\n\n{_costs(here)}"
     if here is None:
         text += "\n\n  This machine was not measured yet: ironworks devices --measure"
     return Answer({"devices": [_fields(each) for each in known]}, text)
@@ -81,7 +84,33 @@ def _memory(level: MemoryLevel) -> str:
 def _one(d: Device) -> Answer:
     rows = [(name, _value(d, name), source) for name, source in d.sources]
     head = ("number", ">value", "unit and source")
-    return Answer(_fields(d), f"{_text([d])}\n\n{table(head, rows)}")
+    text = f"{_text([d])}\n\n{table(head, rows)}"
+    return Answer(_fields(d), f"{text}\n\n{_costs(d)}" if d.costs.fits else text)
+
+
+def _costs(d: Device) -> str:
+    """What the model's constants were fitted to, and by how much they miss each probe."""
+    cycles = [(name, f"{value:,.2f}") for name, value in zip(NAMES, d.costs.values, strict=True)]
+    together, stores = dict(d.costs.together), dict(d.costs.stores)
+    levels = [
+        (m.name, f"{m.bandwidth_gb_per_s:,.0f}", f"{together.get(m.name, 0):,.0f}",
+         f"{stores.get(m.name, 1):.2f}")
+        for m in d.levels
+    ]  # fmt: skip
+    fits = [
+        (f.probe, f"{f.measured_us:,.3f}", f"{f.modelled_us:,.3f}", _error(f), f"{f.spread:.1%}")
+        for f in d.costs.fits
+    ]
+    parts = (
+        table(("memory", ">GB/s alone", ">GB/s each, all", ">a byte stored"), levels),
+        table(("cost of kernels", ">cycles"), cycles),
+        table(("probe", ">measured us", ">modelled us", ">error", ">spread"), fits),
+    )
+    return "\n\n".join(parts)
+
+
+def _error(f: Fit) -> str:
+    return f"{f.modelled_us / f.measured_us - 1:+.1%}" if f.measured_us else ""
 
 
 def _value(d: Device, name: str) -> str:
@@ -93,4 +122,6 @@ def _value(d: Device, name: str) -> str:
     else:
         fields = {"capacity": memory.capacity_bytes, "line": memory.line_bytes}
         value = fields.get(part, memory.bandwidth_gb_per_s * d.units)
+    if not isinstance(value, (int, float)):
+        return ""
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if value else ""
