@@ -29,7 +29,6 @@ from explorer.passes.fingerprint import program_key
 from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.integer_weights import keep_integer_weights
-from explorer.passes.integer_weights import keep_integer_weights
 from explorer.passes.layout import choose_layout
 from explorer.passes.pipeline import Snapshot, Step, run_steps
 from explorer.passes.winograd import Winograd
@@ -66,7 +65,6 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
-        Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
         Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, choose_layout),
