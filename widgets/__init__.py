@@ -39,11 +39,14 @@ def show(
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
+    measured: bool = False,
 ) -> Room | Rooms:
-    """One room (`widgets.gallery.ROOMS`), about a source operator where one is named."""
+    """One room (`widgets.gallery.ROOMS`), about a source operator where one is named; `measured`
+    times the tiles that Roller's rooms offer.
+    """
     from widgets import shell
 
-    return shell.show(c, room, op, sizes=sizes, inputs=inputs)
+    return shell.show(c, room, op, sizes=sizes, inputs=inputs, measured=measured)
 
 
 def data(
@@ -53,14 +56,17 @@ def data(
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
+    measured: bool = False,
 ) -> Any:
-    """The rows behind a room's picture, without Jupyter."""
+    """The rows behind a room's picture, without Jupyter; `measured` as in `show`."""
     from widgets.gallery import rows
     from widgets.session import Session
 
     session = Session(c, sizes=sizes, inputs=inputs)
     if room == "rammer":
         session.run_once()
+    if measured:
+        session.time_tiles(op)
     return rows(room, session, op)
 
 

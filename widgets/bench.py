@@ -11,6 +11,7 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.measure.compare import Comparison, Measurement
+from explorer.tuning.kernel_timing import Operands, time_tiling
 from widgets import tuning
 from widgets.house import House
 from widgets.jobs import Job, Jobs
@@ -23,6 +24,7 @@ from widgets.verdict import against
 Timer = Callable[[Subject, Tiling, Job], Comparison]
 Key = tuple[str, str, tuple[tuple[str, int], ...], int]
 MOST_SHOWN = 16  # candidates that the form offers
+ALONE = 0.05  # seconds for a tile that is timed for the roofline
 
 
 class Bench:
@@ -111,6 +113,20 @@ class Bench:
             "terms": [list(t) for t in found.terms],
             "said": f"modelled {time_text(found.cost_us)}, {change} against the one in use",
         }
+
+    def time_all(self, now: Setting, house: House, op: int) -> None:
+        """Time every candidate of a kernel that can run here, one after another."""
+        s = self.subject(now, house, op)
+        decision = now.compiled.program.decisions.tiling(s.binding)
+        if self._cannot_run(s) or decision is None:
+            return
+        known = self.known.setdefault(_key(now, s.binding), {})
+        operands = Operands(s.kernel, s.sizes)
+        for c in decision.candidates[:MOST_SHOWN]:
+            if isinstance(c.value, Tiling) and not c.refused and c.value not in known:
+                known[c.value] = time_tiling(
+                    s.kernel, c.value, s.device, s.sizes, s.threads, ALONE, s.env, operands
+                )
 
     def start(
         self, now: Setting, house: House, op: int, fields: Mapping[str, Any]

@@ -24,6 +24,7 @@ from widgets.inspection import Walls
 from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned, with_tile
 from widgets.outline import tiling_text
 from widgets.rolled import Times, View
+from widgets.roller_view import rolled
 from widgets.table import time_text
 from widgets.tuning import tiling_of, timed
 from widgets.verdict import Step
@@ -51,6 +52,7 @@ class Session:
         self.compare = compare
         self.bench = Bench(timer)
         self.view = View()
+        self._made: Arrays | None = None
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -77,13 +79,18 @@ class Session:
         self.walls = Walls(planned, None)
         self.more = more
         self.plan = c.memory(sizes)
-        self.inputs: Arrays = self._inputs(step.setting)
+        self._made = None
         self.revision += 1
 
-    def _inputs(self, now: Setting) -> Arrays:
+    @property
+    def inputs(self) -> Arrays:
+        """What runs are given: made by the first that asks."""
+        now = self.now
         if self.given is not None and now.sizes == self.pinned.setting.sizes:
             return self.given
-        return random_inputs(now.compiled.model.program, dict(now.sizes))
+        if self._made is None:
+            self._made = random_inputs(now.compiled.model.program, dict(now.sizes))
+        return self._made
 
     def _more_units(self, now: Setting, house: House) -> WallRows | None:
         """The same program planned for more units than this machine may have."""
@@ -211,6 +218,12 @@ class Session:
     def times(self, binding: str) -> Times:
         """The tiles of a kernel that were timed."""
         return self.bench.times(self.now, binding)
+
+    def time_tiles(self, op: str) -> None:
+        """Time every tile to choose from of the kernel that Roller's pictures are about."""
+        found = rolled(self, op)
+        if found is not None and found.ops[0] in self.house.order:
+            self.bench.time_all(self.now, self.house, self.house.order[found.ops[0]])
 
     def form(self, op: int) -> Any:
         """What of an operator's tile may be edited."""

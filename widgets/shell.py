@@ -212,11 +212,14 @@ def show(
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
+    measured: bool = False,
 ) -> Room | Rooms:
-    """One room, about a source operator where one is named."""
+    """One room, about a source operator where one is named. `measured` times Roller's tiles."""
     session = Session(c, sizes=sizes, inputs=inputs)
     if room == "rammer":
         session.run_once()
+    if measured:
+        session.time_tiles(op)
     title, _ = gallery.room(room)
     if room == "roller":
         return Rooms(session, op)
