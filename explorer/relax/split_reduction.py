@@ -15,25 +15,31 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Micro
 from explorer.ir.dims import ShapeEnv
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, substitute, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, reads, substitute, var
 from explorer.ir.program import Program
+from explorer.ir.running import running
 from explorer.passes.index_maps import quotient
 from explorer.passes.names import fresh
 from explorer.passes.registry import compiler_pass
+
+LONG = 1 << 16  # elements whose reading takes longer than handing parts to other units
 
 
 @compiler_pass("split-reduction", paper="Relax, ASPLOS 2025, section 4.4: split-K workspaces")
 @dataclass(frozen=True, slots=True)
 class SplitReduction:
     """After: a contraction whose sum is long and whose result has few tiles is made of partial
-    sums, at most `chunks`, which many units can compute.
+    sums, at most `chunks`, which many units can compute; so is any other reduction of a kernel's
+    inputs to fewer results than there are units.
 
     `tiles`: it has few tiles if it has at most so many. `least`: so many products stay in a part.
+    `contractions`: they are split as well.
     """
 
     chunks: int = 4
     tiles: int = 1
     least: int = 64
+    contractions: bool = True
 
     def __post_init__(self) -> None:
         if self.chunks < 2:
@@ -66,10 +72,12 @@ class SplitReduction:
 
     def choose(self, kernel: Kernel, c: Compute, env: ShapeEnv) -> tuple[str, int] | str:
         """The axis to cut and into how many parts; or why a compute is left as it is."""
-        if contraction(c) is None:
-            return "it is no contraction"
         if sum(k.out == c.out for k in kernel.computes) > 1:
             return "others write parts of the same tensor"
+        if contraction(c) is None:
+            return self.choose_plain(kernel, c, env)
+        if not self.contractions:
+            return "contractions are left whole"
         tile = Micro().rows * Micro().columns
         found = -(-prod(env.hint(a.extent) for a in c.axes) // tile)
         if found > self.tiles:
@@ -83,6 +91,27 @@ class SplitReduction:
                 if quotient(axis.extent, count) is not None:
                     return axis.name, count
         return "no axis of the sum is divided by a number of parts for every binding"
+
+    def choose_plain(self, kernel: Kernel, c: Compute, env: ShapeEnv) -> tuple[str, int] | str:
+        """The same for a reduction that is no contraction: the outermost axis, so that each part
+        is one piece of memory.
+        """
+        loads = list(reads(c.expr))
+        if not c.reduce or sum(bool(k.reduce) for k in kernel.computes) > 1:
+            return "it is not the only reduction of its kernel"
+        if running(c) or any(r.fill is not None or r.tensor not in kernel.inputs for r in loads):
+            return "it reads more than elements of inputs"
+        results = prod(env.hint(a.extent) for a in c.axes)
+        if results > self.tiles:
+            return f"it has {results} results, which are enough"
+        depth = results * prod(env.hint(a.extent) for a in c.reduce)
+        if depth < LONG:
+            return f"it reads {depth} elements, fewer than {LONG}"
+        outer = c.reduce[0]
+        for count in range(min(self.chunks, depth // (LONG // 2)), 1, -1):
+            if quotient(outer.extent, count) is not None:
+                return outer.name, count
+        return f"{outer.extent} is not divided by a number of parts for every binding"
 
 
 def split_axis(kernel: Kernel, c: Compute, axis: str, count: int) -> Kernel:
