@@ -37,6 +37,7 @@ from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory_plan import PlanMemory
 from explorer.relax.reshape_kernels import name_reshapes
+from explorer.relax.share_folds import ShareLongFolds
 from explorer.relax.split_reduction import SplitReduction
 from explorer.relax.workspace import LiftWorkspaces
 from explorer.roller import Price, Roll
@@ -70,6 +71,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("put channels last", Stage.LEGALIZED, choose_layout),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
+        Step("share long folds", Stage.LEGALIZED, ShareLongFolds(device.units)),
         *(fuse if options.relax.fuse else ()),
         *lift,
         Step("grind control flow", Stage.TASKED, grind),
