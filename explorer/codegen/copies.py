@@ -92,7 +92,7 @@ def _with_rows(e: Emitter, expr: TileExpr) -> TileExpr:
             return Do(op, tuple(_with_rows(e, a) for a in args))
         case Fetch(_, offset, dynamic) if dynamic:
             for index, stride, extent in dynamic:
-                name = f"_row{e.expressions}"
+                name = f"_found{e.expressions}"
                 at = e.expression(index)
                 e.line(f"{name} = min(max(I({at}), I(0)), I({dim_text(extent)} - 1))")
                 offset = offset + var(name) * stride

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def test_a_row_is_looked_up_once() -> None:
     lines = [line.strip() for line in source.splitlines()]
     inner = next(n for n, line in enumerate(lines) if line.startswith("for i1"))
     assert not any("ld_int64" in line for line in lines[inner:])
-    assert sum(line.startswith("_row") for line in lines[:inner]) == 2
+    assert sum(line.startswith("_found") for line in lines[:inner]) == 2
 
 
 @pytest.mark.parametrize("row", [1, 2, 15, 16, 17, 64, 129, 512, 513])
@@ -63,3 +65,24 @@ def test_short_rows_are_copied_whole(row: int, dtype: str) -> None:
     x = (4 * np.random.default_rng(1).standard_normal((5, 3, row))).astype(dtype)
     got = run_kernel(kernel, Tiling((("i", 2),)), {"x": x})
     np.testing.assert_array_equal(got, x.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 9])
+def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
+    kernel = gather(rows, 13, (5, 64))
+    i, j, k = kernel.computes[0].axes
+    folded = Compute("s", (i, j), at("t", (i, j, k)), (k,), "sum")
+    minus = Apply("sub", (at("t", (i, j, k)), at("s", (i, j))))
+    shape = (rows, 5, 64)
+    specs = (*kernel.tensors, TensorSpec("t", shape), TensorSpec("s", shape[:2]))
+    computes = (replace(kernel.computes[0], out="t"), folded, Compute("y", (i, j, k), minus))
+    kernel = replace(kernel, tensors=specs, computes=computes)
+    rng = np.random.default_rng(5)
+    values = {
+        "x": rng.standard_normal((13, 5, 64)).astype(np.float32),
+        "index": rng.integers(0, 13, rows),
+        "one": np.ones(rows, np.int64),
+    }
+    want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
+    got = run_kernel(kernel, Tiling(((i.name, 2), (j.name, 3))), values)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
