@@ -21,6 +21,7 @@ from widgets.brick_wall import WallRows
 from widgets.compiled import Arrays, Compiled
 from widgets.house import House, knob_parts, program_parts, read, wall_parts
 from widgets.inspection import Walls
+from widgets.jobs import Job
 from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned, with_tile
 from widgets.outline import tiling_text
 from widgets.rolled import Times, View
@@ -28,6 +29,7 @@ from widgets.roller_view import rolled
 from widgets.table import time_text
 from widgets.tuning import tiling_of, timed
 from widgets.verdict import Step
+from widgets.watched import Rounds, Watched, rounds_in
 
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3
@@ -53,6 +55,7 @@ class Session:
         self.bench = Bench(timer)
         self.view = View()
         self._made: Arrays | None = None
+        self._ahead: Step | None = None
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -168,6 +171,7 @@ class Session:
         known: dict[str, Callable[..., Any]] = {
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "turn": self.turn,
+            "begin_measure": self.begin_measure,
             "measure": self.measure,
             "undo": self.undo,
             "redo": self.redo,
@@ -244,11 +248,36 @@ class Session:
         what = f"tile of {subject.binding} → {tiling_text(tiling)}"
         return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
 
+    def begin_measure(self) -> Any:
+        """Begin to compare the setting on show with A, beside; `measure` then takes what was found.
+
+        Nothing begins where there is nothing to compare: `measure` times it at once.
+        """
+        step = self.past[-1]
+        if step.time is not None or not self._comparable(step):
+            return {}
+        known = self.pinned.time.median_us if self.pinned.time else 0.0
+        of = rounds_in(2 * TIMING_SECONDS, max(self._planned_us(), known))
+        inputs = self.inputs
+
+        def work(job: Job) -> None:
+            self._ahead = self._compared(step, inputs, Rounds(job))
+
+        return {"job": self.bench.jobs.start(of, work), "of": of}
+
     def measure(self) -> Any:
         """Run and time the setting on show, in turns with A where both have the same sizes."""
         step, base = self.past[-1], self.pinned
+        ahead, self._ahead = self._ahead, None
         if step.time is None:
-            step = self._compared(step) if self._comparable(step) else self._timed(step)
+            if ahead is not None and ahead.setting == step.setting:
+                step = replace(ahead, what=step.what)
+            else:
+                step = (
+                    self._compared(step, self.inputs)
+                    if self._comparable(step)
+                    else self._timed(step)
+                )
             self.past[-1] = step
         if step.setting == base.setting:
             self.pinned = replace(step, what=base.what)
@@ -259,9 +288,11 @@ class Session:
         base = self.pinned.setting
         return step.setting != base and step.setting.sizes == base.sizes
 
-    def _compared(self, step: Step) -> Step:
-        mine, base = step.setting.compiled, self.pinned.setting.compiled
-        found = self.compare(mine, base, self.inputs, seconds=2 * TIMING_SECONDS)
+    def _compared(self, step: Step, inputs: Arrays, rounds: Rounds | None = None) -> Step:
+        both: tuple[Any, Any] = (step.setting.compiled, self.pinned.setting.compiled)
+        if rounds is not None:
+            both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
+        found = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
         return replace(step, time=found.first, versus=found)
 
     def _timed(self, step: Step) -> Step:

@@ -17,13 +17,14 @@ from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
 from explorer.measure.compare import Comparison, comparison
-from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, Work, take_turns
+from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, take_turns
 from explorer.roller.policy import weigh
 from explorer.roller.space import cut_axes
 from explorer.roller.transform import tensor_contraction
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_timing import Operands, PreparedKernel, prepare
 from widgets.jobs import Job
+from widgets.watched import Rounds
 
 BATCHES = 3  # of 20 rounds each; one where a run is long
 MOST = 1 << 31
@@ -130,8 +131,8 @@ def timed(
     first, second = (prepare(s.kernel, t, operands, s.threads, s.env) for t in (tiling, s.tiling))
     job.told(0)
     _check(first, second, s.binding)
-    rounds = _Rounds(job)
-    works = (rounds.counted(first, 0), rounds.counted(second, 1))
+    rounds = Rounds(job)
+    works = (rounds.counted(first.launch, 0), rounds.counted(second.launch, 1))
     batches = [take_turns(works, 0.0, clock) for _ in range(job.of // LEAST_TO_COMPARE)]
     job.told(job.of)
     return comparison(_joined(batches, 0, first.runs), _joined(batches, 1, second.runs))
@@ -143,23 +144,6 @@ def _check(first: PreparedKernel, second: PreparedKernel, name: str) -> None:
     second.launch(1)
     if not agree(ours, second.output):
         raise AnswerMismatch(f"two tiles of {name} give different results", where=name)
-
-
-class _Rounds:
-    """Counts rounds by who is called: in each, the turn passes once."""
-
-    def __init__(self, job: Job) -> None:
-        self.job, self.passed, self.last = job, 0, -1
-
-    def counted(self, prepared: PreparedKernel, which: int) -> Work:
-        def work() -> None:
-            if which != self.last:
-                self.last = which
-                self.passed += 1
-            self.job.told(max(0, min(self.passed - 2, self.job.of)))
-            prepared.launch()
-
-        return work
 
 
 def _joined(batches: list[tuple[Series, ...]], which: int, runs: int) -> Series:

@@ -1,10 +1,12 @@
 """Turning knobs, undoing, pinning and asking, without a page."""
 
 import json
+from typing import Any
 
 import pytest
 
 from explorer.errors import BadOption, SnapshotError
+from explorer.measure.compare import Comparison
 from tests.widgets import made_by_hand as hand
 from widgets.report import document, page, question_key
 from widgets.session import Session
@@ -140,3 +142,34 @@ def test_what_the_model_is_called_cannot_break_out_of_a_report() -> None:
     name = "</script><img src=x onerror=alert(1)>"
     text = page(Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name))))
     assert name not in text
+
+
+def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:
+    told: list[int] = []
+
+    def turns(first: Any, second: Any, inputs: object, seconds: float = 1.0) -> Comparison:
+        for _ in range(25):
+            first.runnable.run({})
+            second.runnable.run({})
+            told.append(session.bench.jobs.told(1)["n"])
+        return hand.compare(first, second, inputs, seconds)
+
+    class Running(hand.HandMade):
+        @property
+        def runnable(self) -> "Running":
+            return self
+
+        def run(self, inputs: object) -> None:
+            pass
+
+    session = Session(Running(), compare=turns)
+    assert session.begin_measure() == {}  # A itself
+    session.measure()
+    session.turn("threads", 0)
+    begun = session.answer("begin_measure", {})
+    assert begun["of"] >= 20
+    assert session.bench.jobs.wait(begun["job"])["error"] is None
+    assert told == sorted(told) and told[0] == 0 and told[-1] > 20
+    timed = len(told)
+    session.measure()
+    assert len(told) == timed and "slower than A" in session.verdict()["big"]

@@ -259,13 +259,27 @@ export function mount(el, host) {
     try {
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
-      if (data?.measure && !next) await host.ask("measure").then(answer => say(answer.data?.said ?? ""));
+      if (data?.measure && !next) await measured().then(answer => say(answer?.data?.said ?? ""));
     } catch (error) { say(error.sentence ?? String(error)); throw error; } finally {
       if (!--busy) house.removeAttribute("aria-busy");
       verdict();
       const waiting = busy ? null : next;
       if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); }
     }
+  }
+  /** Time what is on show; n grows while it goes on, and a turn that waits ends it. */
+  async function measured() {
+    const { data } = await host.ask("begin_measure").catch(() => ({ data: null }));
+    while (data?.job) {
+      const { data: now } = await host.ask("job", { job: data.job });
+      if (now.over) { if (now.error) throw now.error; break; }
+      if (next) { await host.ask("cancel", { job: data.job }); return null; }
+      const small = knobs.verdict.querySelector(".sm"), said = `measuring: n = ${now.n} of ${now.of}`;
+      if (small) small.textContent = said;
+      say(said, true);
+      await new Promise(done => setTimeout(done, 120));
+    }
+    return host.ask("measure");
   }
   let next = null; // the turn that waits for the one under way
   function turn(knob, index, label) {
