@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -22,22 +21,20 @@ from explorer.cost.counts import (
     count_loops,
     step_cycles,
 )
-from explorer.cost.structure import Facts, structure
+from explorer.cost.levels import levels_of
+from explorer.cost.parts import Numbers, Part, Short, Side, place, side
+from explorer.cost.structure import Facts, Tensors, structure
 from explorer.devices.model import Device
 from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.regions import Interval, Region, Regions, box, propagate, tile_variable
-from explorer.ir.types import ITEM_BYTES
 
-Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
-Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
 ALWAYS = ("compute", "task")  # the other terms stand where there is something of them
 UNHIDDEN = 0.1  # of the time of a shared memory that computing could hide
-ROOM = 0.5  # of a memory's capacity may be one operand
 
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
@@ -83,19 +80,19 @@ class Estimate:
         regions: Regions | None = None,
         once: bool = False,
     ) -> None:
-        self.tiling, self.device = tiling, device
+        self.tiling, self.device, self.levels = tiling, device, levels_of(device)
         known = regions or propagate(kernel, dict(tiling.tile))
         parts = structure(kernel)
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
         self.halos = tuple(
-            _part(kernel, h.tensor, box(h.index, ranges, kernel.shape(h.tensor)), dims)
+            _part(parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims)
             for h in parts.halos
             for ranges in (known.axes[h.number],)
         )
         self.boxes = tuple(
-            _part(kernel, name, region, dims) for name, region in known.tensors.items()
+            _part(parts.tensors, name, region, dims) for name, region in known.tensors.items()
         )
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
 
@@ -107,7 +104,7 @@ class Estimate:
     def kernel_terms(self, sizes: Sizes) -> Terms:
         """As the function of this name tells them."""
         total, count, first = self._total(sizes)
-        units = max(1, self.device.units)
+        units = self.levels.units
         even = sum(us for _, us in total) / units
         spread = tuple((name, us / units) for name, us in total)
         return (*spread, ("imbalance", max(0.0, -(-count // units) * first - even)))
@@ -130,7 +127,7 @@ class Estimate:
         last unit's.
         """
         numbers = self.numbers(sizes)
-        names = ("compute", "pack", "edge", *(m.name for m in self.device.levels), "task")
+        names = ("compute", "pack", "edge", *(m.name for m in self.levels.levels), "task")
         total = dict.fromkeys(names, 0.0)
         count = early = 0
         first = 0.0
@@ -172,16 +169,16 @@ class Estimate:
         return out
 
     def _terms(self, numbers: Numbers, short: Short) -> Terms:
-        device, out = self.device, self._task(numbers, short)
-        costs, us = device.costs.values, 1.0 / (device.clock_ghz * 1e3)
+        known, out = self.levels, self._task(numbers, short)
+        costs, us = known.costs, known.cycle_us
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
         pack = (out.waits + out.cycles(costs, IN_PACK)) * us
         edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
-        for level, moved in zip(device.levels, self._moved(numbers, short)):
+        for level, moved in zip(known.levels, self._moved(numbers, short)):
             if moved:
-                time_us = moved / (_bandwidth(device, level.name) * 1e3)
+                time_us = moved / level.bytes_per_us
                 shown = UNHIDDEN * min(time_us, longest) if level.shared else 0.0
                 terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
@@ -190,15 +187,12 @@ class Estimate:
 
     def _moved(self, numbers: Numbers, short: Short) -> list[float]:
         """Bytes that one task moves from each level that its operands lie in, nearest first."""
-        device = self.device
-        moved = [0.0] * len(device.levels)
-        stores = dict(device.costs.stores)
+        known = self.levels
+        moved = [0.0] * len(known.levels)
         for part in self.boxes:
-            count, whole = part.bytes(numbers, short), part.whole_bytes(numbers)
-            home = _home(device, count if part.inside else whole, part.inside)
-            weight = 2.0 if part.inside else 1.0
-            if part.written:
-                weight = stores.get(device.levels[home].name, 1.0)
+            count = part.bytes(numbers, short)
+            home = known.home(count if part.inside else part.whole_bytes(numbers), part.inside)
+            weight = 2.0 if part.inside else known.levels[home].store if part.written else 1.0
             moved[home] += count * weight
         for f, axes in self.works:
             if f.found is not None:
@@ -209,7 +203,7 @@ class Estimate:
         self,
         moved: list[float],
         f: Facts,
-        axes: Mapping[str, _Size],
+        axes: Mapping[str, Side],
         numbers: Numbers,
         short: Short,
     ) -> None:
@@ -228,28 +222,16 @@ class Estimate:
         blocks, panels = -(-rows // micro.rows), -(-columns // micro.columns)
         panel, left = 4.0 * depth * micro.columns, 4.0 * depth * micro.rows
         times = batch * (of(found.depth) / max(1, depth))
-        near = _home(self.device, panel + left, True)
+        near = self.levels.home(panel + left, True)
         if near:
             moved[near] += times * (blocks - 1) * panels * panel
-        far = _home(self.device, rows * depth * 4.0 + panel, True)
+        far = self.levels.home(rows * depth * 4.0 + panel, True)
         if far:
             moved[far] += times * (panels - 1) * blocks * left
 
 
-def _bandwidth(device: Device, level: str) -> float:
-    """GB/s of a level for one unit while all run."""
-    alone = device.level(level).bandwidth_gb_per_s
-    return dict(device.costs.together).get(level, alone) if device.units > 1 else alone
-
-
 def _interpreted(dims: Sequence[Dim]) -> Evaluator:
     return lambda sizes: tuple(evaluate_dim(d, sizes) for d in dims)
-
-
-def _place(dims: list[Dim], dim: Dim) -> int:
-    """Where a dim's number will be."""
-    dims.append(dim)
-    return len(dims) - 1
 
 
 def _cuts(axes: Sequence[Axis], tiling: Tiling, dims: list[Dim]) -> Iterator[tuple[str, int, int]]:
@@ -257,83 +239,20 @@ def _cuts(axes: Sequence[Axis], tiling: Tiling, dims: list[Dim]) -> Iterator[tup
     for a in axes:
         size = tiling.size(a.name)
         if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
-            yield tile_variable(a.name), _place(dims, a.extent), size
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """An axis in a task: where its extent is, that of its tile where it has one, and by how much
-    each tile variable moves it.
-    """
-
-    extent: int
-    tile: int | None
-    moves: tuple[tuple[str, int], ...] = ()
-
-    def of(self, numbers: Numbers, short: Short) -> int:
-        """How many values of the axis a task has."""
-        extent = numbers[self.extent]
-        if self.tile is None:
-            return extent
-        size = numbers[self.tile]
-        if short:
-            for variable, factor in self.moves:
-                size -= factor * short.get(variable, 0)
-        return max(1, min(extent, size))
-
-
-def _size(extent: Dim, interval: Interval | None, dims: list[Dim]) -> _Size:
-    if interval is None:
-        return _Size(_place(dims, extent), None)
-    moves = tuple((n, abs(k)) for n, k in interval.lo.terms if isinstance(k, int))
-    return _Size(_place(dims, extent), _place(dims, interval.size), moves)
+            yield tile_variable(a.name), place(dims, a.extent), size
 
 
 def _work(
     f: Facts, ranges: Mapping[str, Interval], dims: list[Dim]
-) -> tuple[Facts, dict[str, _Size]]:
+) -> tuple[Facts, dict[str, Side]]:
     c = f.compute
-    return f, {a.name: _size(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
+    return f, {a.name: side(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The part of a tensor that a task touches."""
-
-    item_bytes: int
-    line_bytes: int
-    sides: tuple[_Size, ...]
-    inside: bool
-    written: bool
-
-    def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
-        """The extents of the part."""
-        return tuple([side.of(numbers, short) for side in self.sides])
-
-    def bytes(self, numbers: Numbers, short: Short) -> int:
-        """Of the part; where it is no more than a few elements of each row, in whole lines."""
-        run = rows = 1
-        dense = True
-        for side in reversed(self.sides):
-            n = side.of(numbers, short)
-            if dense:
-                run *= n
-                dense = n == numbers[side.extent]
-            else:
-                rows *= n
-        size = run * self.item_bytes
-        return rows * size if dense else rows * -(-size // self.line_bytes) * self.line_bytes
-
-    def whole_bytes(self, numbers: Numbers) -> int:
-        """Of the whole tensor."""
-        return prod(numbers[side.extent] for side in self.sides) * self.item_bytes
-
-
-def _part(kernel: Kernel, name: str, region: Region, dims: list[Dim]) -> _Part:
-    spec = kernel.spec(name)
-    sides = tuple(_size(n, r, dims) for n, r in zip(spec.shape, region, strict=True))
-    inside = name not in kernel.inputs and name != kernel.output
-    return _Part(ITEM_BYTES[spec.dtype], 1 if inside else 64, sides, inside, name == kernel.output)
+def _part(tensors: Tensors, name: str, region: Region, dims: list[Dim]) -> Part:
+    shape, item_bytes, inside, written = tensors[name]
+    sides = tuple([side(n, r, dims) for n, r in zip(shape, region, strict=True)])
+    return Part(item_bytes, sides, inside, written)
 
 
 def contract_cycles(rows: int, columns: int, depth: int, micro: Micro, device: Device) -> float:
@@ -349,17 +268,3 @@ def contract_cycles(rows: int, columns: int, depth: int, micro: Micro, device: D
     rest = rows if columns % micro.columns else 0
     through = part * (columns // micro.columns) + rest
     return panels * blocks * body + rows * costs.row + through * edge
-
-
-def _home(device: Device, bytes_: float, inside: bool) -> int:
-    """The nearest level that holds this much; what other units wrote is at least one shared level
-    away.
-    """
-    for n, m in enumerate(device.levels):
-        if (
-            m.capacity_bytes is not None
-            and bytes_ <= m.capacity_bytes * ROOM
-            and (inside or m.shared)
-        ):
-            return n
-    return len(device.levels) - 1

@@ -4,12 +4,13 @@ point costs. Worked out once a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import TypeAlias
 
 from explorer.ir.contraction import Contraction, contraction
-from explorer.ir.dims import Dim
+from explorer.ir.dims import Dim, Shape
 from explorer.ir.forms import form_of
 from explorer.ir.kernel import (
     FUNCTIONS,
@@ -87,12 +88,17 @@ class Halo:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The parts of a kernel that cost time, and the axes of its output."""
+    """The parts of a kernel that cost time, the axes of its output, and its tensors: shape, bytes
+    of an element, whether it is made and used inside, whether it is the output.
+    """
 
     facts: tuple[Facts, ...]
     halos: tuple[Halo, ...]
     axes: tuple[Axis, ...]
+    tensors: Tensors
 
+
+Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
 
 _lock = Lock()
 _known: list[tuple[Kernel, Structure]] = []
@@ -126,7 +132,12 @@ def _structure(kernel: Kernel) -> Structure:
         if epilogue is not None:
             done.add(kernel.computes.index(epilogue))
     last = writers(kernel, kernel.output)[-1]
-    return Structure(tuple(facts), tuple(halos), last.axes)
+    border = {*kernel.inputs, kernel.output}
+    tensors = {
+        t.name: (t.shape, ITEM_BYTES[t.dtype], t.name not in border, t.name == kernel.output)
+        for t in kernel.tensors
+    }
+    return Structure(tuple(facts), tuple(halos), last.axes, tensors)
 
 
 def _facts(kernel: Kernel, n: int, c: Compute) -> tuple[Facts, Compute | None]:

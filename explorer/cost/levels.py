@@ -1,0 +1,74 @@
+"""A device as the model reads it again and again: what a level holds, how fast it is, cycles."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import NamedTuple
+
+from explorer.devices.model import Device
+
+ROOM = 0.5  # of a memory's capacity may be one operand
+REMEMBERED = 4
+
+
+class Level(NamedTuple):
+    """One memory: bytes that it has room for (None: all), whether units share it, bytes a
+    microsecond for one unit while all run, and what a byte stored costs in bytes read.
+    """
+
+    name: str
+    room: float | None
+    shared: bool
+    bytes_per_us: float
+    store: float
+
+
+class Levels(NamedTuple):
+    """The levels of a device, nearest first, the cycles of its costs, microseconds of a cycle."""
+
+    levels: tuple[Level, ...]
+    costs: tuple[float, ...]
+    cycle_us: float
+    units: int
+
+    def home(self, bytes_: float, inside: bool) -> int:
+        """The nearest level that holds this much; what other units wrote is at least one shared
+        level away.
+        """
+        for n, level in enumerate(self.levels):
+            if level.room is not None and bytes_ <= level.room and (inside or level.shared):
+                return n
+        return len(self.levels) - 1
+
+
+_lock = Lock()
+_known: list[tuple[Device, Levels]] = []
+
+
+def levels_of(device: Device) -> Levels:
+    """The levels of a device; the last few devices are remembered."""
+    for one, found in _known:
+        if one is device:
+            return found
+    made = _levels(device)
+    with _lock:
+        _known.insert(0, (device, made))
+        del _known[REMEMBERED:]
+    return made
+
+
+def _levels(device: Device) -> Levels:
+    together = dict(device.costs.together) if device.units > 1 else {}
+    stores = dict(device.costs.stores)
+    levels = [
+        Level(
+            m.name,
+            None if m.capacity_bytes is None else m.capacity_bytes * ROOM,
+            m.shared,
+            together.get(m.name, m.bandwidth_gb_per_s) * 1e3,
+            stores.get(m.name, 1.0),
+        )
+        for m in device.levels
+    ]
+    cycle_us = 1.0 / (device.clock_ghz * 1e3)
+    return Levels(tuple(levels), device.costs.values, cycle_us, max(1, device.units))

@@ -1,0 +1,82 @@
+"""The parts of tensors and of axes that one task has, as numbers that a binding gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+from explorer.ir.dims import Dim
+from explorer.ir.regions import Interval
+
+Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
+Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
+
+LINE_BYTES = 64
+
+
+def place(dims: list[Dim], dim: Dim) -> int:
+    """Where a dim's number will be."""
+    dims.append(dim)
+    return len(dims) - 1
+
+
+class Side(NamedTuple):
+    """An axis in a task: where its extent is, that of its tile where it has one (else -1), and by
+    how much each tile variable moves it.
+    """
+
+    extent: int
+    tile: int
+    moves: tuple[tuple[str, int], ...] = ()
+
+    def of(self, numbers: Numbers, short: Short) -> int:
+        """How many values of the axis a task has."""
+        extent = numbers[self.extent]
+        if self.tile < 0:
+            return extent
+        size = numbers[self.tile]
+        if short:
+            for variable, factor in self.moves:
+                size -= factor * short.get(variable, 0)
+        return max(1, min(extent, size))
+
+
+def side(extent: Dim, interval: Interval | None, dims: list[Dim]) -> Side:
+    """An axis whose tile is an interval of it, or all of it."""
+    if interval is None:
+        return Side(place(dims, extent), -1)
+    moves = [(n, abs(k)) for n, k in interval.lo.terms if isinstance(k, int)]
+    return Side(place(dims, extent), place(dims, interval.size), tuple(moves))
+
+
+class Part(NamedTuple):
+    """The part of a tensor that a task touches."""
+
+    item_bytes: int
+    sides: tuple[Side, ...]
+    inside: bool
+    written: bool
+
+    def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
+        """The extents of the part."""
+        return tuple([one.of(numbers, short) for one in self.sides])
+
+    def bytes(self, numbers: Numbers, short: Short) -> int:
+        """Of the part; where it is no more than a few elements of each row, in whole lines."""
+        run = rows = 1
+        dense = True
+        for one in reversed(self.sides):
+            n = one.of(numbers, short)
+            if dense:
+                run *= n
+                dense = n == numbers[one.extent]
+            else:
+                rows *= n
+        size = run * self.item_bytes
+        whole = dense or self.inside
+        return rows * size if whole else rows * -(-size // LINE_BYTES) * LINE_BYTES
+
+    def whole_bytes(self, numbers: Numbers) -> int:
+        """Of the whole tensor."""
+        return prod([numbers[one.extent] for one in self.sides]) * self.item_bytes
