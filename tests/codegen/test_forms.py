@@ -133,3 +133,18 @@ def test_convolutions_of_every_form_equal_the_reference(form: Form) -> None:
     for h, c, o, size, step, pad in ((9, 3, 11, 3, 2, 1), (7, 8, 32, 3, 1, 1), (6, 5, 9, 2, 1, 0)):
         kernel = convolution(form, h, c, o, size, step, pad)
         agree(kernel, Tiling((("p", 2),), micro(form, 16)), arrays(kernel))
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["weights", "two inputs"])
+@pytest.mark.parametrize("form", [f for f in BY_NAME if is_float(f.total)], ids=lambda f: f.right)
+def test_nan_and_infinity_stay_in_their_rows_and_columns(form: Form, constant: bool) -> None:
+    kernel = product(form, 9, 11, 35, constant)
+    values = arrays(kernel)
+    values["a"][2, 3], values["a"][5, 1] = np.nan, np.inf
+    if is_float(form.right):
+        values["b"][4, 7], values["b"][0, 33] = -np.inf, np.nan
+    want = evaluate_kernel(kernel, [values["a"], values["b"]], {})
+    got = run_kernel(kernel, Tiling((("i", 7),), micro(form, 16)), values)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+    assert np.isnan(got).any() and not np.isnan(got).all()
