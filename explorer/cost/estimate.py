@@ -259,12 +259,13 @@ def contract_cycles(rows: int, columns: int, depth: int, micro: Micro, device: D
     """Cycles of a product of `rows` by `depth` with packed columns: every register tile runs whole,
     also at the edges.
     """
-    costs = device.costs
-    whole_rows, part = divmod(rows, micro.rows)
-    blocks, panels = whole_rows + (part > 0), -(-columns // micro.columns)
-    body = step_cycles(micro.rows, micro.vectors, device) * depth + costs.tile
-    body += costs.sum * micro.rows * micro.vectors
-    edge = costs.edge_row + costs.edge_vector * micro.vectors
-    rest = rows if columns % micro.columns else 0
-    through = part * (columns // micro.columns) + rest
-    return panels * blocks * body + rows * costs.row + through * edge
+    costs, tall, vectors = device.costs, micro.rows, micro.vectors
+    wide = vectors * micro.lanes
+    blocks, part = divmod(rows, tall)
+    panels, rest = divmod(columns, wide)
+    tiles = (blocks + (part > 0)) * (panels + (rest > 0))
+    body = step_cycles(tall, vectors, device) * depth + costs.tile + costs.sum * tall * vectors
+    through = part * panels + (rows if rest else 0)
+    return (
+        tiles * body + rows * costs.row + through * (costs.edge_row + costs.edge_vector * vectors)
+    )
