@@ -49,6 +49,14 @@ def in_output(body: Iterable[Statement], only_here: bool = True) -> tuple[Statem
     return statements
 
 
+def made_in(body: Iterable[Statement]) -> set[Buffer]:
+    """The buffers that maps and reductions write."""
+    found: set[Buffer] = set()
+    for s in body:
+        found |= made_in(s.body) if isinstance(s, For) else {p.target.buffer for p in _parts(s)}
+    return found
+
+
 def _is_alone(s: Statement, body: Iterable[Statement]) -> bool:
     return all(x is s for x in body)
 
