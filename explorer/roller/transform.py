@@ -18,6 +18,7 @@ from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
 from explorer.ir.running import Running, running
 from explorer.ir.tile_program import (
+    Buffer,
     Fill,
     For,
     Grid,
@@ -31,7 +32,7 @@ from explorer.passes.memory_order import slides
 from explorer.roller.block_by_block import block_by_block
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
-from explorer.roller.in_output import in_output
+from explorer.roller.in_output import in_output, made_in
 from explorer.roller.one_pass import in_one_pass
 from explorer.roller.places import Place, Places
 from explorer.roller.shared_scratch import share_scratch
@@ -108,9 +109,13 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
             body += statements
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
+    moved: set[Buffer] = set()
     if not kernel.updates:  # what it reads may be what it writes
+        made = made_in(body)
         body = list(in_output(in_one_pass(body)))
-    buffers = sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])
+        moved = made - made_in(body)
+    kept = (b for b in places.buffers.values() if b not in moved)
+    buffers = sorted(kept, key=lambda b: KINDS[b.kind])
     return share_scratch(
         TileProgram(
             grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
