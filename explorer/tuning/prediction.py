@@ -35,7 +35,7 @@ from explorer.measure.sample_kernels import (
     transpose,
 )
 from explorer.measure.this_cpu import this_cpu
-from explorer.roller import Options
+from explorer.roller.policies import DEFAULT, POLICIES
 from explorer.roller.policy import label_of
 from explorer.roller.space import space_of
 
@@ -116,7 +116,7 @@ def predict(
 
 def rollers_first(kernel: Kernel, device: Device, env: ShapeEnv, count: int) -> list[Tiling]:
     """The first tilings of Roller's default policy, best first by the model."""
-    found = islice(Options().policy(kernel, device, env, {}), count)
+    found = islice(POLICIES[DEFAULT](kernel, device, env, {}, count), count)
     return [c.value for c in found if not c.refused and isinstance(c.value, Tiling)]
 
 
