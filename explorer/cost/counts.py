@@ -21,6 +21,7 @@ TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
 PAGE_BYTES, WAYS = 4096, 16  # L1 has as many sets as fit a page; L2's ways where none are known
+STREAMS = 16  # pages that a core walks at once and still fetches ahead
 ROOM = 0.5  # of a set is there for one operand
 LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
 WASTE = 1.1  # of a run of rows, by a last tile that is moved back
@@ -195,7 +196,8 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
             wait = miss_cycles(depth, loops.stride_bytes, device)
             out.waits += times * (inner % BLOCK) * depth * wait
             lines = (inner // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
-            out.waits += times * lines * min(wait, MISS_CYCLES[0])
+            pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
+            out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
         case "map":
             length = _run(f, sides)
             _count_run(out, loops, points // max(1, length), length, 1, lanes)
