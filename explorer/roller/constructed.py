@@ -23,7 +23,8 @@ from explorer.roller.policy import SHOWN, Cut, candidates, in_order, scored
 from explorer.roller.rtile import TiledProgram
 from explorer.roller.transform import sums_of, tensor_contraction
 
-GROWN, EACH = 24, 8  # results that are weighed, and how many of them with one register tile
+GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
+PARTS = (1, 2, 4)
 WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of many computes
 
 
@@ -63,7 +64,30 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
             if axis in walks and (size < extents[axis] or axis in symbolic):
                 out, step = walks[axis]
                 cut[out] = max(1, size // step)
-        yield Tiling(_ordered(kernel, cut), _micro(p, own, found is not None))
+        micro = _micro(p, own, found is not None)
+        for shares in _shares(kernel, cut, device, sizes):
+            yield Tiling(shares, micro)
+
+
+def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -> Iterator[Cut]:
+    """The cut; even shares of the outermost axis where it leaves a unit without a task; and, for
+    kernels that keep much in scratch, single steps of it.
+    """
+    last = writers(kernel, kernel.output)[-1]
+    whole = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in last.axes}
+    outer = next((a for a in _shared_axes(kernel) if cut.get(a, whole[a]) > 1), None)
+    busy = prod(-(-whole[a] // n) for a, n in cut.items()) >= device.units
+    if outer is None or busy:
+        yield _ordered(kernel, cut)
+    if outer is None:
+        return
+    size = cut.get(outer, whole[outer])
+    if not busy:
+        for part in PARTS:
+            yield _ordered(kernel, {**cut, outer: -(-size // (device.units * part))})
+    if len(kernel.computes) > 2:
+        for few in PARTS:
+            yield _ordered(kernel, {**cut, outer: min(few, size)})
 
 
 def _main(kernel: Kernel, sizes: Sizes) -> Compute:
@@ -78,10 +102,9 @@ def _walks(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[st
     Only axes that every writer of the output has can be cut; columns only where nothing before the
     contraction would be done again for each of their tiles.
     """
-    parts = writers(kernel, kernel.output)
-    shared = [a.name for a in parts[-1].axes if all(a.name in _names(p) for p in parts)]
-    if found is not None and len(kernel.computes) > 2 and len(parts[-1].axes) > 1:
-        shared = [a for a in shared if a != parts[-1].axes[-1].name]
+    shared, inner = _shared_axes(kernel), writers(kernel, kernel.output)[-1].axes[-1:]
+    if found is not None and len(kernel.computes) > 2 and len(shared) > 1:
+        shared = [a for a in shared if a != inner[0].name]
     ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
     known = {tile_variable(a): a for a in shared}
     cut: dict[str, tuple[str, int]] = {}
@@ -92,8 +115,10 @@ def _walks(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[st
     return cut
 
 
-def _names(c: Compute) -> set[str]:
-    return {a.name for a in c.axes}
+def _shared_axes(kernel: Kernel) -> list[str]:
+    """The axes that all writers of the output have, outermost first."""
+    parts = writers(kernel, kernel.output)
+    return [a.name for a in parts[-1].axes if all(a in p.axes for p in parts)]
 
 
 def _tile(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:

@@ -214,13 +214,15 @@ class CpuRules:
         return e.spatial < len(e.axes) and e.spatial > 0 and self._reused(e.spatial - 1)
 
     def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
-        """Computing takes longer than loading; for streams, the output's rows are whole lines.
-        Sums fill the registers: unlike threads' on a GPU, empty ones serve nobody.
+        """Sums fill the registers as far as the axes go: unlike threads' on a GPU, empty ones serve
+        nobody. A cache's tile takes longer to compute than to load; a stream's has whole lines.
         """
-        if not self._streamed(level):
-            bound = self.compute_us(tiles[0], level) > self.memory_us(tiles[0], level)
-            return bound and (level != self.nearest or self._full(tiles[0], larger))
-        return level > 0 or (self.line(tiles[0]).holds and self._large(tiles[0]))
+        tile = tiles[0]
+        if level == self.nearest:
+            return not self._tiled or self._full(tile, larger)
+        if not self.streamed:
+            return self.compute_us(tile, level) > self.memory_us(tile, level)
+        return level > 0 or (self.line(tile).holds and self._large(tile))
 
     def _large(self, tile: RTile) -> bool:
         """Whether a streamed tile is worth a task: it fills L1, or larger ones leave cores idle."""

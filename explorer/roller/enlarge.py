@@ -61,14 +61,16 @@ class Search:
     borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
     visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
-    def run(self, eps_step: float, eps_cap: float) -> tuple[TiledProgram, ...]:
+    def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
         """The results of all rounds, those of a smaller eps first. Tiles at the border of a memory
         stand in where a round has no regular result. A larger eps is tried only where it changes
-        anything.
+        anything; for more results than there are, none above `choice`.
         """
         programs: list[TiledProgram] = []
         count = 0
-        while count * eps_step <= eps_cap + 1e-9 and len(programs) < self.top_k and self.dropped:
+        while len(programs) < self.top_k and self.dropped:
+            if count * eps_step > (choice if programs else eps_cap) + 1e-9:
+                break
             self._round(round(count * eps_step, 6))
             new = [TiledProgram(t) for t in self.found]
             if not new:
