@@ -18,17 +18,14 @@ from explorer.ir.kernel import (
 
 
 def map_parts(kernel: Kernel) -> Kernel:
-    """After: no element-wise compute alone reads, point by point, what several maps write.
+    """After: no element-wise compute alone reads, point by point, what maps write in parts.
 
     `t[2*i] = a[i]; t[2*i+1] = b[i]; y[j] = max(t[j], 0)` becomes `y[2*i] = max(a[i], 0); y[2*i+1] =
     max(b[i], 0)`.
     """
-    counts: dict[str, int] = {}
-    for c in kernel.computes:
-        counts[c.out] = counts.get(c.out, 0) + 1
-    for tensor, count in counts.items():
-        if count > 1 and tensor != kernel.output:
-            kernel = _mapped(kernel, tensor)
+    split = {c.out for c in kernel.computes if any(i.bare is None for i in c.target)}
+    for tensor in sorted(split - {kernel.output}):
+        kernel = _mapped(kernel, tensor)
     return kernel
 
 

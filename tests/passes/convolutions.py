@@ -1,0 +1,117 @@
+"""3 x 3 convolutions with an epilogue, as kernels and as ONNX files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper, save
+
+from explorer.ir.dims import Dim, evaluate_shape
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ops.loop_nest import evaluate_kernel
+from explorer.passes.minimal_filters import MinimalFilter
+from explorer.passes.tile_transforms import tensor_names
+from explorer.passes.window_sums import WindowSum, window_sum
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An image, channels in and out, zeros above, left, below and right, and a batch."""
+
+    high: int
+    wide: int
+    channels: int = 8
+    outputs: int = 16
+    pads: tuple[int, int, int, int] = (1, 1, 1, 1)
+    batch: Dim = 1
+
+    @property
+    def result(self) -> tuple[int, int]:
+        top, left, bottom, right = self.pads
+        return self.high + top + bottom - 2, self.wide + left + right - 2
+
+
+def kernel_of(s: Shape) -> Kernel:
+    """`y = max(conv(x, g) + b + r, 0)`, channels last."""
+    (oh, ow), (top, left, _, _) = s.result, s.pads
+    out = (s.batch, oh, ow, s.outputs)
+    axes = tuple(Axis(a, e) for a, e in zip("nhwo", out, strict=True))
+    over = (Axis("kh", 3), Axis("kw", 3), Axis("c", s.channels))
+    at = (var("n"), var("h") + var("kh") - top, var("w") + var("kw") - left, var("c"))
+    weight = Read("g", (var("o"), var("c"), var("kh"), var("kw")))
+    product = Apply("mul", (Read("x", at, 0.0), weight))
+    point = tuple(var(a.name) for a in axes)
+    shifted = apply("add", Read("acc", point), Read("b", (var("o"),)))
+    total = apply("max", apply("add", shifted, Read("r", point)), 0.0)
+    tensors = (
+        TensorSpec("x", (s.batch, s.high, s.wide, s.channels)),
+        TensorSpec("g", (s.outputs, s.channels, 3, 3)),
+        TensorSpec("b", (s.outputs,)),
+        *(TensorSpec(n, out) for n in ("r", "acc", "y")),
+    )
+    computes = (Compute("acc", axes, product, over, "sum"), Compute("y", axes, total))
+    return Kernel("conv", tensors, computes, ("x", "g", "b", "r"), "y", frozenset("gb"))
+
+
+def values_of(kernel: Kernel, sizes: dict[str, int], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random inputs; weights as small as trained ones."""
+    rng = np.random.default_rng(seed)
+    shapes = {n: evaluate_shape(kernel.shape(n), sizes) for n in kernel.inputs}
+    values = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    return values | {"g": values["g"] * np.float32(0.05)}
+
+
+def direct(kernel: Kernel, values: dict[str, np.ndarray], sizes: dict[str, int]) -> np.ndarray:
+    """What the reference interpreter makes of a kernel."""
+    return evaluate_kernel(kernel, [values[n] for n in kernel.inputs], sizes)
+
+
+def found_in(kernel: Kernel) -> WindowSum | str:
+    """The convolution of a kernel."""
+    return window_sum(kernel, kernel.computes[0])
+
+
+def with_filters(
+    kernel: Kernel, found: WindowSum, by: MinimalFilter, values: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The inputs and, under its name, the transformed weights."""
+    weight = values[found.weight.tensor]
+    rest = tuple(d for d in range(weight.ndim) if d not in found.filter_dims)
+    moved = weight.transpose(*rest, *found.filter_dims)
+    plain = moved.reshape([weight.shape[d] for d in found.filter_dims])
+    return values | {tensor_names(kernel).filters: by.filters(plain)}
+
+
+SHAPES = st.builds(
+    Shape,
+    st.integers(2, 15),
+    st.integers(2, 15),
+    st.integers(1, 40),
+    st.integers(8, 40),
+    st.tuples(*[st.integers(1, 2)] * 2, *[st.integers(0, 2)] * 2),
+    st.sampled_from([1, 2]),
+)
+
+
+def model(path: Path, s: Shape, groups: int = 1, batch: str | int = "n", **more: object) -> str:
+    """An ONNX file: `relu(conv(x) + b + x2)`, with a batch that may be a symbol."""
+    rng = np.random.default_rng(1)
+    shape = (s.outputs, s.channels // groups, 3, 3)
+    g = (rng.standard_normal(shape) * 0.05).astype(np.float32)
+    b = rng.standard_normal(s.outputs).astype(np.float32)
+    attributes = {"pads": list(s.pads), "group": groups, **more}
+    nodes = [
+        helper.make_node("Conv", ["x", "g", "b"], ["c"], **attributes),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    kind = TensorProto.FLOAT
+    x = helper.make_tensor_value_info("x", kind, (batch, s.channels, s.high, s.wide))
+    y = helper.make_tensor_value_info("y", kind, None)
+    held = [numpy_helper.from_array(a, n) for n, a in (("g", g), ("b", b))]
+    graph = helper.make_graph(nodes, "conv", [x], [y], held)
+    opset = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return str(path)
