@@ -7,11 +7,17 @@ from html import escape
 
 from widgets.fusion import FusionRows, NodeRow
 from widgets.shapes_picture import around
-from widgets.svg import Svg, cross, fit, label, path, rect, text_width, wrapped
+from widgets.svg import Svg, cross, fit, label, path, rect, stepped, text_width, wrapped
 from widgets.table import Table
 
 SHOWN = 22
 GUTTER, NAME, KIND, WHY, RIGHT = 66.0, 84.0, 236.0, 372.0, 668.0
+PHASES = 3
+ABOUT = (
+    "anchors, and what is at most Broadcast",
+    "Injective nodes, and what is at most Broadcast",
+    "what is at most Broadcast and still apart",
+)
 GROUNDS = ("var(--tint)", "var(--app)")
 
 
@@ -52,7 +58,7 @@ def figure(rows: FusionRows, selected: str = "") -> Svg:
     """Nodes from the top down, each with an arc to its post-dominator."""
     shown = around(rows.nodes, [selected in n.ops for n in rows.nodes], SHOWN)
     first = rows.nodes.index(shown[0]) if shown else 0
-    marks = [*_heads(rows)]
+    marks = [*_heads(rows), *_phases(rows)]
     lines = [wrapped(_verdict(n), RIGHT - WHY - 20) for n in shown]
     tops, y = [], 78.0
     for said in lines:
@@ -81,6 +87,25 @@ def _verdict(n: NodeRow) -> str:
 
 
 def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
+    yield stepped("".join(_outcome(n, y, lines)), _moment(n))
+    mark = _mark(n)
+    room = KIND - NAME - 12 - (text_width(mark) + 8 if mark else 0)
+    yield label(NAME, y, fit(n.name, room, mono=True), "mono i", ops=n.ops, title=n.name)
+    yield _badge(n, y)
+
+
+def _mark(n: NodeRow) -> str:
+    words = (f"g{n.group}" * bool(n.group), "anchor" * n.anchor, "output" * n.output)
+    return " ".join(filter(None, words))
+
+
+def _moment(n: NodeRow) -> int:
+    """When its fate is known: in its phase, or after the last one."""
+    return n.phase if n.phase >= 0 else PHASES
+
+
+def _outcome(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
+    """What became of a node, and why."""
     high = 14 * len(lines) + 8
     ground = GROUNDS[n.group % 2] if n.group else "none"
     wide = RIGHT - NAME + 8
@@ -88,12 +113,7 @@ def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
     if n.group:
         said = f"group {n.group}"
         yield rect(NAME - 8, y - 13, 4, high, "var(--ink2)", title=said, ops=n.ops)
-    words = (f"g{n.group}" * bool(n.group), "anchor" * n.anchor, "output" * n.output)
-    mark = " ".join(filter(None, words))
-    room = KIND - NAME - 12 - (text_width(mark) + 8 if mark else 0)
-    yield label(NAME, y, fit(n.name, room, mono=True), "mono i", ops=n.ops, title=n.name)
-    yield label(KIND - 10, y, mark, "q", anchor="end", title=f"group {n.group}")
-    yield _badge(n, y)
+    yield label(KIND - 10, y, _mark(n), "q", anchor="end", title=f"group {n.group}")
     if n.phase < 0 and n.group:
         yield path(f"M{WHY + 1:g} {y - 4:g}h7m0 -4v8", "var(--ink2)", 'stroke-width="1.6"')
     elif n.phase < 0:
@@ -102,6 +122,15 @@ def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
         yield path(f"M{WHY + 1:g} {y - 4:g}l3 3l5 -7", "var(--ok)", 'stroke-width="1.6"')
     for i, line in enumerate(lines):
         yield label(WHY + 16, y + 14 * i, line, "i" if n.phase >= 0 else "")
+
+
+def _phases(rows: FusionRows) -> Iterator[str]:
+    """What each phase did, in words: the page walks through them."""
+    for phase, about in enumerate(ABOUT):
+        taken = sum(n.phase == phase for n in rows.nodes)
+        yield stepped("", phase, f"phase {phase}, {about}: {taken} nodes are taken")
+    apart = sum(n.phase < 0 for n in rows.nodes)
+    yield stepped("", PHASES, f"after the last phase: {apart} nodes go no further, and why")
 
 
 def _badge(n: NodeRow, y: float) -> str:

@@ -4,6 +4,7 @@ why, and the times whose crossing ends a level.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explorer.roller.steps import Construction, Step
@@ -46,7 +47,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class StaircaseRows:
-    """A construction: the steps of its last round, and what came out."""
+    """A construction: the steps of the rounds that found something, and what came out."""
 
     kernel: str
     device: str
@@ -74,14 +75,13 @@ class StaircaseRows:
 def data(rolled: Rolled) -> StaircaseRows:
     """The construction of one kernel on one device."""
     c = rolled.construction
-    eps = c.rounds[-1].eps if c.rounds else 0.0
-    last = [s for s in c.steps if s.eps == eps]
-    ranks = {_shapes(p.shrunk_from or p.tiles): n for n, p in reversed([*enumerate(c.results)])}
-    ends = {s.number: rank for s in last if (rank := ranks.get(_ending(c, s), -1)) >= 0}
-    leading = {p.number for s in last if s.number in ends for p in c.path(s)}
+    told = {r.eps for r in c.rounds if r.found} or {c.rounds[-1].eps if c.rounds else 0.0}
+    looked = [s for s in c.steps if s.eps in told]
+    ends = _ends(c, looked)
+    leading = {p.number for s in looked if s.number in ends for p in c.path(s)}
     shown = tuple(
         _row(c, s, ends.get(s.number, -1), s.number in leading)
-        for s in last
+        for s in looked
         if s.verdict != SKIPPED
     )
     first = {rank: c.steps[number] for number, rank in sorted(ends.items(), reverse=True)}
@@ -95,7 +95,7 @@ def data(rolled: Rolled) -> StaircaseRows:
         tuple(group for group in c.fused if len(group) > 1),
         tuple(level.name for level in c.levels),
         shown,
-        len(last) - len(shown),
+        len(looked) - len(shown),
         tuple((r.eps, r.visited, r.found) for r in c.rounds),
         tuple(_way(c, first[n]) if n in first else "" for n in range(len(c.results))),
         rolled.choices,
@@ -107,6 +107,19 @@ def data(rolled: Rolled) -> StaircaseRows:
 
 def _shapes(tiles: tuple[object, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(t.shape for t in tiles[:-1])  # type: ignore[attr-defined]
+
+
+def _ends(c: Construction, steps: Sequence[Step]) -> dict[int, int]:
+    """The rank of the result that a step ends in; each once, where it was found first."""
+    ranks: dict[tuple[tuple[int, ...], ...], int] = {}
+    for rank, p in enumerate(c.results):
+        ranks.setdefault(_shapes(p.shrunk_from or p.tiles), rank)
+    found: dict[int, int] = {}
+    for s in steps:
+        rank = ranks.pop(_ending(c, s), -1)
+        if rank >= 0:
+            found[s.number] = rank
+    return found
 
 
 def _ending(c: Construction, s: Step) -> tuple[tuple[int, ...], ...]:
@@ -149,11 +162,12 @@ def _way(c: Construction, end: Step) -> str:
 def sentence(r: StepRow, score: str) -> str:
     """A step in words: what was enlarged and why, what it costs, and what followed."""
     unit = "operations a byte" if score == "artifact" else "bytes saved a byte of room"
+    eps = f", eps {r.eps:g}" if r.eps else ""
     why = f" (score {r.score:.3g} {unit})" if r.axis and r.change != "the first tile" else ""
     times = f"computing {time_text(r.compute_us)}, loading {time_text(r.memory_us)}"
     room = f"; {r.limit}" if r.limit else ""
     reason = f" ({r.reason})" if r.reason else ""
-    return f"{r.level_name}, {r.change}{why}: {r.tile}; {times}{room}: {_verdict(r)}{reason}"
+    return f"{r.level_name}{eps}, {r.change}{why}: {r.tile}; {times}{room}: {_verdict(r)}{reason}"
 
 
 def _verdict(r: StepRow) -> str:

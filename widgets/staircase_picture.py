@@ -19,7 +19,7 @@ ONCE, HIGH, FLOOR = 20.0, 4.0, 296.0  # height of a computing time, bars are cut
 
 
 def table(rows: StaircaseRows) -> Table:
-    """One row a step that was looked at, the last round of the construction."""
+    """One row a step that was looked at, in the rounds that found something."""
     columns = (
         "step", "from", "level", "tile", "change", "score", "compute µs", "memory µs",
         "takes", "verdict", "why", "result",
@@ -69,10 +69,10 @@ def figure(rows: StaircaseRows) -> Svg:
         marks.append(stepped("".join(_step(s, at[s.number], pitch)), i, sentence(s, rows.score)))
     y = FLOOR + 52
     rest = len(rows.steps) - len(steps)
-    if rest or rows.skipped:
-        said = f"{rest} more states in the table; " * bool(rest)
-        said += f"{rows.skipped} were not looked at: enough was found" * bool(rows.skipped)
-        marks.append(label(FIRST, y, said, "q"))
+    said = [f"{rest} more states in the table"] if rest else []
+    if rows.skipped:
+        said.append(f"{rows.skipped} were not looked at: enough was found")
+    marks.append(label(FIRST, y, "; ".join(said), "q"))
     marks += _legend(y + 20)
     y += 44
     found, y = choices(rows, y)
@@ -132,7 +132,7 @@ def _levels(steps: Sequence[StepRow], pitch: float) -> Iterator[str]:
     for name, group in groupby(steps, key=lambda s: s.level_name):
         wide = pitch * len(list(group))
         yield path(f"M{x + 1:g} {FLOOR + 20}v3h{wide - 2:.1f}v-3", "var(--edge)")
-        if text_width(name) < wide + 8:
+        if text_width(name) <= wide + 2:
             yield label(x + wide / 2, FLOOR + 36, name, anchor="middle")
         elif wide > 16:
             yield label(x + wide / 2, FLOOR + 36, fit(name, wide), anchor="middle", title=name)

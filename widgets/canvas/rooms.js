@@ -26,7 +26,7 @@ export function roomsView(ctx, picture) {
     steps = null;
     controls(data.controls, op);
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
-    if (!table) steps = stepperBar(drawn, room === "fusion" ? "phase" : "step");
+    if (!table) steps = stepperBar(drawn);
     const live = room === "layout" && !table && ctx.host.alive;
     put(picture, data.controls?.devices ? bar : null, steps?.bar, live ? tuning.box : null, drawn);
     if (live) tuning.load(ctx.op());

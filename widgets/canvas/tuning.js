@@ -24,7 +24,7 @@ export function tuningView(ctx) {
 
   function draw() {
     const on = box.contains(box.getRootNode().activeElement) ? box.getRootNode().activeElement.dataset.field : null;
-    put(box, edit(), list());
+    put(box, form.refusal ? h("p", { class: "s" }, `Tile of ${form.binding}: ${form.refusal}. Choose this-cpu as the target, or look at the staircase.`) : [edit(), list()]);
     if (on) box.querySelector(`[data-field="${on}"]`)?.focus();
   }
 
@@ -32,15 +32,15 @@ export function tuningView(ctx) {
     const sizes = form.axes.map(([axis, extent]) => number(axis, `of ${extent.toLocaleString("en")}`, fields.tile[axis], v => ({ ...fields, tile: { ...fields.tile, [axis]: v } })));
     const rest = Object.entries(fields).filter(([name]) => name !== "tile" && (form.contracts || !["rows", "vectors"].includes(name)));
     const inside = rest.map(([name, value]) => typeof value === "boolean" ? yesNo(name, value) : number(name, name === "vectors" ? `of ${form.lanes} lanes` : "", value, v => ({ ...fields, [name]: v })));
-    const idle = !job, cannot = form.refusal !== "";
-    const timing = h("button", { class: "btn pri", type: "button", disabled: !idle || cannot, title: form.refusal || "Time it against the tile in use, in turns", onclick: () => time([fields]) }, "Time it");
-    const all = h("button", { class: "btn", type: "button", disabled: !idle || cannot, title: "Time every candidate against the tile in use", onclick: () => time(open_()) }, "Time all");
+    const idle = !job;
+    const timing = h("button", { class: "btn pri", type: "button", disabled: !idle, title: "Time it against the tile in use, in turns", onclick: () => time([fields]) }, "Time it");
+    const all = h("button", { class: "btn", type: "button", disabled: !idle, title: "Time every candidate against the tile in use", onclick: () => time(open_()) }, "Time all");
     const stop = h("button", { class: "btn", type: "button", disabled: idle, onclick: cancel }, "Cancel");
     const pin = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), title: "Take this tile: compile through", onclick: take }, "Pin it");
     const back = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), onclick: () => { fields = structuredClone(form.fields); tell("The tile in use.", ""); } }, "Back");
     return h("div", { class: "edit" }, h("div", {}, h("b", {}, `Tile of ${form.binding}`), h("span", { class: "s" }, ` on ${form.device}, ${plural(form.threads, "thread")}`)),
       h("div", { class: "fields" }, sizes, inside), h("div", { class: "acts" }, timing, all, stop, pin, back),
-      h("progress", { max: 1, value: 0, hidden: idle, "aria-label": "Timing" }), h("div", { class: `note ${note.kind}`, role: "status", "aria-live": "polite" }, note.text || form.refusal || "Change a number, or choose a candidate."));
+      h("progress", { max: 1, value: 0, hidden: idle, "aria-label": "Timing" }), h("div", { class: `note ${note.kind}`, role: "status", "aria-live": "polite" }, note.text || "Change a number, or choose a candidate."));
   }
 
   const named = name => NAMES[name] ?? name.replace(/_/g, " ");
