@@ -31,6 +31,7 @@ from explorer.ir.types import ITEM_BYTES
 LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
 LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that are unrolled
+PREFIX = 24.0  # instructions of a vector's running fold, most of them waiting for the last one
 FUNCTION_CYCLES = {
     "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
     "pow": 30, "div": 4,
@@ -123,7 +124,7 @@ def _structure(kernel: Kernel) -> Structure:
         halos += [
             Halo(r.tensor, n, r.index)
             for r in dict.fromkeys(reads(c.expr))
-            if r.fill is not None and r.tensor in kernel.inputs
+            if r.fill is not None and r.tensor in kernel.inputs and running(c) is None
         ]
         if n in done:
             continue
@@ -195,6 +196,9 @@ def loops_of(kernel: Kernel, c: Compute) -> Loops:
     """How one compute is printed as loops."""
     loads = tuple(reads(c.expr))
     inner = c.axes[-1].name if c.axes else ""
+    along = running(c)
+    if along is not None:  # one pass: a prefix within each vector, or row after row
+        return Loops("map", PREFIX if along.axis.name == inner else 3.0, 0, 0.0)
     if c.reduce:
         return _reduction(c, loads, inner)
     target = _stored(c, inner)
