@@ -25,6 +25,7 @@ from explorer.ir.kernel import (
     Read,
     reads,
 )
+from explorer.ir.running import running
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.types import ITEM_BYTES
 
