@@ -25,8 +25,8 @@ from explorer.ir.kernel import (
     Read,
     reads,
 )
-from explorer.ir.running import running
 from explorer.ir.normal import epilogue_of, writers
+from explorer.ir.running import running
 from explorer.ir.types import ITEM_BYTES
 
 LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
