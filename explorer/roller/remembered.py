@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from explorer import cache as store
@@ -35,21 +37,104 @@ def best_tilings(
     It knows nothing but the kernel's own symbols, under canonical names too, so other programs with
     the kernel find the same.
     """
-    kernel, env, names = canonical_symbols(kernel, env)
-    sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
-    binding = repr(sorted(sizes.items()))
-    parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
-    key = store.content_key("roller", *parts)
+    asked = _Question.of(kernel, device, env, sizes, top_k, policy)
     memory = store.memory("roller")
-    found: tuple[Candidate, ...] | None = memory.get(key)
+    found: tuple[Candidate, ...] | None = memory.get(asked.key)
+    if found is None:
+        found = _from_disk(asked.key)
+        if found is None:
+            found = asked.answers()
+            _to_disk(asked.key, found)
+        memory.put(asked.key, found)
+    return found
+
+
+def best_tiling(
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    top_k: int,
+    policy: str = DEFAULT,
+) -> Candidate | None:
+    """The first of `best_tilings`, None where there is none. The others are not looked at, but by
+    `best_tilings` from where this one stopped.
+    """
+    asked = _Question.of(kernel, device, env, sizes, top_k, policy)
+    key = store.content_key("the first of", asked.key)
+    memory = store.memory("roller")
+    found: tuple[Candidate, ...] | None = memory.get(asked.key) or memory.get(key)
     if found is None:
         found = _from_disk(key)
         if found is None:
-            every = POLICIES[policy](kernel, device, env, sizes, top_k)
-            found = tuple(islice(every, top_k + REFUSED))
-            store.put(key, json.dumps([_to_json(c) for c in found]).encode())
+            found = asked.first()
+            _to_disk(key, found)
         memory.put(key, found)
-    return found
+    return next(iter(found), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What tilings are asked for, under canonical names."""
+
+    key: str
+    kernel: Kernel
+    device: Device
+    env: ShapeEnv
+    sizes: Sizes
+    top_k: int
+    policy: str
+
+    @staticmethod
+    def of(
+        kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int, policy: str
+    ) -> _Question:
+        """The same question for every name that symbols can have."""
+        kernel, env, names = canonical_symbols(kernel, env)
+        sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
+        binding = repr(sorted(sizes.items()))
+        parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
+        key = store.content_key("roller", *parts)
+        return _Question(key, kernel, device, env, sizes, top_k, policy)
+
+    def weighed(self) -> Iterator[Candidate]:
+        """The candidates, each looked at when it is asked for."""
+        every = POLICIES[self.policy](self.kernel, self.device, self.env, self.sizes, self.top_k)
+        return islice(every, self.top_k + REFUSED)
+
+    def first(self) -> tuple[Candidate, ...]:
+        """The best candidate; the others are kept as a promise."""
+        rest = self.weighed()
+        found = tuple(islice(rest, 1))
+        _promised.put(self.key, _Promise(found, rest, Lock()))
+        return found
+
+    def answers(self) -> tuple[Candidate, ...]:
+        """All of them."""
+        promise = _promised.get(self.key)
+        kept = None if promise is None else promise.kept()
+        return tuple(self.weighed()) if kept is None else kept
+
+
+@dataclass(slots=True)
+class _Promise:
+    """Candidates of which some are still to be looked at."""
+
+    found: tuple[Candidate, ...]
+    rest: Iterator[Candidate] | None  # None: an error ended it
+    lock: Lock
+
+    def kept(self) -> tuple[Candidate, ...] | None:
+        """All of them."""
+        with self.lock:
+            rest, self.rest = self.rest, None
+            if rest is None:
+                return None
+            self.found, self.rest = (*self.found, *rest), iter(())
+            return self.found
+
+
+_promised: store.Memory[_Promise] = store.Memory(limit_entries=64)
 
 
 def text_of(kernel: Kernel) -> str:
@@ -73,6 +158,10 @@ def _to_json(c: Candidate) -> dict[str, Any]:
     t = c.value
     tiling = [t.tile, [t.micro.rows, t.micro.vectors, t.micro.lanes], t.pack, t.depth_block]
     return {"label": c.label, "tiling": tiling, "terms": c.terms, "refused": c.refused}
+
+
+def _to_disk(key: str, found: tuple[Candidate, ...]) -> None:
+    store.put(key, json.dumps([_to_json(c) for c in found]).encode())
 
 
 def _from_disk(key: str) -> tuple[Candidate, ...] | None:

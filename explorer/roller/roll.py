@@ -18,7 +18,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.roller.policies import DEFAULT, POLICIES, Policy
 from explorer.roller.policy import REFUSED, label_of, refusal, weigh
-from explorer.roller.remembered import best_tilings
+from explorer.roller.remembered import best_tiling, best_tilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Price:
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
         """Microseconds on all units under the hints; infinite where no tiling is legal."""
         named, _ = canonical(normalise(kernel))
-        found = best_tilings(named, self.device, env, env.hints, self.top_k)
-        return found[0].cost_us if found else float("inf")
+        found = best_tiling(named, self.device, env, env.hints, self.top_k)
+        return float("inf") if found is None else found.cost_us
 
 
 def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tuple[Candidate, ...]:

@@ -1,0 +1,72 @@
+"""The best tiling alone is found with less work, and the rest from where that stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from explorer import cache
+from explorer.ir.canonical import canonical
+from explorer.ir.decisions import Candidate
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
+from explorer.roller import remembered
+from explorer.roller.remembered import best_tiling, best_tilings
+from tests.codegen.cases import CASES, ENV
+from tests.roller.test_policy import DEVICE, SIZES
+
+KERNELS = [canonical(normalise(c.kernel))[0] for c in CASES[:6]]
+
+
+@pytest.fixture(autouse=True)
+def forgetful(own_cache: object) -> Iterator[None]:
+    """Nothing was found before."""
+    cache.memory("roller").clear()
+    remembered._promised.clear()
+    yield
+    cache.memory("roller").clear()
+    remembered._promised.clear()
+
+
+def first(kernel: Kernel) -> Candidate | None:
+    return best_tiling(kernel, DEVICE, ENV, SIZES, 4)
+
+
+def every(kernel: Kernel) -> tuple[Candidate, ...]:
+    return best_tilings(kernel, DEVICE, ENV, SIZES, 4)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_best_tiling_is_the_first_of_all_in_whatever_order_they_are_asked_for(
+    kernel: Kernel,
+) -> None:
+    alone = first(kernel)
+    rest = every(kernel)
+    assert alone == rest[0]
+    cache.memory("roller").clear()
+    remembered._promised.clear()
+    assert first(kernel) == alone and every(kernel) == rest  # from disk
+    forgotten = cache.clear()
+    assert forgotten >= 2
+    cache.memory("roller").clear()
+    assert every(kernel) == rest and first(kernel) == alone
+
+
+def test_what_was_weighed_for_the_best_is_not_weighed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    known = remembered.POLICIES[remembered.DEFAULT]
+
+    def counted(*args: object) -> Iterator[Candidate]:
+        for candidate in known(*args):  # type: ignore[arg-type]
+            asked.append(candidate)
+            yield candidate
+
+    monkeypatch.setitem(remembered.POLICIES, remembered.DEFAULT, counted)
+    kernel = KERNELS[0]
+    first(kernel)
+    assert len(asked) == 1
+    found = every(kernel)
+    assert len(asked) == len(found) > 1
