@@ -32,7 +32,7 @@ from explorer.ir.types import ITEM_BYTES
 LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
 LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that are unrolled
-PREFIX = 24.0  # instructions of a vector's running fold, most of them waiting for the last one
+PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
 FUNCTION_CYCLES = {
     "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
     "pow": 30, "div": 4,
