@@ -34,6 +34,7 @@ from explorer.ir.regions import Interval, Region, Regions, box, propagate, tile_
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
 ALWAYS = ("compute", "task")  # the other terms stand where there is something of them
+JUMP_CYCLES = 12.0  # of plain loops, until a page's first line is there, others being under way
 UNHIDDEN = 0.1  # of the time of a shared memory that computing could hide
 
 
@@ -94,20 +95,24 @@ class Estimate:
         self.boxes = tuple(
             _part(parts.tensors, name, region, dims) for name, region in known.tensors.items()
         )
+        self.streams = all(f.found is None and f.loops.order != "turn" for f in parts.facts)
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
 
     def terms(self, sizes: Sizes) -> Terms:
         """As `task_terms` tells them."""
-        total, count, _ = self._total(sizes)
+        total, count, _, _ = self._total(sizes)
         return tuple((name, us / count) for name, us in total)
 
     def kernel_terms(self, sizes: Sizes) -> Terms:
         """As the function of this name tells them."""
-        total, count, first = self._total(sizes)
+        total, count, early, early_us = self._total(sizes)
         units = self.levels.units
-        even = sum(us for _, us in total) / units
+        whole = sum(us for _, us in total)
+        share = -(-count // units)  # of the first unit
+        late_us = (whole - early_us) / max(1, count - early)
+        first = min(share, early) * early_us / max(1, early) + max(0, share - early) * late_us
         spread = tuple((name, us / units) for name, us in total)
-        return (*spread, ("imbalance", max(0.0, -(-count // units) * first - even)))
+        return (*spread, ("imbalance", max(0.0, first - whole / units)))
 
     def counts(self, sizes: Sizes) -> Counts:
         """What all tasks together do, but for memory: what the constants are fitted to."""
@@ -120,28 +125,28 @@ class Estimate:
             out.each = [a + b * times for a, b in zip(out.each, one.each)]
         return out
 
-    def _total(self, sizes: Sizes) -> tuple[Terms, int, float]:
-        """The terms of all tasks together, how many those are, and the time of one of the first.
+    def _total(self, sizes: Sizes) -> tuple[Terms, int, int, float]:
+        """The terms of all tasks together, how many those are, how many of them are not at the end
+        of the outermost axis, and the time of these.
 
-        Units take tasks in a row, so the smaller ones at the end of the outermost axis are all the
-        last unit's.
+        Units take tasks in a row, so the smaller ones at that end are all the last unit's.
         """
         numbers = self.numbers(sizes)
         names = ("compute", "pack", "edge", *(m.name for m in self.levels.levels), "task")
         total = dict.fromkeys(names, 0.0)
         count = early = 0
-        first = 0.0
+        early_us = 0.0
         outermost = self.cuts[0][0] if self.cuts else ""
         for short, times in self._tiles(numbers):
             terms = self._terms(numbers, short)
             if outermost not in short:
                 early += times
-                first += sum(us for _, us in terms) * times
+                early_us += sum(us for _, us in terms) * times
             count += times
             for name, us in terms:
                 total[name] += us * times
         kept = ((name, us) for name, us in total.items() if us or name in ALWAYS)
-        return tuple(kept), max(1, count), first / max(1, early)
+        return tuple(kept), max(1, count), early, early_us
 
     def _tiles(self, numbers: Numbers) -> Iterator[tuple[Short, int]]:
         """Tasks of equal size: whole ones, and those at the ends of the axes."""
@@ -190,10 +195,14 @@ class Estimate:
         known = self.levels
         moved = [0.0] * len(known.levels)
         for part in self.boxes:
-            count = part.bytes(numbers, short)
+            count, jumps = part.moved(numbers, short)
             home = known.home(count if part.inside else part.whole_bytes(numbers), part.inside)
             weight = 2.0 if part.inside else known.levels[home].store if part.written else 1.0
             moved[home] += count * weight
+            if jumps and self.streams and known.levels[home].shared:
+                moved[home] += (
+                    jumps * JUMP_CYCLES * known.cycle_us * known.levels[home].bytes_per_us
+                )
         for f, axes in self.works:
             if f.found is not None:
                 self._count_passes(moved, f, axes, numbers, short)

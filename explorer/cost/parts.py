@@ -12,7 +12,7 @@ from explorer.ir.regions import Interval
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
 
-LINE_BYTES = 64
+LINE_BYTES, PAGE_BYTES = 64, 4096
 
 
 def place(dims: list[Dim], dim: Dim) -> int:
@@ -62,20 +62,24 @@ class Part(NamedTuple):
         """The extents of the part."""
         return tuple([one.of(numbers, short) for one in self.sides])
 
-    def bytes(self, numbers: Numbers, short: Short) -> int:
-        """Of the part; where it is no more than a few elements of each row, in whole lines."""
-        run = rows = 1
-        dense = True
+    def moved(self, numbers: Numbers, short: Short) -> tuple[int, float]:
+        """Bytes of the part, in whole lines where a task takes a few elements of each row; and how
+        often it goes on in another page, where nothing was fetched ahead.
+        """
+        run = rows = whole = 1
+        stride = 0
         for one in reversed(self.sides):
-            n = one.of(numbers, short)
-            if dense:
-                run *= n
-                dense = n == numbers[one.extent]
-            else:
+            n, extent = one.of(numbers, short), numbers[one.extent]
+            if stride:
                 rows *= n
+            else:
+                run, whole = run * n, whole * extent
+                stride = whole * self.item_bytes if n != extent else 0
         size = run * self.item_bytes
-        whole = dense or self.inside
-        return rows * size if whole else rows * -(-size // LINE_BYTES) * LINE_BYTES
+        if not stride or self.inside:
+            return rows * size, 0.0
+        lines = -(-size // LINE_BYTES)
+        return rows * lines * LINE_BYTES, rows * min(1.0, stride / PAGE_BYTES)
 
     def whole_bytes(self, numbers: Numbers) -> int:
         """Of the whole tensor."""

@@ -118,3 +118,16 @@ def test_a_transpose_that_walks_many_lines_of_one_set_takes_longer() -> None:
 def test_a_cut_of_the_columns_of_an_image_costs_the_run_of_its_rows() -> None:
     kernel = convolution(28, 64, 64, 1)
     assert us(kernel, Tiling((("e1", 5),), Micro(8, 2))) > us(kernel, Tiling((), Micro(8, 2)))
+
+
+def test_one_unit_has_nobody_to_wait_for() -> None:
+    kernel = reduction(512, 1024, 0)
+    for size in (832, 480, 31):
+        whole = dict(kernel_terms(kernel, Tiling((("j", size),)), ONE, {}))
+        assert whole["imbalance"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_narrow_columns_of_wide_rows_begin_a_page_for_each_row() -> None:
+    kernel = reduction(512, 1024, 0)
+    few, many = Tiling((("j", 256),)), Tiling((("j", 16),))
+    assert us(kernel, many) > 2 * us(kernel, few)
