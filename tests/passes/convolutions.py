@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -96,13 +97,13 @@ SHAPES = st.builds(
 )
 
 
-def model(path: Path, s: Shape, groups: int = 1, batch: str | int = "n", **more: object) -> str:
+def model(path: Path, s: Shape, groups: int = 1, batch: str | int = "n", **more: Any) -> str:
     """An ONNX file: `relu(conv(x) + b + x2)`, with a batch that may be a symbol."""
     rng = np.random.default_rng(1)
     shape = (s.outputs, s.channels // groups, 3, 3)
     g = (rng.standard_normal(shape) * 0.05).astype(np.float32)
     b = rng.standard_normal(s.outputs).astype(np.float32)
-    attributes = {"pads": list(s.pads), "group": groups, **more}
+    attributes: dict[str, Any] = {"pads": list(s.pads), "group": groups, **more}
     nodes = [
         helper.make_node("Conv", ["x", "g", "b"], ["c"], **attributes),
         helper.make_node("Relu", ["c"], ["y"]),

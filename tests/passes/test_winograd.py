@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -181,7 +182,7 @@ def test_what_is_not_finite_is_so_wherever_the_direct_sum_has_it(
     ],
 )
 def test_other_convolutions_stay_direct_and_say_why(
-    more: dict[str, object], why: str, tmp_path: Path
+    more: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
     groups = int(str(more.pop("groups", 1)))
     path = model(tmp_path / "conv.onnx", Shape(12, 12, 32, 32), groups, **more)

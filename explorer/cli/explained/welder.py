@@ -1,4 +1,4 @@
-"""Welder: the kernels that became one, and the merges that were weighed."""
+"""Welder: kernels that became one, merges that were weighed, and how convolutions are done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.candidates import candidates
+from explorer.cli.explained.convolutions import algorithms
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import size, table
 
@@ -38,6 +39,8 @@ def groups(c: Compilation, op: str | None) -> Answer:
     ]
     if op is not None:
         lines += [f"\n  {g.name}: merges weighed\n{candidates(g.steps)}" for g in found if g.steps]
+    convolutions, text = algorithms(c, op)
+    lines += [text] if text else []
     policy = "" if graph is None else graph.policy
     data = {
         "stage": c.stage,
@@ -45,5 +48,6 @@ def groups(c: Compilation, op: str | None) -> Answer:
         "bytes_before": before,
         "bytes_after": after,
         "groups": found,
+        "convolutions": convolutions,
     }
     return Answer(data, "\n".join(lines))

@@ -1,0 +1,30 @@
+"""The algorithm of each convolution, and those that were weighed for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from explorer.cli.explained.candidates import candidates
+from explorer.cli.explained.find import about, shortened
+from explorer.cli.text import duration, table
+from explorer.ir.decisions import AlgorithmDecision
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+
+
+def algorithms(c: Compilation, op: str | None) -> tuple[list[AlgorithmDecision], str]:
+    """What was decided, and the text: a row a convolution; for one operator, every candidate."""
+    origins = {b.var.name: b.origin for b in c.program.kernel_calls}
+    found = [
+        a
+        for a in c.program.decisions.algorithms
+        if about(op, a.binding, origins.get(a.binding, frozenset()))
+    ]
+    if not found:
+        return found, ""
+    if op is not None:
+        parts = (f"\n  {a.binding}: algorithms weighed\n{candidates(a.candidates)}" for a in found)
+        return found, "\n".join(parts)
+    rows = [(a.binding, a.chosen, duration(a.candidates[0].cost_us)) for a in found]
+    return found, "\n" + table(("convolution", "algorithm", ">modelled"), shortened(rows, op, 3))
