@@ -89,7 +89,7 @@ def test_keys_walk_through_operators_stages_and_tables(opened: Callable[..., Pag
     found.keyboard.press("k")
     assert status(found).startswith("relu")
     for stage, title in (
-        ("ROLLED", "Tile layout"),
+        ("ROLLED", "Tiles"),
         ("WELDED", "Tile graph"),
         ("TASKED", "uTask tree"),
     ):

@@ -36,7 +36,7 @@ CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 
 @pytest.mark.parametrize("width", [900, 1152, 1408])
 def test_the_tabs_of_a_stage_have_room(opened: Page, width: int) -> None:
     opened.set_viewport_size({"width": width + 32, "height": 900})
-    for stage, tabs in (("TYPED", 3), ("LEGALIZED", 2)):
+    for stage, tabs in (("TYPED", 3), ("LEGALIZED", 2), ("ROLLED", 5)):
         opened.locator(f"#house .stage[data-stage={stage}]").click()
         opened.wait_for_timeout(100)
         assert opened.locator("#house .pw [role=tab]").count() == tabs
@@ -85,3 +85,27 @@ def test_a_wrong_input_shows_the_slot_that_fails(opened: Page) -> None:
     assert opened.evaluate(slot) == rgb("bad")
     words = opened.inner_text("#house .picture")
     assert "batch is 65 and was bounded to 1 .. 64" in words
+
+
+def test_the_phases_of_fusion_are_walked(opened: Page) -> None:
+    opened.locator("#house .stage[data-stage=LEGALIZED]").click()
+    opened.locator("#house .pw [role=tab]", has_text="Fusion").click()
+    opened.wait_for_selector("#house .stepper")
+    opened.locator("#house .house").focus()
+    opened.keyboard.press("<")
+    assert opened.inner_text("#house .stepper .words").startswith("phase 0, anchors")
+    assert opened.locator("#house .picture g.later").count() >= 1
+    opened.keyboard.press(">")
+    assert "go no further" in opened.inner_text("#house .stepper .words")
+    assert opened.locator("#house .picture g.later").count() == 0
+
+
+def test_a_picture_can_have_the_whole_height(opened: Page) -> None:
+    high = "document.querySelector('#house .pw').clientHeight"
+    before = opened.evaluate(high)
+    opened.locator("#house .house").focus()
+    opened.keyboard.press("e")
+    assert opened.evaluate(high) > before + 150
+    assert not opened.locator("#house .pp").is_visible()
+    opened.keyboard.press("e")
+    assert opened.evaluate(high) == before
