@@ -19,7 +19,7 @@ from explorer.roller.axis_fusion import Fused, unfused
 from explorer.roller.construct import Growth, of_expression
 from explorer.roller.expression import heaviest, of_compute
 from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.policy import SHOWN, Cut, candidates, in_order, scored
+from explorer.roller.policy import SHOWN, Cut, Inside, candidates, in_order, scored
 from explorer.roller.rtile import TiledProgram
 from explorer.roller.transform import sums_of, tensor_contraction
 
@@ -34,8 +34,14 @@ def constructed(
     """The tilings that construction finds for a kernel in normal form, best by the model first;
     what `candidates` finds, where it finds none that is legal.
     """
-    tilings = dict.fromkeys(_tilings(kernel, device, sizes))
-    weighed = [scored(kernel, t, device, sizes, propagate(kernel, dict(t.tile))) for t in tilings]
+    inside = Inside.of(kernel, device, sizes)
+    weighed = []
+    for cut, micro in dict.fromkeys(_tilings(kernel, device, sizes)):
+        choice = inside.choice(cut)
+        if choice is not None:
+            regions, pack, block = choice
+            tiling = Tiling(cut, micro, pack, block)
+            weighed.append(scored(kernel, tiling, device, sizes, regions))
     found = in_order(weighed, kernel, device, env, sizes, top_k)
     first = next(found, None)
     if first is None or first.refused:
@@ -44,7 +50,7 @@ def constructed(
         yield from chain((first,), found)
 
 
-def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
+def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut, Micro]]:
     c = _main(kernel, sizes)
     found = tensor_contraction(kernel, c)
     own = sums_of(kernel, device)
@@ -66,7 +72,7 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[Tiling]:
                 cut[out] = max(1, size // step)
         micro = _micro(p, own, found is not None)
         for shares in _shares(kernel, cut, device, sizes):
-            yield Tiling(shares, micro)
+            yield shares, micro
 
 
 def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -> Iterator[Cut]:

@@ -24,6 +24,7 @@ from explorer.roller.rtile import RTile, whole_tile
 VECTORS = (1, 2, 3, 4, 6)  # column groups of a register tile
 MOST_ROWS = 14
 CACHE_STEPS = tuple(2**n for n in range(16))
+GROWTH = 8  # of a cache's least tile, before the cache is full
 FEW_TILES = 4  # a core: so many more share the work evenly
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
 LATENCY_FMA = 4  # cycles until a sum can be added to again
@@ -96,8 +97,8 @@ class CpuRules:
         return (*spatial, *((n,) for n in self._depth(base, level)))
 
     def _depth(self, base: RTile, level: int) -> tuple[int, ...]:
-        """Steps of the reduced axes: all that is summed, or so much of it that the least tile takes
-        half of the cache; whole lines.
+        """Steps of the reduced axes: all that is summed, or so much of it that the least tile
+        leaves room to grow; whole lines.
         """
         e, room = base.expression, self.levels[level]
         item = e.inputs[0].item_bytes if e.inputs else 4
@@ -109,7 +110,7 @@ class CpuRules:
         depth = list(ends)
         while depth != line:
             tile = RTile(e, (*base.spatial, *depth))
-            if 2 * tile.footprint_bytes <= room.capacity:
+            if GROWTH * tile.footprint_bytes <= room.capacity:
                 break
             longest = max(range(len(depth)), key=lambda d: depth[d] / line[d])
             depth[longest] = max(line[longest], -(-depth[longest] // 2))

@@ -186,17 +186,44 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
 
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
-    shape, own = _shape(kernel, sizes), sums_of(kernel, device)
-    crowded = shape.main is not None and lies_crowded(kernel, shape.main[1], device, sizes)
-    most = _rows(shape, propagate(kernel, {}), sizes)
-    for cut in _cuts(kernel, shape, device):
-        regions = propagate(kernel, dict(cut))
-        pack = crowded and _rows(shape, regions, sizes) >= LEAST_ROWS
-        if crowded and not pack and most >= LEAST_ROWS:
-            continue
-        block = _depth_block(shape, regions, device, sizes)
-        for micro in _micros(shape, cut, regions, own, sizes):
-            yield Tiling(cut, micro, pack, block), regions
+    inside, own = Inside.of(kernel, device, sizes), sums_of(kernel, device)
+    for cut in _cuts(kernel, inside.shape, device):
+        found = inside.choice(cut)
+        if found is not None:
+            regions, pack, block = found
+            for micro in _micros(inside.shape, cut, regions, own, sizes):
+                yield Tiling(cut, micro, pack, block), regions
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """How the main contraction of a kernel runs inside of tiles: worked out once a kernel."""
+
+    kernel: Kernel
+    device: Device
+    sizes: Sizes
+    shape: _Shape
+    crowded: bool
+    most: int
+
+    @staticmethod
+    def of(kernel: Kernel, device: Device, sizes: Sizes) -> Inside:
+        """For a kernel in normal form under a binding."""
+        shape = _shape(kernel, sizes)
+        crowded = shape.main is not None and lies_crowded(kernel, shape.main[1], device, sizes)
+        most = _rows(shape, propagate(kernel, {}), sizes)
+        return Inside(kernel, device, sizes, shape, crowded, most)
+
+    def choice(self, cut: Cut) -> tuple[Regions, bool, int] | None:
+        """What a tile needs, whether the right operand is packed in it, and the depth block; None
+        where rows that share cache sets would be read in place for want of rows to pack for.
+        """
+        regions = propagate(self.kernel, dict(cut))
+        rows = _rows(self.shape, regions, self.sizes)
+        pack = self.crowded and rows >= LEAST_ROWS
+        if self.crowded and not pack and self.most >= LEAST_ROWS:
+            return None
+        return regions, pack, _depth_block(self.shape, regions, self.device, self.sizes)
 
 
 def _depth_block(shape: _Shape, regions: Regions, device: Device, sizes: Sizes) -> int:
