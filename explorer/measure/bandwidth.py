@@ -28,7 +28,7 @@ def kernel(first, last, args):
         total = F(0.0)
         for i in range(n):
             total = add_any_order(total, ld_float32(x, i))
-        st_float32(y, task & 1, total)
+        st_float32(y, urem(task, 2), total)
 """
 COPY = """
 def kernel(first, last, args):
