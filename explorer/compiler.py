@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer.codegen.build import KernelCode, build
+from explorer.codegen.garbage import rare_collections
 from explorer.codegen.helpers import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import device as data_sheet

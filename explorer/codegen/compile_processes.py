@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Self
 
+from explorer.codegen.garbage import rare_collections
 from explorer.codegen.object_code import MachineCode, ObjectCode, compiled, keep
 from explorer.errors import KernelCompileError
 
@@ -232,7 +233,7 @@ def serve() -> None:
     given, taken = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what anything prints is no answer
     _send(taken, READY)
-    with suppress(EOFError, BrokenPipeError):
+    with rare_collections(), suppress(EOFError, BrokenPipeError):
         while True:
             asked = json.loads(_receive(given))
             found = _answer(Job(str(asked["key"]), str(asked["source"]), ""))
