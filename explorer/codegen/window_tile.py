@@ -55,9 +55,9 @@ class Place:
 class Tile:
     """`results` folds of `data * weights` (or of `data`) over windows of `counts`, then `tree`.
 
-    A count of None is passed: such a tile has one result. `channels`: the extent of the dense axis,
-    None where it is passed. Addresses are passed in the order data, weights, target, operands of
-    the tree.
+    A count of None is passed: along such an axis there is a loop. `channels`: the extent of the
+    dense axis, None where it is passed. Addresses are passed in the order data, weights, target,
+    operands of the tree.
     """
 
     dtype: str
@@ -123,7 +123,7 @@ class _Writer:
         tile, b = self.tile, self.b
         fixed = None not in tile.counts
         body: Body = self.straight if fixed else self.looped
-        wide = 1 if fixed else 4
+        wide = 4 if tile.results == 1 and not fixed else 1
         many, whole = (b.and_(self.channels, I64(-tile.lanes * n)) for n in (wide, 1))
         self.loop(I64(0), many, wide * tile.lanes, lambda i: body(self.vectors(i, wide), None))
         if wide > 1:
@@ -218,34 +218,51 @@ class _Writer:
                      for n in range(0, len(notes), 2)]  # fmt: skip
         return b.icmp_unsigned("!=", b.bitcast(notes[0], kind), kind(0))
 
-    # Windows of which a part is there.
+    # Windows of which a part may be there.
 
     def looped(self, at: list[Any], mask: Any) -> None:
-        """One result at several vectors: loops over what there is of its window."""
+        """Results at some vectors: loops over what there is of their windows."""
         b, tile = self.b, self.tile
         kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
-        sums = [cgutils.alloca_once(b, kind) for _ in at]
-        for place in sums:
+        sums = [[cgutils.alloca_once(b, kind) for _ in range(tile.results)] for _ in at]
+        for place in (place for places in sums for place in places):
             b.store(constant(kind, identity(tile.fold)), place)
 
         def inner(window: list[Any]) -> None:
-            data = self.moved(tile.data, window)
-            weights = self.moved(tile.weights, window) if tile.weights else None
-            for place, i in zip(sums, at, strict=True):
-                x = self.element(self.data, tile.data, data, i, mask)
-                w = None
-                if tile.weights is not None:
-                    w = self.element(self.weights, tile.weights, weights, i, mask)
-                b.store(self.more(Term(b, b.load(place)), x, w, exact=True).v, place)
+            for places, i in zip(sums, at, strict=True):
+                self.added(places, window, i, mask)
 
         self.nested([], inner)
-        for place, i in zip(sums, at, strict=True):
-            self.stored([Term(b, b.load(place))], i, mask)
+        for places, i in zip(sums, at, strict=True):
+            self.stored([Term(b, b.load(place)) for place in places], i, mask)
+
+    def added(self, sums: list[Any], window: list[Any], i: Any, mask: Any) -> None:
+        """What lies at one place along the axes with loops, into every result."""
+        b, tile = self.b, self.tile
+        values = [Term(b, b.load(place)) for place in sums]
+        loaded: dict[int, Term] = {}
+        data = self.moved(tile.data, window)
+        for fixed in product(*(range(n or 1) for n in tile.counts)):
+            weight = None
+            if tile.weights is not None:
+                far = b.add(self.moved(tile.weights, window), I64(_offset(tile.weights, fixed)))
+                weight = self.element(self.weights, tile.weights, far, i, mask)
+            for p, value in enumerate(values):
+                key = tile.data.result * p + _offset(tile.data, fixed)
+                if key not in loaded:
+                    far = b.add(data, I64(key))
+                    loaded[key] = self.element(self.data, tile.data, far, i, mask)
+                values[p] = self.more(value, loaded[key], weight, exact=True)
+        for place, value in zip(sums, values, strict=True):
+            b.store(value.v, place)
 
     def nested(self, window: list[Any], body: Callable[[list[Any]], None]) -> None:
-        """The body for every place in the window."""
+        """The body for every place along the axes whose counts are passed."""
         if len(window) == len(self.counts):
             body(window)
+            return
+        if self.tile.counts[len(window)] is not None:
+            self.nested([*window, I64(0)], body)
             return
         count = self.counts[len(window)]
         self.loop(I64(0), count, 1, lambda k: self.nested([*window, k], body))

@@ -34,8 +34,8 @@ from explorer.ir.tile_program import (
 )
 
 LANES = {"float32": 16, "float64": 8}  # of 512 bits
-MOST_PLACES = 64  # of a window that is written out
-MANY_PLACES = 16  # fewer results beside each other from here on
+MOST_PLACES = 64  # of a window
+MANY_PLACES = 16  # of a window that is written out; more of them are a loop over rows
 IDENTITY = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
@@ -381,22 +381,48 @@ class _Loops:
         e.line(f"_blocks{n} = _whole{n} + udiv(_end{n} - _whole{n}, {self.many}) * {self.many}")
         for border in outer:
             self.part(border)
-            size = self.size(border)
-            e.line(f"if _n{n}_{border.axis} < {size}:")
-            e.line(f"    _blocks{n} = _whole{n}")
-        whole, edge = self.tile(self.many, ()), self.tile(1, tuple(b.axis for b in w.borders))
+        edge = self.tile(1, [b.axis for b in w.borders])
         self.results(f"_from{n}, _whole{n}", edge, inner)
-        e.line(f"for {w.along.axis} in range(_whole{n}, _blocks{n}, {self.many}):")
-        e.line(f"    {self.call(whole, ())}")
+        self.blocks(outer)
         self.results(f"_blocks{n}, _to{n}", edge, inner)
+
+    def blocks(self, outer: Sequence[Border]) -> None:
+        """Results whose windows are all there along them, several at a time; the other axes are
+        loops only where a part of them is outside.
+        """
+        e, n, many = self.e, self.tag, self.many
+        loops = [b.axis for b in outer]
+        if _is_large(self.w):  # as loops in any case: written out, it is long and has few sums
+            first = [o.axis for o in self.w.reduce.over][:1]
+            self.block(self.call(self.tile(many, [*loops, *first]), outer, first))
+            return
+        whole = self.call(self.tile(many, ()), ())
+        if not outer:
+            self.block(whole)
+            return
+        e.line(f"_inside{n} = 1")
+        for border in outer:
+            e.line(f"if _n{n}_{border.axis} < {self.size(border)}:")
+            e.line(f"    _inside{n} = 0")
+        part = self.call(self.tile(many, loops), outer)
+        self.block(f"if _inside{n} == 1:", f"    {whole}", "else:", f"    {part}")
+
+    def block(self, *lines: str) -> None:
+        """The loop over blocks."""
+        e, n = self.e, self.tag
+        e.line(f"for {self.w.along.axis} in range(_whole{n}, _blocks{n}, {self.many}):")
+        for text in lines:
+            e.line(f"    {text}")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The extent of each axis of the window."""
+        over = self.w.reduce.over
+        return dict(zip((o.axis for o in over), self.w.counts, strict=True))
 
     def size(self, border: Border) -> int:
         """The extent of a window's axis."""
-        return next(
-            n
-            for o, n in zip(self.w.reduce.over, self.w.counts, strict=True)
-            if o.axis == border.axis
-        )
+        return self.sizes[border.axis]
 
     def interior(self, b: Border) -> None:
         """Narrow the results whose windows are all there."""
@@ -429,14 +455,11 @@ class _Loops:
         e.line(self.call(edge, self.w.borders))
         e.depth -= 1
 
-    def tile(self, results: int, clipped: tuple[str, ...]) -> str:
-        """The name of a tile in the header."""
+    def tile(self, results: int, loops: Sequence[str]) -> str:
+        """The name of a tile in the header, with loops along some axes of the window."""
         w, e = self.w, self.e
         over = [o.axis for o in w.reduce.over]
-        looped = results == 1 and bool(clipped)
-        counts = tuple(
-            None if looped and a in clipped else n for a, n in zip(over, w.counts, strict=True)
-        )
+        counts = tuple(None if a in loops else n for a, n in zip(over, w.counts, strict=True))
         channels = w.dense.size if _is_whole(w.dense) else None
         assert channels is None or isinstance(channels, int)
         numbers = {f: i for i, f in enumerate(w.operands)}
@@ -466,8 +489,10 @@ class _Loops:
         assert isinstance(result, int) and isinstance(dense, int)
         return Place(result, tuple(n for n in steps if isinstance(n, int)), dense)
 
-    def call(self, tile: str, borders: Sequence[Border]) -> str:
-        """The call of a tile at the current place; its window begins where it lies inside."""
+    def call(self, tile: str, borders: Sequence[Border], loops: Sequence[str] = ()) -> str:
+        """The call of a tile at the current place; its window begins where it lies inside of the
+        borders. `loops`: other axes that the tile has loops along.
+        """
         w = self.w
         low, high = self.e.bounds(w.dense)
         starts = {o.axis: Affine() for o in w.reduce.over} | {
@@ -482,9 +507,9 @@ class _Loops:
         ]
         if not _is_whole(w.dense):
             numbers.append(f"{high} - ({low})")
-        over = [o.axis for o in w.reduce.over]
-        ordered = sorted(borders, key=lambda b: over.index(b.axis))
-        numbers += [f"_n{self.tag}_{b.axis}" for b in ordered]
+        partial = {b.axis: f"_n{self.tag}_{b.axis}" for b in borders}
+        partial = {a: str(n) for a, n in self.sizes.items() if a in loops} | partial
+        numbers += [partial[a] for a in self.sizes if a in partial]
         return f"{tile}(({', '.join(numbers)},))"
 
 
@@ -492,15 +517,30 @@ def _is_whole(s: Span) -> bool:
     return isinstance(s.size, int) and not (s.clip_low or s.clip_high)
 
 
+def _is_large(w: Window) -> bool:
+    return len(w.counts) > 1 and product(w.counts) > MANY_PLACES
+
+
 def _results(w: Window) -> int:
     """How many results are folded beside each other: as many as leave the fewest over."""
     size = w.along.size
     if not isinstance(size, int):
         return 4
-    edge = sum(2 for b in w.borders if b.first.factor(w.along.axis) != 0)
-    inside = max(1, size - edge)
-    sizes = (4, 3) if product(w.counts) > MANY_PLACES else (4, 5, 6, 3)
+    inside = max(1, min([size, *(_inside(w, b) for b in w.borders)]))
+    sizes = (8, 9, 7, 6) if _is_large(w) else (4, 5, 6, 3)
     return min(sizes, key=lambda n: (inside % n, inside < n)) if inside > 2 else inside
+
+
+def _inside(w: Window, b: Border) -> int:
+    """For how many results beside each other all of a window's axis is inside, about."""
+    size, step = w.along.size, b.first.factor(w.along.axis)
+    assert isinstance(size, int)
+    if not isinstance(step, int) or step == 0 or not isinstance(b.first.const, int):
+        return size
+    count = next(n for o, n in zip(w.reduce.over, w.counts, strict=True) if o.axis == b.axis)
+    low = max(0, -(b.first.const // step))
+    high = (b.extent - 1 - b.step * (count - 1) - b.first.const) // step + 1
+    return min(size, high) - low
 
 
 def _tree(expr: TileExpr, fold: Fetch, numbers: Mapping[Fetch, int]) -> Tree:
