@@ -119,9 +119,8 @@ def compile(
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
     key = f"{given.digest} {given.name}"
     codes: Mapping[str, KernelCode] = {}
-    with HelpersAhead(
-        f"{key} {device}", _operators(given) if last >= Stage.EMITTED else 0
-    ) as ahead:
+    operators = _operators(given) if last >= Stage.EMITTED else 0
+    with rare_collections(), HelpersAhead(f"{key} {device}", operators) as ahead:
         program, snapshots = run_steps(
             given.program,
             steps,
