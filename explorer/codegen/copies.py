@@ -31,6 +31,9 @@ BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved with
 
 def map_(e: Emitter, target: Fetch, spans: tuple[Span, ...], expr: TileExpr) -> None:
     turned = _turned(target, expr, spans)
+    if turned is not None:
+        spans, expr, (target,) = collapse(spans, expr, target)
+        turned = _turned(target, expr, spans)
     if turned is not None and isinstance(expr, Fetch):
         step = target.offset.factor(turned.axis)
         for span in spans[:-1]:

@@ -28,6 +28,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.roller.groups import in_groups, padded_extents
 from explorer.roller.places import Place, Places, row_major
+from explorer.roller.turned_tile import turned_tile
 
 SHORT_RUN = 8
 
@@ -111,8 +112,10 @@ def contract(
         acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step
     )
     mine = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
-    panels = Panels(rows, column, micro, inner, table, _epilogue(p, c, epilogue, mine, column))
-    body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c))
+    finish = _epilogue(p, c, epilogue, mine, column)
+    finish, copies = turned_tile(p, name, rows, column, finish)
+    panels = Panels(rows, column, micro, inner, table, finish)
+    body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c), *copies)
     for axis in reversed(found.batch):
         body = (For(spans[axis.name], body),)
     return [*grouped, *body]
