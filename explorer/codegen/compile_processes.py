@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import IO, Self
 
 from explorer.codegen.garbage import rare_collections
+from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, ObjectCode, compiled, keep
 from explorer.errors import KernelCompileError
 
@@ -229,9 +230,17 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 
 def serve() -> None:
-    """What a helper does: compile what it is asked for, until nobody asks any more."""
+    """What a helper does: compile what it is asked for, until nobody asks any more.
+
+    It says that it is ready when it has compiled a kernel that does nothing: all that the others
+    need is loaded then.
+    """
     given, taken = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what anything prints is no answer
+    nothing = "\n".join(
+        (*HEADER, "", DECORATOR, "def kernel(first, last, args):", "    wide()", "")
+    )
+    _answer(Job("nothing", nothing, ""))
     _send(taken, READY)
     with rare_collections(), suppress(EOFError, BrokenPipeError):
         while True:

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite
@@ -60,6 +60,7 @@ def target_text() -> str:
     )
 
 
+@lru_cache(maxsize=1024)
 def key_of(source: str, function: str = "kernel") -> str:
     """The content hash of a kernel."""
     parts = (target_text(), generator_text(source), function, source)
