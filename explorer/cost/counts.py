@@ -54,8 +54,8 @@ class Counts:
     """
 
     multiply: float = 0.0
-    waits: float = 0.0
     each: list[float] = field(default_factory=lambda: [0.0] * len(NAMES))
+    waits: float = 0.0
 
     def cycles(self, costs: tuple[float, ...], names: tuple[int, ...]) -> float:
         """Of some of the counts."""

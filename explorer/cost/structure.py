@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias
 
+from explorer.cost.operations import function_cycles, operations
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.forms import form_of
 from explorer.ir.kernel import (
-    FUNCTIONS,
     Affine,
     Apply,
     Axis,
     Compute,
-    Const,
     Expr,
-    IndexValue,
     Kernel,
     Read,
     reads,
@@ -33,11 +31,6 @@ LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
 LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that are unrolled
 PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
-FUNCTION_CYCLES = {
-    "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
-    "pow": 30, "div": 4,
-}  # fmt: skip
-OTHER_FUNCTION = 4
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED = 4
 
@@ -208,7 +201,7 @@ def loops_of(kernel: Kernel, c: Compute) -> Loops:
         return Loops("turn", 0.0, 0, 0.0, turned, _stride_bytes(kernel, c, turned))
     strided = sum(_strided(r, inner) for r in loads) + (target not in (0, 1))
     joined = _joined(kernel, c, loads) if target == 1 else 0
-    work, functions = _work(c.expr, inner), _functions(c.expr, inner)
+    work, functions = operations(c.expr, inner), function_cycles(c.expr, inner)
     return Loops("map", work + 1.0, strided, functions, joined=joined)
 
 
@@ -223,7 +216,7 @@ def _reduction(c: Compute, loads: Sequence[Read], inner: str) -> Loops:
     vector = over if order == "inner" else inner
     strided = sum(_strided(r, vector) for r in loads)
     more = 2.0 if order == "rows" else 0.0  # the sums so far, loaded and stored
-    work, functions = _work(c.expr, vector), _functions(c.expr, vector)
+    work, functions = operations(c.expr, vector), function_cycles(c.expr, vector)
     return Loops(order, work + 1.0 + more, strided, functions)
 
 
@@ -311,44 +304,3 @@ def _one(shape: Sequence[Dim], index: Sequence[object], outer: Axis, inner: Axis
             steps[name] += factor * stride
         stride *= n
     return steps[outer.name] == steps[inner.name] * inner.extent
-
-
-def _work(expr: Expr, axis: str) -> float:
-    """Operations of one vector: loads, arithmetic."""
-    every = _parts(expr, axis)
-    functions = sum(isinstance(e, Apply) and (e.op in FUNCTIONS or e.op == "div") for e in every)
-    return float(len(every) - functions)
-
-
-def _functions(expr: Expr, axis: str) -> float:
-    """Cycles of elementary functions of one vector."""
-    named = [e.op for e in _parts(expr, axis) if isinstance(e, Apply)]
-    return float(sum(FUNCTION_CYCLES.get(op, OTHER_FUNCTION * (op in FUNCTIONS)) for op in named))
-
-
-def _parts(expr: Expr, axis: str) -> set[Expr]:
-    """Loads and functions that are done for every point of an axis, each once: what the axis does
-    not change is done before its loop.
-    """
-    found: set[Expr] = set()
-    todo = [expr]
-    while todo:
-        one = todo.pop()
-        if one not in found and isinstance(one, (Apply, Read)) and _depends(one, axis):
-            found.add(one)
-            todo += one.args if isinstance(one, Apply) else ()
-    return found
-
-
-def _depends(expr: Expr, axis: str) -> bool:
-    match expr:
-        case Apply(_, args):
-            return any(_depends(a, axis) for a in args)
-        case Read(_, index, _):
-            return any(
-                i.factor(axis) != 0 if isinstance(i, Affine) else _depends(i, axis) for i in index
-            )
-        case IndexValue(index):
-            return index.factor(axis) != 0
-        case Const():
-            return False

@@ -140,7 +140,7 @@ def fitted(device: Device, seen: Sequence[Observation], start: Costs = Costs()) 
     first = np.array(start.values)
     scale = np.array([1.0 / max(1.0, o.cycles) for o in seen])
     rows = np.array([o.counts.each for o in seen]).reshape(len(seen), len(NAMES))
-    rest = np.array([o.cycles - o.counts.multiply for o in seen])
+    rest = np.array([o.cycles - o.counts.multiply - o.counts.waits for o in seen])
     prior = np.diag(PRIOR / np.maximum(first, 1e-3))
     matrix = np.vstack([rows * scale[:, None], prior])
     wanted = np.concatenate([rest * scale, np.full(len(NAMES), PRIOR)])
@@ -167,13 +167,17 @@ def _not_negative(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def _residuals(device: Device, seen: Sequence[Observation], costs: Costs) -> list[Fit]:
     per_us = device.clock_ghz * 1e3
-    every = tuple(range(len(NAMES)))
     return [
         Fit(
             o.name,
             round(o.cycles / per_us, 3),
-            round((o.counts.multiply + o.counts.cycles(costs.values, every)) / per_us, 3),
+            round(_modelled(o.counts, costs) / per_us, 3),
             o.spread,
         )
         for o in seen
     ]
+
+
+def _modelled(counts: Counts, costs: Costs) -> float:
+    every = tuple(range(len(NAMES)))
+    return counts.multiply + counts.waits + counts.cycles(costs.values, every)

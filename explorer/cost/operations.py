@@ -1,0 +1,52 @@
+"""What one point of a loop costs: loads and arithmetic, elementary functions, each done once."""
+
+from __future__ import annotations
+
+from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Const, Expr, IndexValue, Read
+
+FUNCTION_CYCLES = {
+    "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
+    "pow": 30, "div": 4,
+}  # fmt: skip
+OTHER_FUNCTION = 4
+
+
+def operations(expr: Expr, axis: str) -> float:
+    """Operations of one vector: loads, arithmetic."""
+    every = _parts(expr, axis)
+    functions = sum(isinstance(e, Apply) and (e.op in FUNCTIONS or e.op == "div") for e in every)
+    return float(len(every) - functions)
+
+
+def function_cycles(expr: Expr, axis: str) -> float:
+    """Cycles of elementary functions of one vector."""
+    named = [e.op for e in _parts(expr, axis) if isinstance(e, Apply)]
+    return float(sum(FUNCTION_CYCLES.get(op, OTHER_FUNCTION * (op in FUNCTIONS)) for op in named))
+
+
+def _parts(expr: Expr, axis: str) -> set[Expr]:
+    """Loads and functions that are done for every point of an axis, each once: what the axis does
+    not change is done before its loop.
+    """
+    found: set[Expr] = set()
+    todo = [expr]
+    while todo:
+        one = todo.pop()
+        if one not in found and isinstance(one, (Apply, Read)) and _depends(one, axis):
+            found.add(one)
+            todo += one.args if isinstance(one, Apply) else ()
+    return found
+
+
+def _depends(expr: Expr, axis: str) -> bool:
+    match expr:
+        case Apply(_, args):
+            return any(_depends(a, axis) for a in args)
+        case Read(_, index, _):
+            return any(
+                i.factor(axis) != 0 if isinstance(i, Affine) else _depends(i, axis) for i in index
+            )
+        case IndexValue(index):
+            return index.factor(axis) != 0
+        case Const():
+            return False
