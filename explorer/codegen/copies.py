@@ -25,6 +25,7 @@ from explorer.ir.tile_program import (
     fetches,
 )
 
+BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
 SHORT = 512  # elements of a row
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at
 
@@ -104,31 +105,53 @@ def _with_rows(e: Emitter, expr: TileExpr) -> TileExpr:
 
 
 def turn(e: Emitter, columns: Span, depth: Span, source: Fetch, target: Fetch, step: Dim) -> None:
-    """Copy with the two axes swapped in memory: whole 16 x 16 blocks in registers, what remains
-    one by one.
+    """Copy with the two axes swapped in memory: square blocks in registers, the last one of a row
+    over the one before it; one by one where there is less than a block.
     """
-    bits = BITS[ITEM_BYTES[source.buffer.dtype]]
+    size = ITEM_BYTES[source.buffer.dtype]
+    source, side = _as(source, BITS[size]), SIDES[size]
     to, at = target.buffer.name, affine_text(target.offset)
-    turn_to(e, columns, depth, _as(source, bits), to, at, dim_text(step))
+    (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
+    c, d = columns.axis, depth.axis
+    e.line(f"if min({hi} - ({lo}), {last} - ({first})) >= {side}:")
+    e.line(f"    for _far in range({lo}, {hi}, {side * BESIDE}):")
+    e.line(f"        for _d in range({first}, {last}, {side}):")
+    e.line(f"            {d} = min(_d, {last} - {side})")
+    e.line(f"            for _c in range(_far, min(_far + {side * BESIDE}, {hi}), {side}):")
+    e.line(f"                {c} = min(_c, {hi} - {side})")
+    e.line(f"                {_block(e, columns, source, to, at, dim_text(step))}")
+    e.line("else:")
+    e.line(f"    for {c} in range({lo}, {hi}):")
+    e.line(f"        for {d} in range({first}, {last}):")
+    e.line(f"            st_{source.buffer.dtype}({to}, {at}, {Printer().fetch(source)})")
+
+
+def _block(e: Emitter, columns: Span, source: Fetch, to: str, at: str, step: str) -> str:
+    """The call that swaps the axes of one block."""
+    size = ITEM_BYTES[source.buffer.dtype]
+    along = dim_text(source.offset.factor(columns.axis))
+    from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * {size}"
+    e.header.append(f"from explorer.codegen.turned_blocks import turn{size}")
+    return f"turn{size}({from_}, {along}, {to} + ({at}) * {size}, {step})"
 
 
 def turn_to(
     e: Emitter, columns: Span, depth: Span, source: Fetch, to: str, at: str, step: str
 ) -> None:
+    """The same where blocks begin at whole multiples of their side: what remains is copied one by
+    one. `at` says where an element goes, in elements of the target.
+    """
     dtype = source.buffer.dtype
     size = ITEM_BYTES[dtype]
-    side, block = SIDES[size], f"turn{size}"
+    side = SIDES[size]
     copy = f"st_{dtype}({to}, {at}, {Printer().fetch(source)})"
     (lo, hi), (first, last) = e.bounds(columns), e.bounds(depth)
     c, d = columns.axis, depth.axis
-    along = dim_text(source.offset.factor(c))
-    from_ = f"{source.buffer.name} + ({affine_text(source.offset)}) * {size}"
-    e.header.append(f"from explorer.codegen.turned_blocks import {block}")
     e.line(f"_whole = {lo} + udiv({hi} - ({lo}), {side}) * {side}")
     e.line(f"_deep = {first} + udiv({last} - ({first}), {side}) * {side}")
     e.line(f"for {c} in range({lo}, _whole, {side}):")
     e.line(f"    for {d} in range({first}, _deep, {side}):")
-    e.line(f"        {block}({from_}, {along}, {to} + ({at}) * {size}, {step})")
+    e.line(f"        {_block(e, columns, source, to, at, step)}")
     e.line(f"for {c} in range({lo}, {hi}):")
     e.line(f"    for {d} in range(_deep if {c} < _whole else {first}, {last}):")
     e.line(f"        {copy}")

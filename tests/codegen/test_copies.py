@@ -78,7 +78,7 @@ def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
     computes = (replace(kernel.computes[0], out="t"), folded, Compute("y", (i, j, k), minus))
     kernel = replace(kernel, tensors=specs, computes=computes)
     rng = np.random.default_rng(5)
-    values = {
+    values: dict[str, np.ndarray] = {
         "x": rng.standard_normal((13, 5, 64)).astype(np.float32),
         "index": rng.integers(0, 13, rows),
         "one": np.ones(rows, np.int64),
@@ -86,3 +86,21 @@ def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
     want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
     got = run_kernel(kernel, Tiling(((i.name, 2), (j.name, 3))), values)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "rows, columns", [(1, 40), (15, 17), (16, 16), (17, 33), (40, 100), (64, 7), (130, 70)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+def test_axes_are_swapped_in_blocks_that_may_lie_over_each_other(
+    rows: int, columns: int, dtype: str
+) -> None:
+    b, i, j = Axis("b", 2), Axis("i", rows), Axis("j", columns)
+    specs = (TensorSpec("x", (2, columns, rows), dtype), TensorSpec("y", (2, rows, columns), dtype))
+    turned = Compute("y", (b, i, j), at("x", (b, j, i)))
+    kernel = Kernel("turned", specs, (turned,), ("x",), "y")
+    x: np.ndarray = np.random.default_rng(1).integers(-99, 99, (2, columns, rows)).astype(dtype)
+    tiles: list[dict[str, int]] = [{"b": 1}, {"i": 16}, {"i": 24, "j": 33}]
+    for tile in tiles:
+        got = run_kernel(kernel, Tiling(tuple(tile.items())), {"x": x})
+        np.testing.assert_array_equal(got, x.transpose(0, 2, 1))
