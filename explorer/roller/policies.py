@@ -1,4 +1,10 @@
-"""The ways to tile a kernel that have a name."""
+"""The ways to tile a kernel that have a name.
+
+"construct" is the default because it measured better: over the 26 kernels of ResNet-50, MobileNetV2
+and SqueezeNet for which the two differ its first tiling takes 1/1.016 of the time of that of
+"candidates" in the geometric mean (two threads, one machine), a whole MobileNetV2 1/1.09. By the
+model the two are within 2 % of each other. It weighs a tenth of the tilings, in half the time.
+"""
 
 from __future__ import annotations
 
@@ -15,4 +21,4 @@ Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
 NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate]]
 
 POLICIES: dict[str, NamedPolicy] = {"candidates": candidates, "construct": constructed}
-DEFAULT = "candidates"
+DEFAULT = "construct"

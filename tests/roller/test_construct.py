@@ -1,0 +1,131 @@
+"""Constructions as values: their steps, their options, and what they are for every operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from explorer.devices.catalogue import device
+from explorer.errors import BadOption
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import normalise
+from explorer.roller import Options
+from explorer.roller.construct import Growth, construct
+from explorer.roller.constructed import constructed
+from explorer.roller.expression import expression_of
+from explorer.roller.memory_bound import is_memory_bound, reuse_slopes
+from explorer.roller.policies import POLICIES
+from explorer.roller.rtile import unit_tile
+from explorer.roller.shrink import shrunk
+from tests.codegen.cases import CASES, ENV, Case, linear
+from tests.roller.operators import KERNELS, conv, matmul, pooling, relu
+from tests.roller.test_policy import DEVICE, SIZES
+
+V100 = device("v100")
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
+@pytest.mark.parametrize("where", [V100, device("mi50"), DEVICE], ids=lambda d: d.name)
+def test_every_operator_is_constructed_for_every_device(kernel: Kernel, where: object) -> None:
+    found = construct(kernel, where)  # type: ignore[arg-type]
+    assert found.steps and found.rounds
+    assert found.visited == len([s for s in found.steps if s.verdict != "eps breaks on axis"])
+    for step in found.steps:
+        assert step.number == found.steps.index(step) or step.parent < step.number
+        assert step.compute_us >= 0 and step.memory_us >= 0
+
+
+def test_a_path_leads_from_one_point_to_the_result() -> None:
+    found = construct(matmul(4096, 4096, 4096), V100)
+    result = next(s for s in found.steps if s.verdict == "result")
+    path = found.path(result)
+    assert path[0].tile.shape == (1, 1, 1) and path[-1] is result
+    assert [s.level for s in path] == sorted((s.level for s in path), reverse=True)
+    down = next(s for s in path if s.verdict == "compute bound: one level down")
+    assert down.tile.shape == (8, 4, 1) and down.compute_us > down.memory_us
+    assert all(s.memory_us >= s.compute_us for s in path[: path.index(down)])
+
+
+def test_a_step_that_does_not_fit_says_what_it_needs() -> None:
+    found = construct(matmul(4096, 4096, 4096), V100)
+    refused = next(s for s in found.steps if s.verdict == "does not fit")
+    assert refused.reason == "45056 registers of a block, there are 32768"
+
+
+def test_an_axis_that_eps_breaks_is_named() -> None:
+    found = construct(matmul(128, 1000, 2048), DEVICE)
+    step = found.steps[0]
+    assert (step.verdict, step.axis, step.eps) == ("eps breaks on axis", "n", 0.0)
+    assert "waste" in step.reason and "of 1000" in step.reason
+
+
+def test_the_papers_score_is_another_order() -> None:
+    paper = construct(matmul(4096, 4096, 4096), V100, None, Growth(score="paper"))
+    artifact = construct(matmul(4096, 4096, 4096), V100)
+    assert paper.results and paper.score == "paper"
+    assert paper.results != artifact.results
+
+
+def test_a_score_or_a_count_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(BadOption, match="'best'"):
+        Growth(score="best")  # type: ignore[arg-type]
+    with pytest.raises(BadOption, match="1 or more"):
+        Growth(top_k=0)
+
+
+def test_a_gpu_whose_sheet_does_not_limit_blocks_is_refused() -> None:
+    with pytest.raises(BadOption, match="block_threads"):
+        construct(matmul(64, 64, 64), replace(V100, block_threads=0))
+
+
+def test_operators_that_reuse_little_have_the_streaming_policy() -> None:
+    assert not is_memory_bound(expression_of(matmul(4096, 4096, 4096)))
+    for kernel in (relu(128, 56, 56), pooling(8, 83, 168, 3, 2), matmul(65536, 2, 1024)):
+        assert is_memory_bound(expression_of(kernel))
+        assert construct(kernel, V100).policy == "memory bound"
+    assert len(reuse_slopes(expression_of(relu(3)))) == 8
+
+
+def test_a_convolution_is_tiled_as_the_product_that_it_is() -> None:
+    found = construct(conv(1, 56, 64, 64, 3), V100)
+    assert found.expression.axes == ("n*h*w", "o", "c*kh*kw")
+    assert found.expression.extents == (56 * 56, 64, 576)
+    apart = construct(conv(1, 56, 64, 64, 3), V100, None, Growth(fuse=False, top_k=1))
+    assert apart.expression.axes == ("n", "h", "w", "o", "c", "kh", "kw")
+
+
+def test_a_small_operator_is_cut_until_every_unit_has_work() -> None:
+    kernel = matmul(128, 1000, 2048)
+    first = construct(kernel, V100, None, Growth(shrink=False)).results[0]
+    assert first.grid < V100.units
+    small = shrunk(first, V100.units)
+    assert small.grid >= V100.units and small.shrunk_from == first.tiles
+    assert construct(kernel, V100).results[0] == small
+
+
+def test_the_unit_tile_is_one_multiply_add() -> None:
+    unit = unit_tile(expression_of(matmul(64, 64, 64)))
+    assert (unit.points, unit.elements, unit.footprint_bytes) == (1, 3, 8)
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
+def test_constructed_tilings_are_legal_and_unique(case: Case) -> None:
+    kernel = normalise(case.kernel)
+    found = list(constructed(kernel, DEVICE, ENV, SIZES))
+    legal = [c for c in found if not c.refused]
+    assert legal and found[: len(legal)] == legal
+    assert len({c.value for c in found}) == len(found)
+    assert found == list(constructed(kernel, DEVICE, ENV, SIZES))
+
+
+def test_construction_is_as_good_as_weighing_many_by_the_model() -> None:
+    kernel = normalise(linear(128, 384, 1536, "relu", {}).kernel)
+    best = [next(p(kernel, DEVICE, ENV, SIZES, 10)).cost_us for p in POLICIES.values()]
+    assert max(best) <= 1.05 * min(best)
+
+
+def test_a_policy_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(BadOption, match="no policy 'guess'"):
+        Options(policy="guess")
+    assert Options(policy="construct").policy == "construct"
