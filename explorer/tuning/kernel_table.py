@@ -7,9 +7,9 @@ after their answers were compared (`kernel_peers` says in which layout each runs
 its time). A ratio is the fastest other's time over ours. Percents are of the roof: of the measured
 FMA peak where an operator's multiply-adds take longer than its bytes, else of the measured
 bandwidth of the nearest memory level that holds its operands; multiply-adds are those of the
-definition, so what needs fewer of them (Winograd's minimal filters) may pass 100. All times include one call from
-Python, of every runtime alike; bandwidth is summed up over the rows that are long enough for that
-not to matter. Paper: Zhu et al. 2022, Roller, section 5.2.
+definition, so what needs fewer of them (Winograd's minimal filters) may pass 100. All times include
+one call from Python, of every runtime alike; bandwidth is summed up over the rows that are long
+enough for that not to matter. Paper: Zhu et al. 2022, Roller, section 5.2.
 """
 
 from __future__ import annotations
