@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Winograd:
                 others.append(Candidate(by.label, by, refused=new))
                 continue
             terms = self.terms(new, env, rate)
-            why = "" if wanted == name else _too_slow(sum(t for _, t in terms), limit, direct)
+            why = _refusal(sum(t for _, t in terms), limit, direct, wanted == name)
             others.append(Candidate(by.label, by, terms, why))
         if wanted in ALGORITHMS and not all(c.refused for c in others):
             direct = replace(direct, refused=f"the option says {wanted}")
@@ -161,8 +161,10 @@ def _cache_bytes(device: Device) -> int:
     return max((m.capacity_bytes or 0 for m in device.levels[:-1]), default=0)
 
 
-def _too_slow(time_us: float, limit_us: float, direct: Candidate) -> str:
-    if time_us <= limit_us:
+def _refusal(time_us: float, limit_us: float, direct: Candidate, forced: bool) -> str:
+    if not isfinite(time_us):
+        return "no tile of it is legal on this device"
+    if forced or time_us <= limit_us:
         return ""
     return f"it would take {time_us:.1f} us by the model, direct {direct.cost_us:.1f} us"
 

@@ -204,6 +204,7 @@ def priced(cost: dict[int, float]) -> Winograd:
         (100.0, 60.0, 70.0, "F(2x2, 3x3)"),
         (100.0, 95.0, 91.0, "direct"),
         (100.0, float("inf"), float("inf"), "direct"),
+        (float("inf"), float("inf"), float("inf"), "direct"),
     ],
 )
 def test_the_fastest_is_taken_where_it_gains_enough(
@@ -215,6 +216,7 @@ def test_the_fastest_is_taken_where_it_gains_enough(
     ranked = priced(cost).candidates(kernel, found_in(kernel), ShapeEnv())
     assert ranked[0].label == chosen
     assert all(c.refused or c.cost_us <= direct_us for c in ranked)
+    assert all(c.label == "direct" or c.refused or c.cost_us < np.inf for c in ranked)
     assert {c.label for c in ranked} == {"direct", "F(2x2, 3x3)", "F(4x4, 3x3)"}
 
 
