@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="everything, one object a line")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one:
+    if given.one is not None:
         print(json.dumps(measure(given.one)))
         return
     for model in given.models or MODELS:
