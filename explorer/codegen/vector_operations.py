@@ -239,8 +239,23 @@ def store(b: Any, at: Any, value: Term, dtype: str, mask: Any = None) -> None:
     if mask is None:
         b.store(kept.v, place, align=size)
         return
+    if _is_first_alone(mask):  # LLVM 22 stores all 32 bits of a masked lane that was cut to 16
+        b.store(b.extract_element(kept.v, I32(0)), at, align=size)
+        return
     name = f"llvm.masked.store.{_cells(kind)}.p0"
     intrinsic(b, name, ir.VoidType(), kept.v, place, I32(size), mask)
+
+
+def _is_first_alone(mask: Any) -> bool:
+    """Whether a mask is known, and names the first lane only."""
+    lanes = mask.constant if isinstance(mask, ir.Constant) else None
+    return isinstance(lanes, (list, tuple)) and [_bit(x) for x in lanes] == [1] + [0] * (
+        len(lanes) - 1
+    )
+
+
+def _bit(x: Any) -> int:
+    return int(x.constant if isinstance(x, ir.Constant) else x)
 
 
 def _bytes(cell: Any) -> int:
