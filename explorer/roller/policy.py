@@ -127,9 +127,8 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
     """The rule that a tiling breaks, with the numbers; empty where it is legal."""
     used = tiling.micro.rows * tiling.micro.vectors + tiling.micro.vectors + 1
     if used > device.registers:
-        return (
-            f"the register tile needs {used} vector registers, {device.name} has {device.registers}"
-        )
+        have = f"{device.name} has {device.registers}"
+        return f"registers: the register tile needs {used} vector registers, {have}"
     try:
         program = lower(kernel, tiling, env)
     except BadOption as error:
@@ -139,7 +138,7 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
     room = private_bytes(device)
     if total > room:
         have = f"a unit of {device.name} has {room / 1024:.0f} KiB"
-        return f"scratch needs {total / 1024:.0f} KiB, {have}"
+        return f"capacity: scratch needs {total / 1024:.0f} KiB, {have}"
     return ""
 
 

@@ -29,6 +29,7 @@ from explorer.ir.tile_program import (
     TileProgram,
 )
 from explorer.passes.memory_order import slides
+from explorer.roller.alignment import EXECUTION_UNIT
 from explorer.roller.block_by_block import block_by_block
 from explorer.roller.contract import contract
 from explorer.roller.groups import can_group
@@ -147,8 +148,8 @@ def _check_columns(c: Compute, column: Interval, tiling: Tiling) -> None:
     lanes = tiling.micro.columns
     if not isinstance(column.size, int) or column.size % lanes:
         raise BadOption(
-            f"a tile of {column.size} columns of {c.out} does not begin at a packed panel: "
-            f"take a multiple of {lanes}"
+            f"{EXECUTION_UNIT}: a tile of {column.size} columns of {c.out} does not begin at a "
+            f"packed panel: take a multiple of {lanes}"
         )
 
 
