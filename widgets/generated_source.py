@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.ir import kernel as ir
@@ -52,20 +52,33 @@ def line_origins(source: str, kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
     """The source operators of each line: those of the computes whose tensors it writes.
 
     A line that writes nothing belongs to the next one that does, the lines before the loop over
-    tasks to no operator. The source speaks of the kernel's canonical names, in the order of its
-    computes.
+    tasks to no operator. What is written nowhere under its own name is made on the way to what
+    reads it. The source speaks of the kernel's canonical names, in the order of its computes.
     """
     normal = normalise(kernel)
     named, _ = canonical(normal)
-    origins: dict[str, frozenset[str]] = {}
-    for compute, own in zip(named.computes, normal.computes, strict=True):
-        origins[compute.out] = origins.get(compute.out, frozenset()) | own.origin
+    lines = source.rstrip("\n").split("\n")
+    stores = _stores_of(lines)
+    written = [_written(line, stores) if line.startswith(_BODY) else set() for line in lines]
+    origins = _origins(named, normal, set().union(*written))
     found: list[frozenset[str]] = []
     pending = frozenset[str]()
-    for line in reversed(source.rstrip("\n").split("\n")):
-        pending = _written(line, origins) or pending
+    for line, names in zip(reversed(lines), reversed(written), strict=True):
+        mine = frozenset[str]().union(*(origins[n] for n in names if n in origins))
+        pending = mine or pending
         found.append(pending if line.startswith(_BODY) else frozenset())
     return tuple(reversed(found))
+
+
+def _origins(named: ir.Kernel, normal: ir.Kernel, written: set[str]) -> dict[str, frozenset[str]]:
+    """The operators of each tensor that is written, with those of what is made on the way to it."""
+    own: dict[str, frozenset[str]] = {}
+    for compute, other in zip(named.computes, normal.computes, strict=True):
+        own[compute.out] = own.get(compute.out, frozenset()) | other.origin
+        for read in ir.reads(compute.expr):
+            if read.tensor not in written and read.tensor != compute.out:
+                own[compute.out] |= own.get(read.tensor, frozenset())
+    return own
 
 
 _BODY = " " * 8  # inside of the loop over tasks
@@ -73,16 +86,40 @@ _STORE = re.compile(r"\bst_\w+\((\w+)")
 # A contraction names its sums' tensor by what it keeps beside it, and what it writes last.
 _CONTRACT = re.compile(r"\bcontract\d+\w*\(.*, \((\w+)")
 _BESIDE = re.compile(r"\b(\w+?)_(?:seg|rows|acc)\b")
+# A loop of vectors is declared with the operands that it stores to, and called with all of them.
+_DECLARED = re.compile(r"^(\w+) = \w+\(")
+_STORED = re.compile(r"\b(?:Stored|Folded)\(operand=(\d+)")
+_CALL = re.compile(r"^\s+(?:\w+ = )?(\w+)\((?:.*?, )?\((.*)\)\)$")
 
 
-def _written(line: str, origins: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    store, contract = _STORE.search(line), _CONTRACT.search(line)
-    if store is None and contract is None:
-        return frozenset()
-    names = [store.group(1)] if store else []
-    names += [contract.group(1), *_BESIDE.findall(line)] if contract else []
-    bases = {_BESIDE.sub(r"\1", name) for name in names}
-    return frozenset[str]().union(*(origins[b] for b in bases if b in origins))
+def _stores_of(lines: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Which operands each declared function stores to, where its declaration tells."""
+    heads = ((_DECLARED.match(line), line) for line in lines)
+    return {m.group(1): tuple(map(int, _STORED.findall(line))) for m, line in heads if m}
+
+
+def _written(line: str, stores: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """The tensors that a line writes; all that it is given where nothing tells which."""
+    names = [m.group(1) for m in _STORE.finditer(line)]
+    if contract := _CONTRACT.search(line):
+        names += [contract.group(1), *_BESIDE.findall(line)]
+    elif (call := _CALL.match(line)) and call.group(1) in stores:
+        given = [part.split()[0].strip("(") for part in _parts(call.group(2)) if part.strip()]
+        kept = [n for n in stores[call.group(1)] if n < len(given)]
+        names += [given[n] for n in kept] if kept else given
+    return {_BESIDE.sub(r"\1", name) for name in names}
+
+
+def _parts(text: str) -> list[str]:
+    """The elements of a tuple's text, cut at the commas outside of all brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def table(rows: SourceRows) -> Table:

@@ -102,6 +102,7 @@ _ADVANCES = (
     584,
 )
 _MONO_ADVANCE = 602
+LARGER = 1.2  # so many times a picture grows where its pane is wider
 _numbers = itertools.count()
 
 
@@ -263,7 +264,8 @@ class Svg:
         defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
         body = self.body.replace("url(#p-", f"url(#{prefix}")
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
-        wide = "" if scheme else f' style="--w:{self.width:g}px"'
+        room = f"min-width:{self.width:g}px;max-width:{self.width * LARGER:g}px"
+        wide = "" if scheme else f' style="{room}"'
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
