@@ -215,6 +215,7 @@ NARROW: tuple[tuple[str, str, tuple[int, ...], tuple[Weight, ...], dict[str, Any
     ),
     *(("QuantizeLinear", "float32", (3, n), BYTES, {}) for n in (1, 17)),
     ("DequantizeLinear", "uint8", (3, 17), BYTES, {}),
+    *(("Cast", t, (33,), (), {"to": to}) for t in ("int64", "bool") for to in (3, 10, 16)),
     *(
         ("MatMul", t, (m, 7), (("w", (7, 17), t),), {})
         for t in ("float16", "float64")
