@@ -1,7 +1,8 @@
 """Roller (OSDI 2022): tiles aligned to the hardware, constructed without search.
 
-rTile: `explorer.ir.decisions.Tiling` (one tile a memory level); rProgram:
-`explorer.ir.tile_program.TileProgram`.
+rTile: `rtile.RTile`; rProgram: `rtile.TiledProgram`, and as what is compiled
+`explorer.ir.decisions.Tiling` and `explorer.ir.tile_program.TileProgram`; EnlargeTile:
+`enlarge.Search`; alignment rules: `alignment`; data reuse score: `score`; scale-out: `scale_out`.
 """
 
 from explorer.roller.roll import Options, Price, Roll
