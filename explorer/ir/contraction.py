@@ -45,10 +45,10 @@ def product_of(expr: Expr) -> tuple[Read, Read] | None:
         case Apply("mul", (Read() as a, Read() as b)):
             return a, b
         case Apply("mul", (x, y)):
-            a, to_a = _converted(x)
-            b, to_b = _converted(y)
-            if isinstance(a, Read) and isinstance(b, Read) and ("" in (to_a, to_b) or to_a == to_b):
-                return a, b
+            (left, to_left), (right, to_right) = _converted(x), _converted(y)
+            same = "" in (to_left, to_right) or to_left == to_right
+            if isinstance(left, Read) and isinstance(right, Read) and same:
+                return left, right
     return None
 
 
