@@ -209,8 +209,8 @@ class Grid:
 class Packing:
     """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
     index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
-    past the last column. Groups are of neighbours along the depth, [..., depth / group, lanes, group],
-    with zeros to the end of the last group of the last depth axis.
+    past the last column. Groups are of neighbours along the depth, [..., depth / group, lanes,
+    group], with zeros to the end of the last group of the last depth axis.
     """
 
     name: str
