@@ -10,7 +10,7 @@ from typing import Any
 
 from explorer.codegen.build import KernelCode, build
 from explorer.codegen.garbage import rare_collections
-from explorer.codegen.helpers import HelpersAhead
+from explorer.codegen.helper_count import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device

@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.expressions import symbol_name
-from explorer.codegen.helpers import helpers_for
+from explorer.codegen.helper_count import helpers_for
 from explorer.codegen.numba_cpu import emit
 from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
 from explorer.errors import Cancelled
