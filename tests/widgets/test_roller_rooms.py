@@ -253,3 +253,19 @@ def test_a_tile_in_use_is_the_one_on_show(session: Session) -> None:
     rolled = seen(session, "conv")
     assert rolled.chosen is not None and rolled.chosen.tiling == hand.CONV_TILE
     assert isinstance(rolled.chosen.tiling, Tiling)
+
+
+@explorer.trace
+def odd(a: explorer.tensor("float32", "n", 17), b: explorer.tensor("float32", 17, 13)):  # type: ignore[no-untyped-def]
+    return enp.matmul(a, b)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 10007])
+def test_odd_sizes_are_drawn(rows: int) -> None:
+    c = explorer.compile(explorer.load(odd), until="rolled")
+    now = first_setting(c, {"n": rows})
+    for device in ("", "v100"):
+        rolled = roller_view.rolled(OnShow(now, read(c), View(device)), "")
+        assert rolled is not None
+        for data, draw in ROOMS.values():
+            assert outside(draw(data(rolled))) == []
