@@ -11,6 +11,7 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.measure.compare import Comparison, Measurement
+from explorer.roller.answers import answers
 from explorer.tuning.kernel_timing import Operands, time_tiling
 from widgets import tuning
 from widgets.house import House
@@ -102,16 +103,18 @@ class Bench:
     ) -> dict[str, Any]:
         """What the model says of a tile, or the rule that it breaks."""
         s = self.subject(now, house, op)
-        found = tuning.judged(tuning.tiling_of(fields, s), s)
+        tiling = tuning.tiling_of(fields, s)
+        found = tuning.judged(tiling, s)
         if found.refused:
             return {"refused": found.refused}
         now_us = tuning.judged(s.tiling, s).cost_us
         change = f"{found.cost_us / now_us - 1:+.0%}" if now_us else "the same"
+        told = f"modelled {time_text(found.cost_us)}, {change} against the one in use"
         return {
             "refused": "",
             "us": found.cost_us,
             "terms": [list(t) for t in found.terms],
-            "said": f"modelled {time_text(found.cost_us)}, {change} against the one in use",
+            "said": "; ".join((told, *_not_aligned(s, tiling))),
         }
 
     def time_all(self, now: Setting, house: House, op: int) -> None:
@@ -147,6 +150,12 @@ class Bench:
             return words
 
         return {"job": self.jobs.start(of, work), "of": of}
+
+
+def _not_aligned(s: Subject, tiling: Tiling) -> list[str]:
+    """The rules of alignment that a legal tile does not keep, with their numbers."""
+    kept = answers(s.kernel, tiling, s.device, s.sizes)
+    return [f"not aligned, {a.rule}: {a.text}" for a in kept if not a.holds]
 
 
 def _key(now: Setting, binding: str) -> Key:
