@@ -209,9 +209,9 @@ def test_a_prepared_run_refuses_arrays_that_it_would_have_to_copy():
     inputs = inputs_of(program, 32)
     wide = np.zeros((32, 3), np.int64)
     strided = {"x": np.repeat(inputs["x"], 2)[::2]}
-    for given, out in ((inputs, {}), (inputs, {"y0": wide[:, 1]}), (strided, {"y0": wide[0]})):
+    for passed, out in ((inputs, {}), (inputs, {"y0": wide[:, 1]}), (strided, {"y0": wide[0]})):
         with pytest.raises(ShapeError):
-            executable.prepared(given, out)
+            executable.prepared(passed, out)
 
 
 def test_two_outputs_in_overlapping_arrays_are_written_in_order():
