@@ -24,12 +24,12 @@ class Emitter:
         self.lines.append("    " * self.depth + text)
 
     def bounds(self, s: Span) -> tuple[str, str]:
-        lo, hi = affine_text(s.base), affine_text(s.base + s.size)
-        low = f"max({lo}, 0)" if s.clip_low else lo
-        return low, f"min({hi}, {dim_text(s.extent)})" if s.clip_high else hi
+        """The first value and the end, which is never before the first: their distance counts."""
+        low, high = _ends(s)
+        return low, f"max({high}, {low})" if s.clip_high or s.clip_low else high
 
     def loop(self, s: Span) -> None:
-        lo, hi = self.bounds(s)
+        lo, hi = _ends(s)
         self.line(f"for {s.axis} in range({lo}, {hi}):")
         self.depth += 1
 
@@ -44,3 +44,10 @@ class Emitter:
         for text in printer.lines:
             self.line(text)
         return name
+
+
+def _ends(s: Span) -> tuple[str, str]:
+    """The first value and the end of a loop, which does nothing where it ends before it begins."""
+    lo, hi = affine_text(s.base), affine_text(s.base + s.size)
+    low = f"max({lo}, 0)" if s.clip_low else lo
+    return low, f"min({hi}, {dim_text(s.extent)})" if s.clip_high else hi

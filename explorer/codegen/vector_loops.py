@@ -262,7 +262,7 @@ class _Plan:
             return dim_text(s.size)
         end = affine_text(s.base + s.size)
         end = f"min({end}, {dim_text(s.extent)})" if s.clip_high else end
-        return f"{end} - ({affine_text(start)})"
+        return f"max({end} - ({affine_text(start)}), 0)"
 
     def operand(
         self, f: Fetch | IndexValue, axes: tuple[str, ...], starts: dict[str, Affine]

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.codegen.build import build_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
+from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, var
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
@@ -104,3 +104,23 @@ def test_axes_are_swapped_in_blocks_that_may_lie_over_each_other(
     for tile in tiles:
         got = run_kernel(kernel, Tiling(tuple(tile.items())), {"x": x})
         np.testing.assert_array_equal(got, x.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("size", [(8, 2), (5, 3), (1, 1), (1, 9), (0, 4)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_tile_that_lies_in_the_padding_alone_copies_nothing(
+    size: tuple[int, int], turned: bool
+) -> None:
+    env = ShapeEnv((SymbolBound("n", 0, 64), SymbolBound("m", 0, 64)))
+    n, m = symbol("n"), symbol("m")
+    i, j = Axis("i", n + 3), Axis("j", m + 9)
+    read = Read("x", (var("j") - 1, var("i") - 1) if turned else (var("i") - 1, var("j") - 1), 7.0)
+    shape = (m, n) if turned else (n, m)
+    specs = (TensorSpec("x", shape), TensorSpec("y", (i.extent, j.extent)))
+    kernel = Kernel("pad", specs, (Compute("y", (i, j), read),), ("x",), "y")
+    rows, columns = size
+    x = np.random.default_rng(2).standard_normal(size).astype(np.float32)
+    want = np.pad(x, ((1, 2), (1, 8)), constant_values=7)
+    given = {"x": np.ascontiguousarray(x.T) if turned else x}
+    got = run_kernel(kernel, Tiling((("i", 2), ("j", 4))), given, {"n": rows, "m": columns}, env)
+    np.testing.assert_array_equal(got, want)
