@@ -252,8 +252,9 @@ def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | N
     constant it is stored at.
     """
     values: dict[str, Affine] = {}
+    own = {a.name for a in c.axes}
     for stored, index in zip(c.target, read.index, strict=True):
-        if not isinstance(index, Affine):
+        if not isinstance(index, Affine) or stored.variables - own:
             return None
         if index == stored and not index.terms:
             continue

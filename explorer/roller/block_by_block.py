@@ -57,9 +57,17 @@ def _walk(kernel: Kernel, regions: Regions, first: int, axis: str) -> Blocks | N
     inside = [_at_block(kernel.computes[n], names[n], {}) for n in range(first, last)]
     if sum(contraction(c) is not None for c in inside) < 2:
         return None
+    if any(_is_row(kernel.computes[n], names[n]) for n in range(first, last)):
+        return None
     span = Span(BLOCK, Affine(), extent, extent)
     made, seen = _moved(kernel, regions, names, dims, first, last)
     return Blocks(made, seen, first, last, span)
+
+
+def _is_row(c: Compute, name: str) -> bool:
+    """Whether the axis is one of a contraction's rows, which a register tile takes together."""
+    found = contraction(c)
+    return found is not None and any(a.name == name for a in found.rows)
 
 
 def _axis_of(c: Compute, dims: Mapping[str, int]) -> str | None:
