@@ -291,7 +291,7 @@ def test_compile_says_what_became_of_the_model(told: Callable[..., Any], symboli
 
 def test_compile_stops_where_it_is_told_to(told: Callable[..., Any]) -> None:
     found = told("compile", SKIP, "--until", "welded")
-    assert found["stage"] == "welded" and found["steps"][-1]["name"] == "weld"
+    assert found["stage"] == "welded" and found["steps"][-1]["name"] == "choose convolutions"
     assert found["memory"] is None and found["bricks"] is None
 
 

@@ -19,11 +19,12 @@ from explorer.roller.axis_fusion import Fused, unfused
 from explorer.roller.construct import Growth, of_expression
 from explorer.roller.expression import heaviest, of_compute
 from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.policy import SHOWN, Cut, Inside, candidates, in_order, scored
+from explorer.roller.policy import SHOWN, Cut, Inside, candidates, in_order, scored, weighed_cuts
 from explorer.roller.rtile import TiledProgram
 from explorer.roller.transform import sums_of, tensor_contraction
 
 GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
+FEW = 8  # tilings; a product whose operand is packed once for each row of tiles wants more
 PARTS = (1, 2, 4)
 WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of many computes
 
@@ -32,7 +33,7 @@ def constructed(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
 ) -> Iterator[Candidate]:
     """The tilings that construction finds for a kernel in normal form, best by the model first;
-    what `candidates` finds, where it finds none that is legal.
+    where it finds few, or none that is legal, what `candidates` finds is weighed too.
     """
     inside = Inside.of(kernel, device, sizes)
     weighed = []
@@ -42,6 +43,8 @@ def constructed(
             regions, pack, block = choice
             tiling = Tiling(cut, micro, pack, block)
             weighed.append(scored(kernel, tiling, device, sizes, regions))
+    if len(weighed) < FEW:
+        weighed += [c for c in weighed_cuts(kernel, device, sizes) if c not in weighed]
     found = in_order(weighed, kernel, device, env, sizes, top_k)
     first = next(found, None)
     if first is None or first.refused:

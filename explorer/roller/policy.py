@@ -50,8 +50,13 @@ def candidates(
 
     `sizes` is the binding that is tiled for; a kernel stays right for any other.
     """
-    weighed = [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
+    weighed = weighed_cuts(kernel, device, sizes)
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
+
+
+def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate]:
+    """Every cut that `candidates` looks at, with its modelled time, legal or not."""
+    return [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
 
 
 def in_order(

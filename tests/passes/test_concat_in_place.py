@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.ir.calls import KernelCall
+from explorer.passes.winograd import Options as ConvolutionOptions
 
 SIZE = 16
 
@@ -117,7 +118,8 @@ def test_no_copy_is_left_of_a_join_of_what_kernels_made(make: object, tmp_path: 
     outputs = make(net)  # type: ignore[operator]
     path = tmp_path / "net.onnx"
     net.save(path, *outputs)
-    program = explorer.compile(path, until="WELDED").program
+    direct = explorer.Options(convolution=ConvolutionOptions("direct"))
+    program = explorer.compile(path, options=direct, until="WELDED").program
     for b in program.kernel_calls:
         assert isinstance(b.expr, KernelCall)
         writers = [c for c in b.expr.kernel.computes if c.out == b.expr.kernel.output]

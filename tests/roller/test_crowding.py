@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.normal import normalise
-from explorer.measure.this_cpu import this_cpu
 from explorer.roller.policy import candidates
+from tests.roller.test_policy import DEVICE
 
 
 def product(m: int, n: int, k: int) -> Kernel:
@@ -22,14 +21,8 @@ def product(m: int, n: int, k: int) -> Kernel:
     return Kernel("product", specs, (Compute("y", axes, expr, over, "sum"),), ("a", "b"), "y")
 
 
-def one_mebibyte() -> Device:
-    here = this_cpu()
-    levels = tuple(replace(m, capacity_bytes=1 << 20) if m.name == "L2" else m for m in here.levels)
-    return replace(here, levels=levels)
-
-
 def packs(m: int, n: int, k: int) -> bool:
-    best = next(candidates(normalise(product(m, n, k)), one_mebibyte(), ShapeEnv(), {}))
+    best = next(candidates(normalise(product(m, n, k)), DEVICE, ShapeEnv(), {}))
     assert isinstance(best.value, Tiling)
     return best.value.pack
 
@@ -50,6 +43,6 @@ def test_few_rows_do_not_pay_for_a_copy() -> None:
 @pytest.mark.parametrize(("k", "block"), [(8192, 512), (512, 0)])
 def test_long_sums_over_many_rows_are_done_in_blocks(k: int, block: int) -> None:
     kernel = replace(product(128, 512, k), constants=frozenset({"b"}))
-    best = next(candidates(normalise(kernel), one_mebibyte(), ShapeEnv(), {}))
+    best = next(candidates(normalise(kernel), DEVICE, ShapeEnv(), {}))
     assert isinstance(best.value, Tiling)
     assert best.value.depth_block == block
