@@ -4,7 +4,7 @@ all tasks in a row that differ in those alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 from explorer.ir.kernel import Affine
@@ -32,11 +32,25 @@ def levels(p: TileProgram) -> tuple[int, ...]:
     made = [frozenset(_written(s)) for s in p.body]
     known = [frozenset(b.name for b in _inside(s) if isinstance(b, Buffer)) for s in p.body]
     found = [_own_level(s, place, len(p.grid)) for s in p.body]
+    again = _written_again(made, known)
+    tied = [out | (names & again) for out, names in zip(made, known, strict=True)]
     for _ in found:  # a level that rises may lift others, each at most once
         for n, names in enumerate(known):
-            sharing = (found[m] for m, out in enumerate(made) if out & names)
+            sharing = (found[m] for m, out in enumerate(tied) if out & names)
             found[n] = max(found[n], *sharing, 0)
     return tuple(found)
+
+
+def _written_again(made: Sequence[frozenset[str]], known: Sequence[frozenset[str]]) -> set[str]:
+    """Buffers that hold one thing after the other: who reads the first must come before the second
+    is written, in every task.
+    """
+    read: set[str] = set()
+    again: set[str] = set()
+    for out, names in zip(made, known, strict=True):
+        again |= read & out
+        read |= names - out
+    return again
 
 
 def _own_level(s: object, place: dict[str, int], every: int) -> int:

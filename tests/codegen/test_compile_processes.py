@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen import compile_processes, helpers
+from explorer.codegen import compile_processes, helper_count
 from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, key_of, loaded
@@ -174,46 +174,49 @@ def test_helpers_that_nothing_was_left_for_are_gone(monkeypatch: pytest.MonkeyPa
 def test_a_model_has_helpers_ahead_when_it_is_compiled_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(helpers, "helpers_for", lambda kernels: int(kernels > 8))
-    with helpers.HelpersAhead("a model", 100) as ahead:
+    monkeypatch.setattr(helper_count, "helpers_for", lambda kernels: int(kernels > 8))
+    with helper_count.HelpersAhead("a model", 100) as ahead:
         assert len(ahead.processes) == 1
         ahead.remember()
-    with helpers.HelpersAhead("a model", 100) as again, helpers.HelpersAhead("small", 9) as small:
+    with (
+        helper_count.HelpersAhead("a model", 100) as again,
+        helper_count.HelpersAhead("small", 9) as small,
+    ):
         assert not again.processes and not small.processes
 
 
 def policy(monkeypatch: pytest.MonkeyPatch, cores: int, free: int) -> None:
-    monkeypatch.setattr(helpers, "_cores", lambda: cores)
-    monkeypatch.setattr(helpers, "free_bytes", lambda: free)
+    monkeypatch.setattr(helper_count, "_cores", lambda: cores)
+    monkeypatch.setattr(helper_count, "free_bytes", lambda: free)
 
 
 def test_one_core_few_kernels_and_little_memory_get_no_helper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policy(monkeypatch, cores=1, free=1 << 40)
-    assert helpers.helpers_for(1000) == 0
-    policy(monkeypatch, cores=8, free=helpers.KEPT_FREE_BYTES)
-    assert helpers.helpers_for(1000) == 0
+    assert helper_count.helpers_for(1000) == 0
+    policy(monkeypatch, cores=8, free=helper_count.KEPT_FREE_BYTES)
+    assert helper_count.helpers_for(1000) == 0
     policy(monkeypatch, cores=8, free=0)
-    assert helpers.helpers_for(1000) == 0
+    assert helper_count.helpers_for(1000) == 0
     policy(monkeypatch, cores=8, free=1 << 40)
-    assert [helpers.helpers_for(n) for n in (0, 1, 2 * helpers.EACH - 1)] == [0, 0, 0]
+    assert [helper_count.helpers_for(n) for n in (0, 1, 2 * helper_count.EACH - 1)] == [0, 0, 0]
 
 
 def test_helpers_are_as_many_as_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     policy(monkeypatch, cores=4, free=1 << 40)
-    assert [helpers.helpers_for(n * helpers.EACH) for n in (2, 3, 4, 100)] == [1, 2, 3, 3]
+    assert [helper_count.helpers_for(n * helper_count.EACH) for n in (2, 3, 4, 100)] == [1, 2, 3, 3]
     policy(monkeypatch, cores=64, free=1 << 40)
-    assert helpers.helpers_for(1000) == helpers.MOST
-    policy(monkeypatch, cores=64, free=helpers.KEPT_FREE_BYTES + 2 * helpers.HELPER_BYTES)
-    assert helpers.helpers_for(1000) == 2
+    assert helper_count.helpers_for(1000) == helper_count.MOST
+    policy(monkeypatch, cores=64, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
+    assert helper_count.helpers_for(1000) == 2
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit, used = tmp_path / "max", tmp_path / "current"
     limit.write_text("3000\n")
     used.write_text("1000\n")
-    monkeypatch.setattr(helpers, "LIMITS", ((str(limit), str(used)),))
-    assert helpers.free_bytes() == 2000
+    monkeypatch.setattr(helper_count, "LIMITS", ((str(limit), str(used)),))
+    assert helper_count.free_bytes() == 2000
     limit.write_text("max\n")
-    assert helpers.free_bytes() > 2000
+    assert helper_count.free_bytes() > 2000

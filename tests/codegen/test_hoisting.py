@@ -11,8 +11,18 @@ from explorer.codegen.build import build_kernel, print_kernel
 from explorer.codegen.hoisting import levels
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.normal import normalise
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
+    Grid,
+    Load,
+    Map,
+    Span,
+    Statement,
+    TileProgram,
+)
 from explorer.roller.transform import lower
 
 
@@ -75,3 +85,19 @@ def test_any_range_of_tasks_gives_what_each_task_alone_would(parts: int) -> None
         padded[i : i + 5, j : j + 4] @ arrays["w"][i, j].T for i in range(3) for j in range(3)
     )
     assert np.allclose(arrays["y"], expected, atol=1e-5)
+
+
+def test_scratch_that_is_written_again_is_written_by_every_task() -> None:
+    scratch = Buffer("halo", "scratch", 5)
+    x, y = Buffer("x", "input", 10), Buffer("y", "output", 30)
+    body: list[Statement] = []
+    for part in (0, 1):
+        i = Span("i", Affine(), 5, 5)
+        o = Span("o", var("t_o"), 1, 3)
+        body.append(Load(Fetch(scratch, var("i")), Fetch(x, var("i") + 5 * part), (i,)))
+        target = Fetch(y, var("o") * 10 + var("i") + 5 * part)
+        body.append(Map(target, (o, i), Fetch(scratch, var("i"))))
+    program = TileProgram((Grid("t_o", "o", 1, 3),), tuple(body), (x, y, scratch))
+    assert levels(program) == (1, 1, 1, 1)
+    once = TileProgram(program.grid, program.body[:2], program.buffers)
+    assert levels(once) == (0, 1)
