@@ -11,10 +11,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -144,9 +145,12 @@ class Lab:
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             self._accept_dialogs(page)
-            page.click(".jp-Notebook .jp-Cell >> nth=0")
-            page.locator(".lm-MenuBar-itemLabel", has_text="Run").first.click()
-            page.locator(".lm-Menu-itemLabel", has_text="Run All Cells").first.click()
+            with suppress(PlaywrightTimeout):  # a question came up just now
+                page.click(".jp-Notebook .jp-Cell >> nth=0", timeout=3000)
+                page.locator(".lm-MenuBar-itemLabel", has_text="Run").first.click(timeout=3000)
+                page.locator(".lm-Menu-itemLabel", has_text="Run All Cells").first.click(
+                    timeout=3000
+                )
             page.wait_for_timeout(1500)
             if page.locator(".jp-InputPrompt", has_text="[").count() and page.evaluate(STARTED):
                 break
