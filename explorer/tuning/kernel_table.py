@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ LARGE_OPERATIONS = 1e8  # of a product or a 3 x 3 convolution that should be nea
 LONG_US = 100.0  # of memory traffic, beside which a call from Python is a few percent
 
 Progress = Callable[[str], object]
+
+SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # two to this power, in cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,5 +218,15 @@ def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _with_quiet_blas() -> None:
+    """Start again where NumPy's OpenBLAS would keep a core busy for long after each product: it
+    reads how long when it is loaded. In the turns of the others it would hold the second core.
+    """
+    if SPIN_VARIABLE not in os.environ:
+        words = [sys.executable, "-m", "explorer.tuning.kernel_table", *sys.argv[1:]]
+        os.execve(sys.executable, words, {**os.environ, SPIN_VARIABLE: LEAST_SPIN})
+
+
 if __name__ == "__main__":
+    _with_quiet_blas()
     sys.exit(main())

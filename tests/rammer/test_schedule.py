@@ -229,11 +229,15 @@ def test_nothing_to_run_is_an_empty_wall():
     assert not found.programs and found.wall.total_us == 0.0 and found.wall.busy == 0.0
 
 
-def test_two_thousand_calls_are_scheduled_without_a_noticeable_wait():
-    operators = tuple(
-        ROperator(f"op{n}", 1 + n % 40, 5.0, tuple({max(0, n - 1), n // 2}) if n else ())
-        for n in range(2000)
-    )
-    begin = time.process_time()
-    schedule(Facts(operators, VDevice(2, 0.3, 2.0)), Options())
-    assert time.process_time() - begin < 1.0  # 0.09 on the machine that this was written on
+def test_time_to_schedule_grows_with_the_number_of_calls_and_not_with_its_square():
+    def seconds(calls: int) -> float:
+        operators = tuple(
+            ROperator(f"op{n}", 1 + n % 40, 5.0, tuple({max(0, n - 1), n // 2}) if n else ())
+            for n in range(calls)
+        )
+        begin = time.process_time()
+        schedule(Facts(operators, VDevice(2, 0.3, 2.0)), Options())
+        return time.process_time() - begin
+
+    small = min(seconds(200) for _ in range(5))
+    assert min(seconds(2000) for _ in range(3)) < 40 * small
