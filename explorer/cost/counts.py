@@ -16,7 +16,7 @@ from explorer.ir.kernel import Axis
 
 Extents = Mapping[str, int]  # of each axis of a compute
 
-PLACE = {name: n for n, name in enumerate(NAMES)}
+# by their places in NAMES
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
@@ -92,8 +92,9 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
 
 def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
     """Register tiles over packed columns: each runs whole, also at the edges."""
-    found, micro, size = f.found, tiling.micro, sides.size
+    found, size = f.found, sides.size
     assert found is not None
+    micro = tiling.micro.over(found.column.extent)
     rows = prod(size[a.name] for a in found.rows)
     depth = -(-prod(size[a.name] for a in found.depth) // f.group)
     columns, batch = size[found.column.name], prod(size[a.name] for a in found.batch)
@@ -131,10 +132,11 @@ def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
         known = inner if sides.clipped(rows[0]) else inner * full[rows[0].name]
         if known >= micro.rows:
             run = prod(sides.size[a.name] for a in rows)
-    elif len(rows) > 1 and not sides.clipped(rows[-1]):
-        last = full[rows[-1].name]
-        if last >= micro.rows and -(-last // micro.rows) * micro.rows <= last * WASTE:
-            run = known = last
+    elif len(rows) > 1:
+        last, here = full[rows[-1].name], sides.size[rows[-1].name]
+        wasted = -(-last // micro.rows) * micro.rows > last * WASTE
+        if min(last, here) >= micro.rows and not wasted:
+            run, known = here, 1 if sides.clipped(rows[-1]) else last
     if run is None or (known % micro.rows and not f.settled):
         return None
     return run
@@ -158,7 +160,8 @@ def _in_place(f: Facts, sides: Sides, tiling: Tiling) -> bool:
     """Whether rows of the right operand are panels as they lie."""
     assert f.found is not None
     column = f.found.column
-    even = sides.full[column.name] % tiling.micro.columns == 0 and not sides.clipped(column)
+    wide = tiling.micro.over(column.extent).columns
+    even = sides.full[column.name] % wide == 0 and not sides.clipped(column)
     return f.dense_columns and even and not tiling.pack and f.group == 1
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from explorer.cost.counts import (
 )
 from explorer.cost.levels import levels_of
 from explorer.cost.parts import Numbers, Part, Short, Side, place, side
-from explorer.cost.structure import Facts, Tensors, structure
+from explorer.cost.structure import Facts, Structure, Tensors, structure
 from explorer.devices.model import Device
 from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions import Micro, Tiling
@@ -93,7 +93,9 @@ class Estimate:
             for ranges in (known.axes[h.number],)
         )
         self.boxes = tuple(
-            _part(parts.tensors, name, region, dims) for name, region in known.tensors.items()
+            _part(parts.tensors, name, region, dims)._replace(constant=name in kernel.constants)
+            for name, joined in known.tensors.items()
+            for region in _apart(parts, known, name, joined)
         )
         self.streams = all(f.found is None and f.loops.order != "turn" for f in parts.facts)
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
@@ -102,6 +104,11 @@ class Estimate:
         """As `task_terms` tells them."""
         total, count, _, _ = self._total(sizes)
         return tuple((name, us / count) for name, us in total)
+
+    def kept_us(self, sizes: Sizes) -> float:
+        """The time of a task whose part of the constants its unit has read just before."""
+        total, count, _, _ = self._total(sizes, kept=True)
+        return sum(us for _, us in total) / count
 
     def kernel_terms(self, sizes: Sizes) -> Terms:
         """As the function of this name tells them."""
@@ -125,7 +132,7 @@ class Estimate:
             out.each = [a + b * times for a, b in zip(out.each, one.each)]
         return out
 
-    def _total(self, sizes: Sizes) -> tuple[Terms, int, int, float]:
+    def _total(self, sizes: Sizes, kept: bool = False) -> tuple[Terms, int, int, float]:
         """The terms of all tasks together, how many those are, how many of them are not at the end
         of the outermost axis, and the time of these.
 
@@ -138,15 +145,15 @@ class Estimate:
         early_us = 0.0
         outermost = self.cuts[0][0] if self.cuts else ""
         for short, times in self._tiles(numbers):
-            terms = self._terms(numbers, short)
+            terms = self._terms(numbers, short, kept)
             if outermost not in short:
                 early += times
                 early_us += sum(us for _, us in terms) * times
             count += times
             for name, us in terms:
                 total[name] += us * times
-        kept = ((name, us) for name, us in total.items() if us or name in ALWAYS)
-        return tuple(kept), max(1, count), early, early_us
+        shown = ((name, us) for name, us in total.items() if us or name in ALWAYS)
+        return tuple(shown), max(1, count), early, early_us
 
     def _tiles(self, numbers: Numbers) -> Iterator[tuple[Short, int]]:
         """Tasks of equal size: whole ones, and those at the ends of the axes."""
@@ -173,7 +180,7 @@ class Estimate:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
 
-    def _terms(self, numbers: Numbers, short: Short) -> Terms:
+    def _terms(self, numbers: Numbers, short: Short, kept: bool = False) -> Terms:
         known, out = self.levels, self._task(numbers, short)
         costs, us = known.costs, known.cycle_us
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
@@ -181,7 +188,7 @@ class Estimate:
         edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
-        for level, moved in zip(known.levels, self._moved(numbers, short)):
+        for level, moved in zip(known.levels, self._moved(numbers, short, kept)):
             if moved:
                 time_us = moved / level.bytes_per_us
                 shown = UNHIDDEN * min(time_us, longest) if level.shared else 0.0
@@ -190,13 +197,19 @@ class Estimate:
         terms.append(("task", costs[START] * us))
         return tuple(terms)
 
-    def _moved(self, numbers: Numbers, short: Short) -> list[float]:
-        """Bytes that one task moves from each level that its operands lie in, nearest first."""
+    def _moved(self, numbers: Numbers, short: Short, kept: bool) -> list[float]:
+        """Bytes that one task moves from each level that its operands lie in, nearest first.
+
+        `kept`: its part of the constants lies in a level of its unit's own.
+        """
         known = self.levels
         moved = [0.0] * len(known.levels)
         for part in self.boxes:
             count, jumps = part.moved(numbers, short)
-            home = known.home(count if part.inside else part.whole_bytes(numbers), part.inside)
+            if kept and part.constant:
+                home = known.kept(part.whole_bytes(numbers) / known.units)
+            else:
+                home = known.home(count if part.inside else part.whole_bytes(numbers), part.inside)
             weight = 2.0 if part.inside else known.levels[home].store if part.written else 1.0
             moved[home] += count * weight
             if jumps and self.streams and known.levels[home].shared:
@@ -219,8 +232,9 @@ class Estimate:
         """Register tiles walk a panel for each block of rows, and all rows for each panel: from
         where those fit.
         """
-        found, micro = f.found, self.tiling.micro
+        found = f.found
         assert found is not None
+        micro = self.tiling.micro.over(found.column.extent)
 
         def of(over: Sequence[Axis]) -> int:
             return prod(axes[a.name].of(numbers, short) for a in over)
@@ -256,6 +270,24 @@ def _work(
 ) -> tuple[Facts, dict[str, Side]]:
     c = f.compute
     return f, {a.name: side(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
+
+
+def _apart(parts: Structure, known: Regions, name: str, joined: Region) -> Sequence[Region]:
+    """The boxes of a tensor that a task needs: several where it is read in blocks apart."""
+    if name not in parts.blocks:
+        return (joined,)
+    shape, places = parts.tensors[name][0], parts.blocks[name]
+    found = list(dict.fromkeys(box(index, known.axes[n], shape) for n, index in places))
+    pairs = combinations(found, 2)
+    return found if all(any(map(_disjoint, a, b)) for a, b in pairs) else (joined,)
+
+
+def _disjoint(x: Interval, y: Interval) -> bool:
+    """Whether two ranges have nothing in common, in every task."""
+    gap, sizes = y.lo - x.lo, (x.size, y.size)
+    if gap.terms or not all(isinstance(n, int) for n in (gap.const, *sizes)):
+        return False
+    return bool(gap.const >= x.size or -gap.const >= y.size)
 
 
 def _part(tensors: Tensors, name: str, region: Region, dims: list[Dim]) -> Part:

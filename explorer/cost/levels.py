@@ -40,6 +40,14 @@ class Levels(NamedTuple):
                 return n
         return len(self.levels) - 1
 
+    def kept(self, bytes_: float) -> int:
+        """Where a unit's own part of a constant is while nothing has driven it out: the nearest
+        level of the unit's that holds this much, else the farthest of them; the nearest of all
+        where no level is a unit's own.
+        """
+        own = [n for n, level in enumerate(self.levels) if not level.shared]
+        return next((n for n in own if bytes_ <= (self.levels[n].room or 0)), max(own, default=0))
+
 
 _lock = Lock()
 _known: list[tuple[Device, Levels]] = []

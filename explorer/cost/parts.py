@@ -57,6 +57,7 @@ class Part(NamedTuple):
     sides: tuple[Side, ...]
     inside: bool
     written: bool
+    constant: bool = False
 
     def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
         """The extents of the part."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from explorer.cost.operations import function_cycles, operations
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.dims import Dim, Shape
+from explorer.ir.few_columns import few_columns
 from explorer.ir.forms import form_of
 from explorer.ir.kernel import (
     Affine,
@@ -27,9 +28,10 @@ from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.running import running
 from explorer.ir.types import ITEM_BYTES
 
-LEAST_COLUMNS = 8  # of a contraction that the micro-kernels do
 LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that are unrolled
+LEAST_BLOCK = 8  # turns of a loop that are worth a block in registers
+TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
 PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED = 4
@@ -84,13 +86,15 @@ class Halo:
 @dataclass(frozen=True, slots=True)
 class Structure:
     """The parts of a kernel that cost time, the axes of its output, and its tensors: shape, bytes
-    of an element, whether it is made and used inside, whether it is the output.
+    of an element, whether it is made and used inside, whether it is the output. `blocks` has the
+    inputs that are read in several places, with those and the numbers of the computes.
     """
 
     facts: tuple[Facts, ...]
     halos: tuple[Halo, ...]
     axes: tuple[Axis, ...]
     tensors: Tensors
+    blocks: Mapping[str, Sequence[tuple[int, tuple[Affine | Expr, ...]]]]
 
 
 Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
@@ -132,14 +136,27 @@ def _structure(kernel: Kernel) -> Structure:
         t.name: (t.shape, ITEM_BYTES[t.dtype], t.name not in border, t.name == kernel.output)
         for t in kernel.tensors
     }
-    return Structure(tuple(facts), tuple(halos), last.axes, tensors)
+    return Structure(tuple(facts), tuple(halos), last.axes, tensors, _blocks(kernel))
+
+
+def _blocks(kernel: Kernel) -> dict[str, list[tuple[int, tuple[Affine | Expr, ...]]]]:
+    found: dict[str, list[tuple[int, tuple[Affine | Expr, ...]]]] = {}
+    for n, c in enumerate(kernel.computes):
+        for r in dict.fromkeys(reads(c.expr)):
+            if r.tensor in kernel.inputs:
+                found.setdefault(r.tensor, []).append((n, r.index))
+    several = {t: places for t, places in found.items() if len(places) > 1}
+    return {t: p for t, p in several.items() if len({_starts(index) for _, index in p}) > 1}
+
+
+def _starts(index: tuple[Affine | Expr, ...]) -> tuple[Dim | None, ...]:
+    return tuple(i.const if isinstance(i, Affine) else None for i in index)
 
 
 def _facts(kernel: Kernel, n: int, c: Compute) -> tuple[Facts, Compute | None]:
     found = contraction(c)
     form = None if found is None else form_of(kernel, c, found)
-    narrow = found is not None and _small(found.column.extent, LEAST_COLUMNS)
-    if found is None or form is None or narrow:
+    if found is None or form is None or few_columns(found):
         return Facts(c, n, None, loops_of(kernel, c)), None
     epilogue = epilogue_of(kernel, c)
     last = epilogue or c
@@ -199,10 +216,30 @@ def loops_of(kernel: Kernel, c: Compute) -> Loops:
     turned = _turned(kernel, c, inner, target)
     if turned:
         return Loops("turn", 0.0, 0, 0.0, turned, _stride_bytes(kernel, c, turned))
+    blocks = _in_blocks(c, loads)
+    if blocks is not None:
+        vector, count = blocks
+        work = operations(c.expr, vector) + 1.0 + TURNED * count
+        return Loops("map", work, 0, function_cycles(c.expr, vector))
     strided = sum(_strided(r, inner) for r in loads) + (target not in (0, 1))
     joined = _joined(kernel, c, loads) if target == 1 else 0
     work, functions = operations(c.expr, inner), function_cycles(c.expr, inner)
     return Loops("map", work + 1.0, strided, functions, joined=joined)
+
+
+def _in_blocks(c: Compute, loads: Sequence[Read]) -> tuple[str, int] | None:
+    """The axis of the vectors of a map that stores densely along one axis and reads along another,
+    and how many loads turn in registers; None for any other map.
+    """
+    last = next((a for a in reversed(c.axes) if _stored(c, a.name) == 1), None)
+    if last is None or _small(last.extent, LEAST_BLOCK):
+        return None
+    turned = [r for r in loads if _strided(r, last.name)]
+    across = (a for a in c.axes if a != last and not _small(a.extent, LEAST_BLOCK))
+    if not turned:
+        return None if last == c.axes[-1] else (last.name, 0)
+    good = any(all(_steps(r, a.name) == 1 for r in turned) for a in across)
+    return (last.name, len(turned)) if good else None
 
 
 def _reduction(c: Compute, loads: Sequence[Read], inner: str) -> Loops:

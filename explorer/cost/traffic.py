@@ -1,17 +1,19 @@
-"""Bytes that tiles move to and from the memory below: what one output tile needs, times the tiles
+"""Bytes that tiles move to and from the memory below: what one output tile needs, for all tiles
 (Welder, section 3.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
-from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read, reads
-from explorer.ir.regions import Region, Regions, propagate
+from explorer.cost.bound import bind_kernel
+from explorer.cost.touched import Part, grid_of, kinds, middle, number, touched
+from explorer.ir.dims import Sizes
+from explorer.ir.kernel import Kernel
+from explorer.ir.regions import Regions, propagate
 from explorer.ir.types import ITEM_BYTES
 
 Tile = Mapping[str, int]  # sizes by output axis; an axis that is not named is not cut
@@ -28,11 +30,15 @@ class TensorTile:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What crosses the border of a kernel for one output tile, and how many of those there are."""
+    """What crosses the border of a kernel: for one whole tile from the middle, and for all tiles,
+    each loading what it needs anew, those at the ends being smaller.
+    """
 
     tiles: int
     loaded: tuple[TensorTile, ...]
     stored: TensorTile
+    loaded_bytes: int
+    stored_bytes: int
 
     @cached_property
     def tile_bytes(self) -> int:
@@ -41,90 +47,120 @@ class Traffic:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that all tiles move, each loading what it needs anew."""
-        return self.tile_bytes * self.tiles
+        """Bytes that all tiles move."""
+        return self.loaded_bytes + self.stored_bytes
 
 
 def tile_count(kernel: Kernel, tile: Tile, sizes: Sizes) -> int:
     """How many tiles cover the output."""
-    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
-    extents = {a.name: evaluate_dim(a.extent, sizes) for a in last.axes}
-    return prod(max(1, -(-n // tile[a])) for a, n in extents.items() if a in tile)
+    return prod(count for _, count in grid_of(bind_kernel(kernel, sizes), tile).values())
 
 
 def traffic(
-    kernel: Kernel, tile: Tile, sizes: Sizes | None = None, *, line_bytes: int = 1
+    kernel: Kernel,
+    tile: Tile,
+    sizes: Sizes | None = None,
+    *,
+    line_bytes: int = 1,
+    write_bytes: int = 0,
+    regions: Regions | None = None,
 ) -> Traffic:
     """The traffic of a kernel cut into tiles of its output, under a binding of the symbols.
 
-    Inner tensors move nothing. With `line_bytes`, a row that a tile takes part of counts in whole
-    lines of memory.
+    Inner tensors move nothing. A row that a tile takes part of counts in whole transactions:
+    `line_bytes` of loads, `write_bytes` of stores (0: the same). `regions`: those that `propagate`
+    gives for the kernel under the binding, where they are known.
     """
-    known = sizes or {}
-    regions = propagate(kernel, tile)
-    parts = {
-        name: tensor_tile(kernel, name, regions, known, line_bytes)
-        for name in (*kernel.inputs, kernel.output)
-        if name in regions.tensors
-    }
-    stored = parts.pop(kernel.output)
-    return Traffic(tile_count(kernel, tile, known), tuple(parts.values()), stored)
+    kernel = bind_kernel(kernel, sizes or {})
+    known = regions or propagate(kernel, tile)
+    write = write_bytes or line_bytes
+    first: list[TensorTile] = []
+    stored = loaded_bytes = stored_bytes = tiles = 0
+    for origin, times in kinds(kernel, known, tile):
+        parts = touched(kernel, known, origin)
+        moved = {
+            name: _bytes(kernel, part, write if name == kernel.output else line_bytes)
+            for name, part in parts.items()
+        }
+        first = first or [TensorTile(n, parts[n].box, size) for n, size in moved.items()]
+        stored = moved.pop(kernel.output)
+        loaded_bytes += times * sum(moved.values())
+        stored_bytes += times * stored
+        tiles += times
+    ordered = {t.tensor: t for t in first}
+    out = ordered.pop(kernel.output)
+    loads = tuple(ordered[n] for n in kernel.inputs if n in ordered)
+    return Traffic(tiles, loads, out, loaded_bytes, stored_bytes)
 
 
-def tensor_tile(
-    kernel: Kernel, name: str, regions: Regions, sizes: Sizes, line_bytes: int = 1
-) -> TensorTile:
-    """The part of a tensor that one tile touches, clipped to the tensor.
+def _bytes(kernel: Kernel, part: Part, line_bytes: int) -> int:
+    spec = kernel.spec(part.tensor)
+    shape = tuple([number(n) for n in spec.shape])
+    return part.moved(shape, ITEM_BYTES[spec.dtype], line_bytes)
 
-    Its shape is a box around that part; its bytes are no more than one element, or line, for each
-    point that is read: few rows of a table that is addressed by data, or every second pixel.
+
+def about_bytes(
+    kernel: Kernel, tile: Tile, regions: Regions, line_bytes: int, write_bytes: int
+) -> int:
+    """The traffic of a kernel with numbers for dims as if every tile were that in the middle: no
+    less than `traffic`, and quicker.
     """
-    spec = kernel.spec(name)
-    shape = evaluate_shape(spec.shape, sizes)
-    box = region_shape(regions.tensors[name], shape, sizes)
-    item = ITEM_BYTES[spec.dtype]
-    run, rows = _dense_run(box, shape)
-    size = rows * -(-run * item // line_bytes) * line_bytes
-    points = _points(kernel, name, regions, sizes)
-    return TensorTile(name, box, min(size, points * max(item, line_bytes)) if points else size)
-
-
-def _points(kernel: Kernel, name: str, regions: Regions, sizes: Sizes) -> int:
-    """At how many points one tile reads a tensor; 0 where it only writes it."""
-    return sum(
-        prod(evaluate_dim(regions.axes[n][axis].size, sizes) for axis in _axes_of(read))
-        for n, c in enumerate(kernel.computes)
-        for read in reads(c.expr)
-        if read.tensor == name
+    grid = prod(count for _, count in grid_of(kernel, tile).values())
+    parts = touched(kernel, regions, middle(kernel, tile)).values()
+    return grid * sum(
+        _bytes(kernel, p, write_bytes if p.tensor == kernel.output else line_bytes) for p in parts
     )
 
 
-def _axes_of(expr: Expr) -> frozenset[str]:
-    """The axes on which an expression depends."""
-    match expr:
-        case Apply(_, args):
-            return frozenset[str]().union(*map(_axes_of, args))
-        case Read(_, index, _):
-            parts = (i.variables if isinstance(i, Affine) else _axes_of(i) for i in index)
-            return frozenset[str]().union(*parts)
-        case IndexValue(index):
-            return index.variables
-        case Const():
-            return frozenset()
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a cache moves and holds while tiles are walked in order: bytes that stay in it between
+    one use and the next, 0 where one tile alone is more than it has room for.
+    """
+
+    traffic: Traffic
+    held: int
 
 
-def region_shape(region: Region, shape: tuple[int, ...], sizes: Sizes) -> tuple[int, ...]:
-    """The extents of a region, at most those of its tensor."""
-    return tuple(
-        max(0, min(n, evaluate_dim(r.size, sizes))) for r, n in zip(region, shape, strict=True)
-    )
+def kept_traffic(
+    kernel: Kernel,
+    tile: Tile,
+    room: int,
+    *,
+    units: int = 1,
+    line_bytes: int = 1,
+    beside: int = 0,
+    order: Sequence[str] = (),
+) -> Kept:
+    """The traffic of a kernel with numbers for dims below a cache that holds `room` bytes, where
+    tiles are walked in order (of axes, the last fastest; that of the output if none is given): what
+    the next tile needs too is still there.
+
+    Tiles along the last axes touch few enough bytes together that those stay; along one axis more,
+    every byte is still moved once, since no more than that was touched between two uses. `beside`:
+    bytes that every tile touches beside inputs and output. Each of `units` has such a cache, and an
+    equal share of the outermost axis.
+    """
+    grid = grid_of(kernel, tile)
+    names = [n for n in order or grid if n in grid]
+    once, held = len(names), 0
+    if beside + _touched_bytes(kernel, tile, names, line_bytes) <= room:
+        once = 0  # all of it stays
+    while (size := beside + _touched_bytes(kernel, tile, names[once:], line_bytes)) <= room:
+        held = size
+        if not once:
+            break
+        once -= 1
+    whole = {n: size for n, (size, _) in grid.items() if n in names[:once]}
+    if not whole and names and units > 1:
+        size, count = grid[names[0]]
+        whole = {names[0]: size * -(-count // units)}
+    return Kept(traffic(kernel, whole, line_bytes=line_bytes), held)
 
 
-def _dense_run(box: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, int]:
-    """How many elements of a box lie side by side in memory, and how many such runs there are."""
-    run = 1
-    for d in reversed(range(len(box))):
-        run *= box[d]
-        if box[d] != shape[d]:
-            return run, prod(box[:d])
-    return run, 1
+def _touched_bytes(kernel: Kernel, tile: Tile, walked: Sequence[str], line_bytes: int) -> int:
+    """Bytes that the tiles along some axes touch together."""
+    short = {n: s for n, s in tile.items() if n not in walked}
+    regions = propagate(kernel, short)
+    parts = touched(kernel, regions, middle(kernel, short))
+    return sum(_bytes(kernel, p, line_bytes) for p in parts.values())

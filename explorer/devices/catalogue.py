@@ -19,7 +19,7 @@ NUMBERS = (
 LIMITS = (
     "block_threads", "block_registers", "thread_registers", "block_shared_bytes", "schedulers",
     "unit_threads", "unit_blocks", "unit_shared_bytes", "bank_bytes", "transaction_bytes",
-    "sustained_gflops",
+    "unit_registers", "sustained_gflops", "thread_loads", "pipeline_cycles",
 )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
         round(level["bandwidth"]["value"] / units, 3),
         level["line"]["value"],
         level["shared"],
+        latency_ns=level.get("latency", {}).get("value", 0.0),
     )
 
 
@@ -76,7 +77,7 @@ def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in _given(sheet):
         yield name, f"{sheet[name]['unit']}: {sheet[name]['source']}"
     for level in sheet["levels"]:
-        for part in ("capacity", "bandwidth", "line"):
+        for part in ("capacity", "bandwidth", "latency", "line"):
             if part in level:
                 entry = level[part]
                 yield f"{level['name']} {part}", f"{entry['unit']}: {entry['source']}"

@@ -10,7 +10,8 @@ from explorer.devices.costs import Costs
 @dataclass(frozen=True, slots=True)
 class MemoryLevel:
     """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity
-    that limits. `ways`: lines that one set of a cache holds, 0 where it is not known.
+    that limits. `ways`: lines that one set of a cache holds; `latency_ns`: until a load from it can
+    be used; 0 where they are not known.
     """
 
     name: str
@@ -19,6 +20,7 @@ class MemoryLevel:
     line_bytes: int
     shared: bool = False
     ways: int = 0
+    latency_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,10 @@ class Device:
     the runtime adds per task, barrier and launch.
 
     What limits tiles on a GPU (0: no such limit, or not known): threads, registers and shared bytes
-    of a block; elements of a thread's register tile; warp schedulers, threads, blocks and shared
-    bytes of a unit; bytes of a bank, and of the least that memory moves. `sustained_gflops`: what
-    kernels reach on all units.
+    of a block; elements of a thread's register tile; warp schedulers, threads, blocks, shared bytes
+    and registers of a unit; bytes of a bank, and of the least that memory moves.
+    `sustained_gflops`: what kernels reach on all units. `thread_loads`: 4-byte loads that a thread
+    has under way; `pipeline_cycles`: until the result of a multiply-add can be used.
     """
 
     name: str
@@ -55,9 +58,12 @@ class Device:
     unit_threads: int = 0
     unit_blocks: int = 0
     unit_shared_bytes: int = 0
+    unit_registers: int = 0
     bank_bytes: int = 4
     transaction_bytes: int = 0
     sustained_gflops: float = 0.0
+    thread_loads: int = 1
+    pipeline_cycles: int = 1
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()
 

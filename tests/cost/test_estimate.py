@@ -4,7 +4,28 @@ import pytest
 
 import explorer
 from explorer.cost.estimate import Estimate, task_terms
+from explorer.devices.costs import Costs
+from explorer.devices.model import Device, MemoryLevel
+from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.normal import normalise
+from explorer.measure.sample_kernels import product
+
+DEVICE = Device(
+    "two cores",
+    "cpu",
+    units=2,
+    lanes=8,
+    registers=16,
+    fma_per_cycle=2.0,
+    clock_ghz=3.0,
+    levels=(
+        MemoryLevel("L1", 32 << 10, 130.0, 64),
+        MemoryLevel("L2", 1 << 20, 90.0, 64),
+        MemoryLevel("L3", 32 << 20, 30.0, 64, shared=True),
+        MemoryLevel("DRAM", None, 10.0, 64, shared=True),
+    ),
+    costs=Costs(),
+)
 
 
 @pytest.mark.parametrize("name", ["tiny_gpt2", "tiny_resnet18"])
@@ -20,3 +41,11 @@ def test_an_estimate_made_once_is_that_of_each_binding(name):
             assert terms == task_terms(kernel, tiling, c.device, sizes)
             assert terms[0][0] == "compute" and terms[-1][0] == "task"
             assert all(us >= 0 for _, us in terms)
+
+
+def test_a_task_whose_weights_its_unit_has_just_read_takes_less():
+    one_row = Estimate(product(1, 256, 1024), Tiling((("e1", 512),), Micro(1, 4, 8)), DEVICE)
+    cold_us = sum(us for _, us in one_row.terms({}))
+    assert one_row.kept_us({}) < 0.8 * cold_us  # 1 MiB from L3, against half of it from an L2
+    many_rows = Estimate(product(512, 64, 64), Tiling((), Micro(4, 2, 8)), DEVICE)
+    assert many_rows.kept_us({}) == pytest.approx(sum(us for _, us in many_rows.terms({})), rel=0.1)

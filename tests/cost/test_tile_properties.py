@@ -69,8 +69,8 @@ def kernels(draw: st.DrawFn) -> Kernel:
         case "chain":
             return chain(draw(EXTENTS), draw(EXTENTS), draw(EXTENTS))[2]
     window = draw(st.sampled_from([1, 3, 5]))
-    size = draw(st.integers(window, 20))
     stride = draw(st.integers(1, max(1, window - 1)))
+    size = draw(st.integers(1, 6)) * stride + window - 2 * (window // 2)  # no pixel is left out
     return convolution(draw(st.integers(1, 4)), size, window, stride)
 
 
@@ -141,9 +141,7 @@ def test_welding_saves_one_write_and_one_read_of_what_lies_between(
     tile = data.draw(tiles(both))
     apart = [traffic(kernel, tile) for kernel in (first, second)]
     saved = sum(t.total_bytes for t in apart) - traffic(both, tile).total_bytes
-    assert saved == 2 * apart[0].stored.bytes * apart[0].tiles
-    if not any(extent % tile[name] for name, extent in extents(both).items()):
-        assert saved == 2 * 4 * m * n
+    assert saved == 2 * 4 * m * n
 
 
 @given(kernels(), st.data())

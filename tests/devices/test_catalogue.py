@@ -10,11 +10,11 @@ from explorer.devices.catalogue import SHEETS, device, device_names, read_sheet
 from explorer.errors import NoSuchDevice
 
 # float32 TFLOP/s as the makers print them
-PEAKS = {"v100": 15.7, "a100": 19.5, "h100": 67.0, "rtx3090": 35.6, "mi50": 13.4}
+PEAKS = {"v100": 15.7, "a100": 19.5, "h100": 67.0, "rtx3090": 35.6, "mi50": 13.4, "ipu": 31.1}
 
 
 def test_the_devices_of_the_papers_are_there() -> None:
-    assert {"v100", "mi50", "a100", "h100", "rtx3090"} <= set(device_names())
+    assert {"v100", "mi50", "ipu", "a100", "h100", "rtx3090"} <= set(device_names())
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -38,10 +38,12 @@ def test_the_peak_is_the_makers_peak(name: str) -> None:
 @pytest.mark.parametrize("name", device_names())
 def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
     levels = device(name).levels
-    assert [m.name for m in levels] == ["L1", "L2", "DRAM"]
+    assert [m.name for m in levels] in (["L1", "L2", "DRAM"], ["L1", "exchange"])
     speeds = [m.bandwidth_gb_per_s for m in levels]
     assert speeds == sorted(speeds, reverse=True)
     assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
+    waits = [m.latency_ns for m in levels[1:]]
+    assert waits == sorted(waits) and waits[0] > 0
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -49,6 +51,7 @@ def test_a_block_takes_no_more_than_a_unit_has(name: str) -> None:
     found = device(name)
     assert 0 < found.block_threads <= found.unit_threads
     assert 0 < found.block_shared_bytes <= found.unit_shared_bytes
+    assert found.unit_registers and found.thread_loads > 1 and found.pipeline_cycles > 1
     assert found.thread_registers <= found.registers
     assert found.reached_gflops_per_unit <= found.peak_gflops_per_unit * 1.01  # makers round
 

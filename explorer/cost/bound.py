@@ -1,0 +1,74 @@
+"""A kernel under one binding of its symbols: every extent and every index in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape, symbols_of
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Axis,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+)
+
+
+def sizes_of(kernel: Kernel, env: ShapeEnv) -> Sizes:
+    """The hint of every symbol in the shapes of a kernel."""
+    dims = [d for t in kernel.tensors for d in t.shape]
+    dims += [a.extent for c in kernel.computes for a in (*c.axes, *c.reduce)]
+    names = frozenset[str]().union(*map(symbols_of, dims))
+    return {n: env.of(n).hint for n in sorted(names)}
+
+
+def bind_kernel(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """The kernel with numbers for its symbols; the same object where it has none."""
+    if not sizes:
+        return kernel
+    tensors = tuple(replace(t, shape=evaluate_shape(t.shape, sizes)) for t in kernel.tensors)
+    return replace(
+        kernel, tensors=tensors, computes=tuple(_compute(c, sizes) for c in kernel.computes)
+    )
+
+
+def _compute(c: Compute, sizes: Sizes) -> Compute:
+    return replace(
+        c,
+        axes=tuple(Axis(a.name, evaluate_dim(a.extent, sizes)) for a in c.axes),
+        reduce=tuple(Axis(a.name, evaluate_dim(a.extent, sizes)) for a in c.reduce),
+        expr=_expr(c.expr, sizes),
+        store=tuple(i.bind(sizes) for i in c.store),
+    )
+
+
+def _expr(expr: Expr, sizes: Sizes) -> Expr:
+    match expr:
+        case Apply(op, args):
+            return Apply(op, tuple([_expr(a, sizes) for a in args]))
+        case Read(tensor, index, fill):
+            return Read(tensor, tuple([_index(i, sizes) for i in index]), fill)
+        case IndexValue(index):
+            return IndexValue(index.bind(sizes))
+        case Const():
+            return expr
+
+
+def _index(index: Affine | Expr, sizes: Sizes) -> Affine | Expr:
+    return index.bind(sizes) if isinstance(index, Affine) else _expr(index, sizes)
+
+
+def extents(kernel: Kernel) -> Mapping[str, int]:
+    """The axes of the compute that is written last, with their extents, in numbers."""
+    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
+    return {a.name: _number(a.extent) for a in last.axes}
+
+
+def _number(dim: Dim) -> int:
+    assert isinstance(dim, int)
+    return dim

@@ -1,0 +1,121 @@
+"""A kernel as thread blocks on a data-sheet device: how many a multiprocessor holds, and how long
+one takes beside others.
+
+A block takes the longest of three: what it needs on a multiprocessor of its own, with the waits for
+memory that nothing hides (`alone_us`); its part of the multiprocessor's arithmetic, which resident
+blocks share evenly; and its part of the bandwidth of the chip, which all blocks under way share
+evenly. Large tiles meet Roller's micro performance model there (section 3.3); small ones wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.devices.model import Device, MemoryLevel
+
+LOAD_BYTES = 4  # of one load of one thread
+ADDRESSES, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
+NAMES = ("alone", "compute", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadBlocks:
+    """A grid of equal blocks of one kernel. `registers` and `shared_bytes` are of one block.
+
+    `alone_us`: one block with nothing beside it; `compute_us`: its arithmetic at all that a
+    multiprocessor reaches; `memory_us`: its bytes at all bandwidth of the chip.
+    """
+
+    label: str
+    grid: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    alone_us: float
+    compute_us: float
+    memory_us: float
+
+    def resident(self, device: Device) -> int:
+        """How many blocks a multiprocessor holds at the same time, 1 at least."""
+        by_threads = device.unit_threads // max(1, self.threads)
+        by_registers = device.unit_registers // max(1, self.registers)
+        by_shared = device.unit_shared_bytes // max(1, self.shared_bytes)
+        return max(1, min(device.unit_blocks or 1, by_threads, by_registers, by_shared))
+
+    def terms(self, beside: int, flying: int) -> tuple[tuple[str, float], ...]:
+        """The three times of a block while `beside` share its multiprocessor and `flying` the chip,
+        of which the longest counts.
+        """
+        times = (self.alone_us, self.compute_us * beside, self.memory_us * flying)
+        return tuple(zip(NAMES, times, strict=True))
+
+    def task_us(self, beside: int, flying: int) -> float:
+        """The time of a block while `beside` share its multiprocessor and `flying` the chip."""
+        return max(self.alone_us, self.compute_us * beside, self.memory_us * flying)
+
+    def beside(self, device: Device, blocks: int, most: int) -> tuple[int, int]:
+        """How many blocks share a multiprocessor and the chip where there are so many to run and
+        a multiprocessor takes `most`.
+        """
+        held = min(most, max(1, -(-blocks // device.units)))
+        return held, max(1, min(blocks, held * device.units))
+
+    def whole_us(self, device: Device) -> float:
+        """The time of the grid alone on the device, in waves of as many blocks as it holds."""
+        held, flying = self.beside(device, self.grid, self.resident(device))
+        return -(-self.grid // (held * device.units)) * self.task_us(held, flying)
+
+    def area_us(self, device: Device) -> float:
+        """Multiprocessor time that the grid takes where all are full of such blocks: what the
+        artifact calls time times resources.
+        """
+        held = self.resident(device)
+        return self.grid * self.task_us(held, held * device.units) / held
+
+
+def thread_blocks(
+    device: Device,
+    label: str,
+    grid: int,
+    threads: int,
+    tile_elements: int,
+    outputs: int,
+    shared_bytes: int,
+    operations: float,
+    moved: tuple[float, float],
+    steps: int,
+) -> ThreadBlocks:
+    """Blocks of `threads` threads that hold `tile_elements` in registers and make `outputs` each.
+
+    Of one block: `operations`; bytes `moved` from memory that all share and, of these, from the
+    farthest; `steps` of its reduction, each of which waits once for what it loads.
+    """
+    near, far = _shared(device)
+    wait_us = (far if moved[1] else near).latency_ns / 1e3
+    loading = threads * device.thread_loads * LOAD_BYTES  # bytes under way
+    load_us = moved[0] / max(1, loading) * wait_us
+    compute_us = operations / (device.reached_gflops_per_unit * 1e3)
+    chip = (near.bandwidth_gb_per_s * device.units, far.bandwidth_gb_per_s * device.units)
+    memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
+    start_us = device.task_ns / 1e3
+    return ThreadBlocks(
+        label, grid, threads, threads * max(LEAST_REGISTERS, tile_elements + ADDRESSES),
+        shared_bytes,
+        start_us + max(steps * wait_us, load_us) + compute_us / _reach(device, threads, outputs),
+        compute_us, memory_us,
+    )  # fmt: skip
+
+
+def _shared(device: Device) -> tuple[MemoryLevel, MemoryLevel]:
+    """The nearest memory that units share, and the farthest."""
+    return next(m for m in device.levels if m.shared), device.levels[-1]
+
+
+def _reach(device: Device, threads: int, outputs: int) -> float:
+    """The part of a multiprocessor's arithmetic that one block keeps busy: a warp has one
+    multiply-add under way for each output of a thread, and a scheduler takes turns with its warps.
+    """
+    warps = -(-threads // device.lanes)
+    under_way = warps * min(device.pipeline_cycles, max(1, outputs))
+    by_latency = under_way / (device.pipeline_cycles * device.fma_per_cycle)
+    return min(1.0, by_latency, warps / max(1, device.schedulers))
