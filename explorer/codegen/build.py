@@ -18,11 +18,12 @@ from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv, Sizes, symbol, symbols_of
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Const, IndexValue, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Constant, Program
+from explorer.ir.rebase import rebased
 from explorer.ir.tile_program import (
     Buffer,
     Do,
@@ -53,7 +54,7 @@ class Argument:
     `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of
     a constant laid out by `pack_constant`), "table" (the address of `values`), "scratch" (the
     address of `elements` items, one block a worker, on a 64-byte border), or "dim" (the value of
-    the symbol `name`).
+    the symbol `name`). A tensor is addressed `offset` elements in.
     """
 
     kind: str
@@ -63,6 +64,11 @@ class Argument:
     item_bytes: int = 0
     values: tuple[int, ...] = ()
     packing: Packing | None = None
+    offset: Dim = 0
+
+    def begin_bytes(self, sizes: Sizes) -> int:
+        """How far behind the first element of a tensor the address lies."""
+        return evaluate_dim(self.offset, sizes) * self.item_bytes
 
 
 class KernelCode:
@@ -150,6 +156,7 @@ def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv) -> KernelCode:
     return KernelCode(source, compile_cfunc(source), program, arguments)
 
 
+@lru_cache(maxsize=512)
 def print_kernel(
     kernel: Kernel, tiling: Tiling, env: ShapeEnv
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
@@ -158,6 +165,7 @@ def print_kernel(
     The source is under canonical names alone, so that equal kernels have the same.
     """
     normal = normalise(kernel)
+    offsets = rebased(normal).offsets
     named, axes = canonical(normal)
     named, known, symbols = canonical_symbols(named, env)
     source, program, arguments = _printed(named, renamed_tiling(tiling, axes), known)
@@ -169,11 +177,12 @@ def print_kernel(
         **{("dim", new): old for old, new in symbols.items()},
         **{(kind, new): old for new, old in tensors for kind in ("tensor", "packed")},
     }
-    return (
-        source,
-        program,
-        tuple(replace(a, name=own.get((a.kind, a.name), a.name)) for a in arguments),
+    renamed = (replace(a, name=own.get((a.kind, a.name), a.name)) for a in arguments)
+    placed = (
+        replace(a, offset=offsets[a.name]) if a.kind == "tensor" and a.name in offsets else a
+        for a in renamed
     )
+    return source, program, tuple(placed)
 
 
 @lru_cache(maxsize=512)

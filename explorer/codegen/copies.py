@@ -26,7 +26,6 @@ from explorer.ir.tile_program import (
 )
 
 BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
-SHORT = 512  # elements of a row
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at
 
 
@@ -50,17 +49,11 @@ def map_(e: Emitter, target: Fetch, spans: tuple[Span, ...], expr: TileExpr) -> 
         return
     spans, expr, (target,) = collapse(spans, expr, target)
     target, expr = _moved(target, expr)
-    if _is_short(spans) and vector_loop(e, Map(target, spans, expr)):
+    if vector_loop(e, Map(target, spans, expr)):
         return
     for span in spans:
         e.loop(span)
     e.store(target, e.expression(expr))
-
-
-def _is_short(spans: tuple[Span, ...]) -> bool:
-    """Whether rows are so short that what the compiler checks before each of them takes long."""
-    size = spans[-1].size if spans else 0
-    return isinstance(size, int) and 1 < size <= SHORT
 
 
 def _looked_up(expr: TileExpr, spans: tuple[Span, ...]) -> int:

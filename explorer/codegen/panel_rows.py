@@ -43,10 +43,13 @@ def constant_steps(s: Panels, operands: list[Fetch]) -> Run | None:
         rest = product(tuple(x.size for x in s.rows[1:]))
         count = "_count0" + (f" * {dim_text(rest)}" if len(s.rows) > 1 else "")
         found = _run((), count, _size(s.rows), rest, rows)
-    if found is None and _is_fixed(inner) and len(s.rows) > 1:
-        size = int(str(inner.size))
-        if -(-size // rows) * rows <= size * WASTE:
+    if found is None and len(s.rows) > 1 and isinstance(inner.size, int):
+        size = inner.size
+        wasted = -(-size // rows) * rows > size * WASTE
+        if _is_fixed(inner) and not wasted:
             found = _run(s.rows[:-1], str(size), size, size, rows)
+        elif inner.least >= rows and not wasted:
+            found = Run(s.rows[:-1], f"_count{len(s.rows) - 1}", False)
     if found is None or (not found.exact and any(_may_change(f, s) for f in operands[1:])):
         return None
     return found

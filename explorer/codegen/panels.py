@@ -8,6 +8,7 @@ from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import affine_text, dim_text
 from explorer.codegen.micro_elements import PLAIN, dot_product
 from explorer.codegen.panel_rows import Run, constant_steps
+from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, is_float
 from explorer.ir.forms import Form
 from explorer.ir.kernel import Affine, Const
@@ -19,6 +20,8 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 
+L1_BYTES = 32 * 1024  # of panels that are there for all rows
+AHEAD = 2  # register tiles
 REAL = ("add", "sub", "mul", "div", "max", "min")  # what is done on registers
 WHOLE = ("add", "sub", "mul")
 
@@ -40,6 +43,8 @@ def panels(e: Emitter, s: Panels) -> None:
     """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
     full = _on_registers(s)
     run = constant_steps(s, full[1]) if full else None
+    if full and run is None and any(_row_step(f.offset, s.rows) is None for f in full[1]):
+        full = None
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
         e.line(f"_lo{n} = {lo}")
@@ -74,6 +79,7 @@ def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: l
     e.line(f"_s = {last} + " + ("_i" if run.exact else f"min(_i, {run.count} - {rows})"))
     e.line(f"{inner} = _s")
     tile = _operands(s, affine_text(s.contract.a.offset))
+    _ask_for_rows(e, s, stride)
     if not whole:
         e.line(f"if _j + {s.micro.columns} <= {e.bounds(s.columns)[1]}:")
         e.depth += 1
@@ -161,6 +167,20 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
     e.line(f"{s.columns.axis} = _j")
     e.line(f"_panel = {c.b.buffer.name} + ({affine_text(c.b.offset)}) * {_item_bytes(c.b)}")
     e.line(f"_ahead = _panel + {_depth(s)} * {step_bytes}" if ahead else "_ahead = _pace = 0")
+
+
+def _ask_for_rows(e: Emitter, s: Panels, stride: Dim) -> None:
+    """Where the panels stay in L1, it is the left operand's next rows that are asked for."""
+    c = s.contract
+    size = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
+    if c.b.buffer.kind != "packed" or not isinstance(size, int) or size > L1_BYTES:
+        return
+    if c.a_step != 1 or len(c.segment_values) != 1 or stride != c.depth:
+        return
+    item, rows = _item_bytes(c.a), s.micro.rows
+    next_rows = affine_text(c.a.offset + AHEAD * rows * stride)
+    e.line(f"_ahead = {c.a.buffer.name} + ({next_rows}) * {item}")
+    e.line(f"_pace = {rows * item}")
 
 
 def _operands(s: Panels, rows: str) -> str:
@@ -262,8 +282,5 @@ def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
         found = tree(s.epilogue.expr)
     except LookupError:
         return None
-    good = all(
-        _row_step(f.offset, s.rows) is not None and f.offset.factor(s.columns.axis) in (0, 1)
-        for f in operands
-    )
+    good = all(f.offset.factor(s.columns.axis) in (0, 1) for f in operands)
     return (found, operands) if good and operands[0].offset.factor(s.columns.axis) == 1 else None

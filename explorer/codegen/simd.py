@@ -1,7 +1,8 @@
-"""What generated kernels call: addresses, selects, sums in any order, a transposing copy."""
+"""What generated kernels call: addresses, selects, sums in any order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -29,6 +30,17 @@ def wide(context):
 
     def emit(cx, b, sig, a):
         set.add(b.function.attributes, '"prefer-vector-width"="512"')
+        return cx.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def fence(context):
+    """What went past the caches is seen by other threads from here on."""
+
+    def emit(cx, b, sig, a):
+        b.fence("seq_cst")
         return cx.get_dummy_value()
 
     return types.void(), emit
@@ -134,35 +146,15 @@ def mul_any_order(context, x, y):
     return x(x, x), emit
 
 
-@intrinsic
-def transpose16(context, source, source_step, target, target_step):
-    """target[c * target_step + r] = source[r * source_step + c] for a block of 16 x 16 float32, in
-    registers.
-    """
+def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
+    """A function of a tuple of `count` integers; `write` makes its code where a builder stands."""
 
-    def emit(cx, b, sig, a):
-        vec, n = ir.VectorType(F32, 16), 16
-        src, dst = b.inttoptr(a[0], F32.as_pointer()), b.inttoptr(a[2], F32.as_pointer())
-        rows = [
-            b.load(b.bitcast(b.gep(src, [b.mul(a[1], I64(r))]), vec.as_pointer()), align=4)
-            for r in range(n)
-        ]
-        for d in (8, 4, 2, 1):
-            picks = (
-                [n + c - d if c & d else c for c in range(n)],
-                [n + c if c & d else c + d for c in range(n)],
-            )
-            low, high = (ir.Constant(ir.VectorType(I32, n), p) for p in picks)
-            rows = [
-                b.shuffle_vector(rows[r - d], rows[r], high)
-                if r & d
-                else b.shuffle_vector(rows[r], rows[r + d], low)
-                for r in range(n)
-            ]
-        for c in range(n):
-            b.store(
-                rows[c], b.bitcast(b.gep(dst, [b.mul(a[3], I64(c))]), vec.as_pointer()), align=4
-            )
-        return cx.get_dummy_value()
+    @intrinsic
+    def run(context, numbers):
+        def emit(cx, b, sig, a):
+            write(b, [b.extract_value(a[0], n) for n in range(count)])
+            return cx.get_dummy_value()
 
-    return types.void(*[types.intp] * 4), emit
+        return types.void(types.UniTuple(types.intp, count)), emit
+
+    return run

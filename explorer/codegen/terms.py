@@ -162,10 +162,6 @@ class Term:
         args = (self.v, *(self.of(o) for o in others))
         return Term(self.b, intrinsic(self.b, f"{name}.{suffix(self.v.type)}", self.v.type, *args))
 
-    def fma(self, factor: Any, added: Any) -> Term:
-        """`self * factor + added`, rounded once."""
-        return self.call("llvm.fma", factor, added)
-
     @property
     def size(self) -> Term:
         """The absolute value."""

@@ -1,5 +1,5 @@
 """Maps and reductions as loops over vectors, where every load is dense along an axis or the same
-for all of it.
+for all of it; and maps of which some loads are dense along another axis than what is stored.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from explorer.codegen.elementary import ELEMENTARY
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import affine_text, dim_text, dtype_of_tile
 from explorer.codegen.loops import collapse
+from explorer.codegen.nest import Folded, Nest, Node, Operand, Stored
 from explorer.codegen.terms import has
-from explorer.codegen.vector_nest import Folded, Nest, Node, Operand, Stored
-from explorer.codegen.vector_operations import CELLS, POWERS, known
+from explorer.codegen.vector_operations import BORDER, CELLS, POWERS, known
 from explorer.ir.dims import Dim, product
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float, is_stored_otherwise
 from explorer.ir.kernel import Affine, Const, IndexValue, var
@@ -27,9 +27,14 @@ from explorer.ir.tile_program import (
     TileExpr,
     fetches,
 )
+from explorer.roller.streams import STREAM
 
+BLOCK = 8  # turns of a loop that are worth a block in registers
 FEW = 8  # results of a fold this short are left to LLVM, which takes several at once
+MANY = 16  # elements that are read and written at a point
+PAGE = 1 << 14  # bytes of a row that is asked for while the one before it is folded
 LONG = 16  # rows that are worth a trip of the results to memory
+LEAST_STACK = 4  # rows that are worth folding together
 WORK = 12  # of exp and its like, in instructions
 
 
@@ -48,17 +53,14 @@ class Pass:
         return (*(e for _, e in self.maps), *(f.expr for f in self.folds))
 
     @property
+    def loads(self) -> tuple[Fetch, ...]:
+        """Every element that is read."""
+        return tuple(f for e in self.exprs for f in fetches(e))
+
+    @property
     def targets(self) -> tuple[Fetch, ...]:
         """Where values go, those of the maps first."""
         return (*(t for t, _ in self.maps), *(f.target for f in self.folds))
-
-
-def is_heavy(e: TileExpr) -> bool:
-    """Whether an expression has a function that takes many instructions."""
-    match e:
-        case Do(op, args):
-            return op in ELEMENTARY or any(map(is_heavy, args))
-    return False
 
 
 def pass_of(s: Map | Reduce | OnePass) -> Pass:
@@ -87,12 +89,22 @@ def _collapsed(p: Pass, which: str) -> Pass:
 
 def vector_loop(e: Emitter, s: Map | Reduce | OnePass) -> bool:
     """Print a statement as vector loops; False, and nothing printed, where it has no such form."""
-    p = pass_of(s)
-    order = _order(p)
-    if order is None or not all(map(_has_vector_form, p.exprs)):
-        return False
-    _Plan(e, p, order).emit()
-    return True
+    found = _vector_form(s)
+    if found is not None:
+        _Plan(e, *found).emit()
+    return found is not None
+
+
+def has_vector_loop(s: Map | Reduce | OnePass) -> bool:
+    """Whether a statement can be printed as vector loops."""
+    return _vector_form(s) is not None
+
+
+def _vector_form(s: Map | Reduce | OnePass) -> tuple[Pass, str] | None:
+    found = _ordered(pass_of(s))
+    if found is None or not all(map(_is_known, found[0].exprs)):
+        return None
+    return found
 
 
 def vector_scan(e: Emitter, s: Scan) -> bool:
@@ -103,7 +115,7 @@ def vector_scan(e: Emitter, s: Scan) -> bool:
     p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
     if s.dtype == "bool" or s.target.buffer.dtype not in CELLS or computed(s.dtype) not in CELLS:
         return False
-    if not _is_dense(p, s.over) or not _has_vector_form(s.expr):
+    if not _is_dense(p, s.over) or not _is_known(s.expr):
         return False
     order = " ".join(
         ("scan", *(["backwards"] if s.backwards else []), *(["exclusive"] if s.exclusive else []))
@@ -112,14 +124,50 @@ def vector_scan(e: Emitter, s: Scan) -> bool:
     return True
 
 
-def _order(p: Pass) -> str | None:
-    """Along what is folded, or across: where the loads are dense."""
+def _ordered(p: Pass) -> tuple[Pass, str] | None:
+    """The pass with its loops in the order in which they run, and that order's name."""
     if any(t.buffer.dtype not in CELLS or t.dynamic for t in p.targets):
         return None
-    if any(f.dtype == "bool" or computed(f.dtype) not in CELLS for f in p.folds):
+    if any(f.dynamic or f.buffer.dtype not in CELLS for f in p.loads):
         return None
     if not p.folds:
-        return "along" if p.over and _is_dense(p, p.over[-1]) else None
+        return _mapped(p)
+    order = _folded(p)
+    return None if order is None else (p, order)
+
+
+def _mapped(p: Pass) -> tuple[Pass, str] | None:
+    """Vectors lie along what all maps store densely: the last axis if it is one."""
+    for last in reversed(p.over):
+        if any(_factor(t, last.axis) != 1 for t in p.targets):
+            continue
+        others = tuple(s for s in p.over if s != last)
+        if _is_dense(p, last):
+            return replace(p, over=(*others, last)), "along"
+        across = _other_axis(p, last)
+        if across is not None:
+            others = tuple(s for s in others if s != across)
+            return replace(p, over=(*others, across, last)), "turned"
+    return None
+
+
+def _other_axis(p: Pass, last: Span) -> Span | None:
+    """The longest axis along which all loads are dense that are not dense along the last one."""
+    turned = [f for f in p.loads if _factor(f, last.axis) not in (0, 1)]
+    if _size(last) < BLOCK or {f.buffer for f in p.loads} & {t.buffer for t in p.targets}:
+        return None
+    good = [
+        s
+        for s in p.over
+        if s != last and _size(s) >= BLOCK and all(_factor(f, s.axis) == 1 for f in turned)
+    ]
+    return max(good, key=_size, default=None) if turned else None
+
+
+def _folded(p: Pass) -> str | None:
+    """Along what is folded, or across: where the loads are dense."""
+    if any(f.dtype == "bool" or computed(f.dtype) not in CELLS for f in p.folds):
+        return None
     if not p.over:  # sums of one element each
         return None
     along = _is_dense(p, p.over[-1])
@@ -149,10 +197,7 @@ def _size(s: Span) -> int:
 def _is_dense(p: Pass, along: Span) -> bool:
     """Every load is dense along an axis or does not move, stores are dense, and something moves."""
     name = along.axis
-    loads = [f for e in p.exprs for f in fetches(e)]
-    if any(f.dynamic or f.buffer.dtype not in CELLS for f in loads):
-        return False
-    moves = [_factor(f, name) for f in loads]
+    moves = [_factor(f, name) for f in p.loads]
     if any(m not in (0, 1) for m in moves) or any(_factor(t, name) != 1 for t, _ in p.maps):
         return False
     within = name in {o.axis for o in p.over}
@@ -161,22 +206,36 @@ def _is_dense(p: Pass, along: Span) -> bool:
     return 1 in moves
 
 
+def _is_stack(p: Pass) -> bool:
+    """Whether the results of a few rows lie side by side and are one vector."""
+    if not p.folds or not p.spans:
+        return False
+    row = p.spans[-1]
+    few = LEAST_STACK <= _size(row) <= _lanes(p) and not row.clip_low
+    return few and all(
+        _factor(f.target, row.axis) == 1 and not is_stored_otherwise(f.target.buffer.dtype)
+        for f in p.folds
+    )
+
+
 def _factor(f: Fetch, axis: str) -> Dim:
     factor = f.offset.factor(axis)
     return factor if isinstance(factor, int) else -1
 
 
-def _has_vector_form(e: TileExpr) -> bool:
+def _is_known(e: TileExpr) -> bool:
     match e:
         case Do(op, args):
             dtype = computed(dtype_of_tile(args[0]))
             source = dtype_of_tile(args[1]) if op == "where" else dtype
             if op == "pow" and isinstance(args[1], Const) and args[1].value in POWERS:
-                return is_float(dtype) and _has_vector_form(args[0])
+                return is_float(dtype) and _is_known(args[0])
             if op.startswith("cast_") and is_float(dtype) and not is_float(op[5:]):
                 return False  # what is too large wraps
+            if dtype == "float64" and op in ("cast_float16", "cast_bfloat16"):
+                return False  # by way of float32 it would be rounded twice
             good = known(op, dtype) and computed(source) in CELLS
-            return good and all(map(_has_vector_form, args))
+            return good and all(map(_is_known, args))
         case Const(value, dtype):
             return isinstance(value, (int, float)) and dtype in CELLS
         case IndexValue() | Fetch():
@@ -202,7 +261,7 @@ class _Plan:
     p: Pass
     order: str
     operands: list[Operand] = field(default_factory=list)
-    bases: list[str] = field(default_factory=list)
+    bases: dict[tuple[str, Affine], int] = field(default_factory=dict)
     distances: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     numbers: dict[TileExpr, int] = field(default_factory=dict)
@@ -211,10 +270,14 @@ class _Plan:
         """The loops around the nest, and its call."""
         p, e = self.p, self.e
         across = self.order in ("across", "rows")
+        order = "stacked" if self.order == "along" and _is_stack(p) else self.order
         inside = (*p.over, p.spans[-1]) if across else p.over
         outside = p.spans[:-1] if across else p.spans
+        if order == "stacked":
+            inside, outside = (p.spans[-1], *p.over), p.spans[:-1]
         if not p.folds:
-            inside, outside = p.over[-1:], p.over[:-1]
+            depth = 2 if self.order == "turned" else 1
+            inside, outside = p.over[-depth:], p.over[:-depth]
         for span in outside:
             e.loop(span)
         starts = {s.axis: self.start(s) for s in inside}
@@ -227,15 +290,42 @@ class _Plan:
             3 if f.combiner in ("max", "min") else 1 for f in folds
         )
         unroll = 8 if work <= 4 else 4 if work <= WORK else 2
+        if len(self.p.loads) + len(stores) > MANY:  # they would not stay in registers
+            unroll = 1
         last = counts[-1]
         lanes = _lanes(p)
         if last is not None:
             unroll = max(1, min(unroll, last // lanes))
-        order = "along" if not folds else self.order
+        bases, operands = self.addresses()
         nest = Nest(
-            order, lanes, unroll, counts, tuple(self.operands), tuple(self.nodes), stores, folds
+            order,
+            lanes,
+            unroll,
+            counts,
+            len(bases),
+            operands,
+            tuple(self.nodes),
+            stores,
+            folds,
         )
-        e.line(f"{self.named(nest)}(({', '.join((*self.bases, *turns, *self.distances))},))")
+        e.line(f"{self.named(nest)}(({', '.join((*bases, *turns, *self.distances))},))")
+
+    def addresses(self) -> tuple[list[str], tuple[Operand, ...]]:
+        """The addresses that are passed, and the operands by how far from them they begin: what
+        lies a known distance apart shares one.
+        """
+        least = [min(o.first for o in self.operands if o.base == n) for n in range(len(self.bases))]
+        text = []
+        for (name, terms), first in zip(self.bases, least, strict=True):
+            offset = affine_text(terms + first)
+            text.append(f"{name} + ({offset}) * {self.item_bytes(name)}" if name else offset)
+        moved = (replace(o, first=o.first - least[o.base]) for o in self.operands)
+        return text, tuple(moved)
+
+    def item_bytes(self, name: str) -> int:
+        """The bytes of an element of a buffer."""
+        every = (*self.p.loads, *self.p.targets)
+        return ITEM_BYTES[next(f.buffer.dtype for f in every if f.buffer.name == name)]
 
     def named(self, nest: Nest) -> str:
         """The name of a nest in the header; equal ones are one."""
@@ -269,16 +359,24 @@ class _Plan:
     ) -> int:
         """The number of what is read or written."""
         index = f.offset if isinstance(f, Fetch) else f.index
-        base = affine_text(index.substitute(starts))
-        dtype = f.buffer.dtype if isinstance(f, Fetch) else ""
+        moved = index.substitute(starts)
         factors = tuple(index.factor(a) for a in axes)
         steps = tuple(s if isinstance(s, int) else None for s in factors)
         self.distances += [dim_text(s) for s in factors if not isinstance(s, int)]
-        self.operands.append(Operand(dtype, steps))
-        if isinstance(f, Fetch):
-            base = f"{f.buffer.name} + ({base}) * {ITEM_BYTES[dtype]}"
-        self.bases.append(base)
+        name, dtype = (f.buffer.name, f.buffer.dtype) if isinstance(f, Fetch) else ("", "")
+        first = moved.const if name and isinstance(moved.const, int) else 0
+        key = (name, moved - first if name else moved)
+        base = self.bases.setdefault(key, len(self.bases))
+        turned = self.order == "turned" and name != "" and steps[-1] not in (0, 1)
+        ahead = self.ahead(f, steps) if isinstance(f, Fetch) else 0
+        self.operands.append(Operand(dtype, steps, base, first, turned, ahead))
         return len(self.operands) - 1
+
+    def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
+        """How far the next row of an operand lies that no cache holds, where rows are folded."""
+        row = _size(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
+        far = f.buffer.level == STREAM and f.buffer.kind == "input"
+        return row if far and self.p.folds and steps == (1,) and row <= PAGE else 0
 
     def store(
         self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
@@ -286,7 +384,11 @@ class _Plan:
         """What one map stores; later parts take the value and not the element."""
         node = self.node(expr, axes, starts)
         self.numbers[target] = node
-        return Stored(self.operand(target, axes, starts), node)
+        number = self.operand(target, axes, starts)
+        steps = self.operands[number].steps[:-1]
+        each = ITEM_BYTES[target.buffer.dtype]
+        whole = all(s is not None and s * each % BORDER == 0 for s in steps)
+        return Stored(number, node, whole and target.buffer.level == STREAM)
 
     def fold(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Folded:
         """What one reduction folds."""

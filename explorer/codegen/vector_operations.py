@@ -37,6 +37,7 @@ NATIVE = {
     for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
     for op in ("max", "min")
 }
+BORDER = 16  # bytes: where what goes past the caches may begin; large arrays of NumPy do
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
 
 
@@ -215,21 +216,34 @@ def splat(x: Term, lanes: int) -> Term:
 
 def load(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> Term:
     """Elements from an address: one, a vector at any border, or its lanes that the mask names."""
+    return decoded(elements(b, at, dtype, lanes, mask), dtype)
+
+
+def ask_for(b: Any, at: Any, ahead: int) -> None:
+    """A hint that what lies some bytes after an address will be read: it may lie anywhere."""
+    byte = ir.IntType(8).as_pointer()
+    there = b.gep(b.bitcast(at, byte), [I64(ahead)])
+    intrinsic(b, "llvm.prefetch.p0", ir.VoidType(), there, I32(0), I32(3), I32(1))
+
+
+def elements(b: Any, at: Any, dtype: str, lanes: int, mask: Any = None) -> Term:
+    """The same as they lie in memory."""
     cell = CELLS[dtype]
     if not lanes:
-        return decoded(Term(b, b.load(at)), dtype)
+        return Term(b, b.load(at))
     kind = ir.VectorType(cell, lanes)
     place, size = b.bitcast(at, kind.as_pointer()), _bytes(cell)
     if mask is None:
-        return decoded(Term(b, b.load(place, align=size)), dtype)
+        return Term(b, b.load(place, align=size))
     name = f"llvm.masked.load.{_cells(kind)}.p0"
     zero = constant(kind, 0 if isinstance(cell, ir.IntType) else 0.0)
-    found = intrinsic(b, name, kind, place, I32(size), mask, zero)
-    return decoded(Term(b, found), dtype)
+    return Term(b, intrinsic(b, name, kind, place, I32(size), mask, zero))
 
 
-def store(b: Any, at: Any, value: Term, dtype: str, mask: Any = None) -> None:
-    """A vector to an address, or its lanes that the mask names."""
+def store(b: Any, at: Any, value: Term, dtype: str, mask: Any = None, past: bool = False) -> None:
+    """A vector to an address, or its lanes that the mask names; a whole one may go `past` the
+    caches, to an address at a whole `BORDER`.
+    """
     kept = encoded(value, dtype)
     kind, size = kept.v.type, _bytes(CELLS[dtype])
     if not isinstance(kind, ir.VectorType):
@@ -237,7 +251,9 @@ def store(b: Any, at: Any, value: Term, dtype: str, mask: Any = None) -> None:
         return
     place = b.bitcast(at, kind.as_pointer())
     if mask is None:
-        b.store(kept.v, place, align=size)
+        made = b.store(kept.v, place, align=BORDER if past else size)
+        if past:
+            made.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
         return
     if _is_first_alone(mask):  # LLVM 22 stores all 32 bits of a masked lane that was cut to 16
         b.store(b.extract_element(kept.v, I32(0)), at, align=size)

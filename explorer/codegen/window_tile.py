@@ -15,12 +15,12 @@ from itertools import product
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from explorer.codegen.nest import Folded
+from explorer.codegen.nest_folds import combined, identity
+from explorer.codegen.simd import of_integers
 from explorer.codegen.terms import Term, constant
-from explorer.codegen.vector_nest import Folded, combined, identity
 from explorer.codegen.vector_operations import (
     CELLS,
     KINDS,
@@ -92,17 +92,7 @@ class Tile:
 @cache
 def window_tile(tile: Tile) -> Any:
     """A function of a tuple of integers that computes a tile."""
-
-    @intrinsic
-    def run(context: Any, numbers: Any) -> Any:
-        def emit(cx: Any, b: Any, sig: Any, args: Any) -> Any:
-            given = [b.extract_value(args[0], n) for n in range(tile.arguments)]
-            _Writer(b, tile, given).write()
-            return cx.get_dummy_value()
-
-        return types.void(types.UniTuple(types.intp, tile.arguments)), emit
-
-    return run
+    return of_integers(tile.arguments, lambda b, given: _Writer(b, tile, given).write())
 
 
 class _Writer:

@@ -22,15 +22,22 @@ from explorer.ir.kernel import (
     substitute,
     var,
 )
+from explorer.ir.rebase import rebased
 from explorer.ir.symbols import symbols_in_order
 
 Node = TypeVar("Node")
 
 
+def text_of(kernel: Kernel) -> str:
+    """All of a kernel as text, the same in every process: a set is printed in any order."""
+    return f"{sorted(kernel.constants)} {replace(kernel, constants=frozenset())}"
+
+
 def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y`, others `t0, ..`, axes
-    `i0, ..` and `r0, ..`; and the new name of each axis.
+    `i0, ..` and `r0, ..`, at the front of its tensors; and the new name of each axis.
     """
+    kernel = rebased(kernel).kernel
     names: dict[str, str] = {}
     for n, tensor in enumerate(kernel.inputs):
         names[tensor] = f"{'w' if tensor in kernel.constants else 'x'}{n}"

@@ -12,7 +12,7 @@ from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """`out[batch, rows, column] = sum over depth of a[batch, rows, depth] * b[batch, depth,
-    column]`, indices affine.
+    column]`, indices affine. `a` may lack some of the batch axes: it is then the same along them.
     """
 
     a: Read
@@ -67,11 +67,12 @@ def _split(c: Compute, a: Read, b: Read) -> Contraction | None:
     column = c.axes[-1]
     if column.name in in_a:
         a, b, in_a, in_b = b, a, in_b, in_a
-    only_b = [x for x in c.axes if x.name in in_b and x.name not in in_a]
     shared = in_a & in_b
-    if only_b != [column] or b.fill is not None or any(x.name not in shared for x in c.reduce):
+    if column.name in in_a or column.name not in in_b or b.fill is not None:
         return None
-    batch = tuple(x for x in c.axes if x.name in shared)
+    if any(x.name not in shared for x in c.reduce):
+        return None
+    batch = tuple(x for x in c.axes[:-1] if x.name in in_b)
     rows = tuple(x for x in c.axes if x.name in in_a - in_b)
     if len(batch) + len(rows) + 1 != len(c.axes):
         return None

@@ -10,15 +10,34 @@ from explorer.ir.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a choice was refused, as values: the condition that fails, the number found, the limit
+    that it is compared with, and the smallest change that would flip it ("": none would).
+    """
+
+    condition: str  # its name: "capacity", "readers", "gain", ...
+    found: float
+    limit: float
+    text: str  # the condition with its numbers, in words
+    change: str = ""
+
+    @property
+    def words(self) -> str:
+        """The condition and the change."""
+        return f"{self.text}: {self.change}" if self.change else self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was
-    refused.
+    refused, in words and, where its room can tell them, as values.
     """
 
     label: str
     value: object
     terms: tuple[tuple[str, float], ...] = ()
     refused: str = ""
+    why: Refusal | None = None
 
     @property
     def cost_us(self) -> float:
@@ -53,14 +72,80 @@ class TaskTree:
 
 @dataclass(frozen=True, slots=True)
 class TileEdge:
-    """An intermediate between two kernels and the memory level at which its tile is handed over."""
+    """An intermediate between two kernels and the memory level at which its tile is handed over.
 
-    source: str  # binding names before welding
+    `reuse_tile`: the extents of the part that is handed over at once; of all of it where the level
+    is the last one, () where it is not known.
+    """
+
+    source: str  # binding names before welding; computes of the kernel in a `GroupPlan`
     target: str
     tensor: str
     bytes: Dim
-    level: str  # "DRAM", "L2", "L1", "register"
+    level: str  # "register", "L1", "L2", "L3", "DRAM"; "register", "shared", "DRAM" on a GPU
     reuse_tile: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTile:
+    """The part of a tensor that one operator of a group reads or writes for one tile of a level:
+    one rectangle of the picture.
+    """
+
+    node: str  # the compute, by the tensor that it writes
+    tensor: str
+    tile: tuple[int, ...]
+    full: tuple[int, ...]  # the extents of the tensor
+    bytes: int  # of the tile
+    level: str  # the memory that holds it
+
+
+@dataclass(frozen=True, slots=True)
+class LevelBytes:
+    """One memory under a plan: bytes that a unit's tile holds in it, bytes that it has room for
+    (None: all), and bytes moved in all between it and the next farther one. The farthest holds
+    what the group reads and writes, and moves nothing more.
+    """
+
+    level: str
+    footprint: int
+    capacity: int | None
+    traffic: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room."""
+        return self.capacity is None or self.footprint <= self.capacity
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A group's tiles over the memory levels of a device, under the hints of its symbols.
+
+    `level` is the memory that holds a task's tile, `tile` its sizes by axis of the output, `grid`
+    how many tasks there are, and `waves` how often all units take one together. `levels` and
+    `tiles` are nearest memory first. `recompute`: work of all tasks, halos done again included,
+    over the work without (1.0: nothing is done twice).
+    """
+
+    level: str
+    tile: tuple[tuple[str, int], ...]
+    grid: int
+    waves: int
+    levels: tuple[LevelBytes, ...]
+    tiles: tuple[OperatorTile, ...]
+    edges: tuple[TileEdge, ...]
+    recompute: float
+    predicted_us: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether every memory has room for its tile."""
+        return all(m.fits for m in self.levels)
+
+    def at(self, level: str) -> LevelBytes:
+        """What a memory holds and moves."""
+        return next(m for m in self.levels if m.level == level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +163,7 @@ class FusionGroup:
         Candidate, ...
     ] = ()  # each merge that was weighed, taken or refused, with its terms
     origin: frozenset[str] = frozenset()
+    plan: GroupPlan | None = None  # its tiles over the memory levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +173,24 @@ class TileGraph:
     groups: tuple[FusionGroup, ...]
     edges: tuple[TileEdge, ...]
     policy: str = ""
+
+
+# How products by one constant are done.
+
+
+@dataclass(frozen=True, slots=True)
+class ProductsDecision:
+    """Products by one constant that do not need each other, by what they bind: done "together" or
+    "apart"; the way taken stands first among the candidates. `generation`: how many products by the
+    constant are on the longest path before each of them.
+    """
+
+    function: str
+    weight: str
+    generation: int
+    products: tuple[str, ...]
+    chosen: str
+    candidates: tuple[Candidate, ...]
 
 
 # How convolutions are done.
@@ -118,6 +222,23 @@ class Micro:
     def columns(self) -> int:
         """Elements in a row of the register tile."""
         return self.vectors * self.lanes
+
+    @property
+    def registers(self) -> int:
+        """Vector registers that it needs: its sums, a row value, and a vector a column group; of
+        one row alone each vector is used once, so that one is enough for all.
+        """
+        columns = self.vectors if self.rows > 1 else 1
+        return self.rows * self.vectors + columns + 1
+
+    def over(self, columns: Dim) -> Micro:
+        """The tile of a contraction with so many columns: no vector lies past them, and as many
+        sums are kept, in more rows.
+        """
+        if not isinstance(columns, int) or columns > (self.vectors - 1) * self.lanes:
+            return self
+        vectors = max(1, -(-columns // self.lanes))
+        return Micro(self.rows * self.vectors // vectors, vectors, self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +298,16 @@ Instruction = Run | Wait
 @dataclass(frozen=True, slots=True)
 class RProgram:
     """One launch: an instruction list for each unit. `calls` names the bindings; step n of a unit
-    is its n-th Run.
+    is its n-th Run. `kernels` is the implementation that each call runs with; empty: all the first.
     """
 
     units: tuple[tuple[Instruction, ...], ...]
     calls: tuple[str, ...]
+    kernels: tuple[int, ...] = ()
+
+    def kernel(self, call: int) -> int:
+        """The implementation of a call."""
+        return self.kernels[call] if self.kernels else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +435,8 @@ class Decisions:
     dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
     workspaces: tuple[object, ...] = ()  # explorer.relax.workspace.Workspace
     fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
+    products: tuple[ProductsDecision, ...] = ()
+    order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...
 
     def algorithm(self, binding: str) -> AlgorithmDecision | None:
         """What was weighed for a convolution."""

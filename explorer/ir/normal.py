@@ -59,7 +59,7 @@ def normalise(kernel: Kernel) -> Kernel:
 
 def drop_unit_axes(kernel: Kernel) -> Kernel:
     """After: no loop runs once, except where it is the only one, and no tensor made inside has a
-    dim of extent 1.
+    dim of extent 1, but one that is read past its border along that dim.
     """
     computes = tuple(map(_without_units, kernel.computes))
     same = all(map(is_, computes, kernel.computes))
@@ -67,13 +67,19 @@ def drop_unit_axes(kernel: Kernel) -> Kernel:
 
 
 def _squeezed(kernel: Kernel) -> Kernel:
-    kept = {
-        t.name: tuple(d for d, n in enumerate(t.shape) if not is_one(n)) or (len(t.shape) - 1,)
+    units = [
+        t
         for t in kernel.tensors
         if t.name not in kernel.inputs and t.name != kernel.output and any(map(is_one, t.shape))
-    }
-    if not kept:
+    ]
+    if not units:
         return kernel
+    left = {(r.tensor, d) for c in kernel.computes for r in reads(c.expr) for d in _past_border(r)}
+    kept = {
+        t.name: tuple(d for d, n in enumerate(t.shape) if not is_one(n) or (t.name, d) in left)
+        or (len(t.shape) - 1,)
+        for t in units
+    }
 
     def leaf(read: Read) -> Expr:
         if read.tensor not in kept:
@@ -89,6 +95,13 @@ def _squeezed(kernel: Kernel) -> Kernel:
         for t in kernel.tensors
     )
     return replace(kernel, tensors=tensors, computes=tuple(compute(c) for c in kernel.computes))
+
+
+def _past_border(read: Read) -> tuple[int, ...]:
+    """The dims in which a load may stand elsewhere than at 0 and find its fill there."""
+    if read.fill is None:
+        return ()
+    return tuple(d for d, i in enumerate(read.index) if i != Affine())
 
 
 def _without_units(c: Compute) -> Compute:
@@ -244,7 +257,16 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
     ):
         return None
     same = len({r.index for r in mine}) == 1 and _reader_axes(c, user, mine[0]) is not None
-    return user if same else None
+    return user if same and _reads_all(kernel, user, mine[0]) else None
+
+
+def _reads_all(kernel: Kernel, user: Compute, read: Read) -> bool:
+    """Whether a load at bare axes is of the whole tensor, and not of its first part."""
+    extents = {a.name: a.extent for a in user.axes}
+    pairs = zip(read.index, kernel.shape(read.tensor))
+    return all(
+        extents[i.bare] == n for i, n in pairs if isinstance(i, Affine) and i.bare in extents
+    )
 
 
 def _reader_axes(c: Compute, user: Compute, read: Read) -> dict[str, Affine] | None:

@@ -148,13 +148,47 @@ def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
         return aligned
     region = out.tensors.get(c.out)
     extents = {a.name: a.extent for a in c.axes}
-    if region is None or any(i.bare is None and i.terms for i in c.target):
-        if region is not None:
-            out.tensors[c.out] = whole(kernel.shape(c.out))
+    if region is None:
+        return _tied(c, out, kernel)
+    if any(i.bare is None and i.terms for i in c.target):
+        out.tensors[c.out] = whole(kernel.shape(c.out))
         return {name: Interval(Affine(), n) for name, n in extents.items()}
     out.tensors[c.out] = region = _with_constants(c, region, kernel.shape(c.out))
     ranges = {i.bare: r for i, r in zip(c.target, region, strict=True) if i.bare is not None}
-    return {name: ranges.get(name, Interval(Affine(), n)) for name, n in extents.items()}
+    return {name: inside(ranges.get(name), n) for name, n in extents.items()}
+
+
+def inside(r: Interval | None, n: Dim) -> Interval:
+    """The part of a range that is in `0 .. n`, as far as that is the same for every tile; all of
+    it without one.
+    """
+    if r is None:
+        return Interval(Affine(), n)
+    lo, size = r.lo.const, r.size
+    if r.lo.terms or not (isinstance(lo, int) and isinstance(size, int) and isinstance(n, int)):
+        return r
+    first, end = max(lo, 0), min(lo + size, n)
+    return Interval(Affine((), first), max(0, end - first))
+
+
+def _tied(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
+    """The axis ranges of another output: those that its loads of what the first one needs too give
+    by the inverse of their index, all of an axis that has none or two that differ.
+    """
+    found: dict[str, set[Interval]] = {a.name: set() for a in c.axes}
+    for read in reads(c.expr):
+        region = None if read.tensor in kernel.inputs else out.tensors.get(read.tensor)
+        for i, r in zip(read.index, region or (), strict=False):
+            if isinstance(i, Affine) and i.bare in found:
+                found[i.bare].add(r)
+    ranges = {
+        a.name: next(iter(found[a.name]))
+        if len(found[a.name]) == 1
+        else Interval(Affine(), a.extent)
+        for a in c.axes
+    }
+    out.tensors[c.out] = box(c.target, ranges, kernel.shape(c.out))
+    return ranges
 
 
 def _with_constants(c: Compute, region: Region, shape: Shape) -> Region:

@@ -56,7 +56,7 @@ TileExpr: TypeAlias = Const | IndexValue | Fetch | Do
 @dataclass(frozen=True, slots=True)
 class Span:
     """`axis` runs over `base .. base + size`, clipped to `0 .. extent` where the flags say that it
-    can be outside.
+    can be outside; in every task there are `least` points or more.
     """
 
     axis: str
@@ -65,6 +65,7 @@ class Span:
     extent: Dim
     clip_low: bool = False
     clip_high: bool = False
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

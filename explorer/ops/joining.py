@@ -59,7 +59,9 @@ def _concat(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _fold_concat(site: Site) -> tuple[Values | None, ...]:
     known = [v for v in site.values if v is not None]
-    return (np.concatenate(known) if len(known) == len(site.args) and known[0].ndim else None,)
+    if len(known) < len(site.args) or not known or not known[0].ndim:
+        return (None,)
+    return (np.concatenate(known, site.axis(known[0].ndim)),)
 
 
 def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:

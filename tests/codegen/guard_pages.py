@@ -82,9 +82,9 @@ def _block(
     for a in code.arguments:
         match a.kind:
             case "tensor" if a.name == kernel.output:
-                yield out.ctypes.data
+                yield out.ctypes.data + a.begin_bytes(sizes)
             case "tensor":
-                yield pages.place(arrays[a.name]).ctypes.data
+                yield pages.place(arrays[a.name]).ctypes.data + a.begin_bytes(sizes)
             case "packed":
                 assert a.packing is not None
                 yield pages.place(pack_constant(a.packing, arrays[a.name])).ctypes.data

@@ -45,7 +45,7 @@ def run_kernel(
     for a in code.arguments:
         match a.kind:
             case "tensor" if a.name == kernel.output:
-                block.append(out.ctypes.data)
+                block.append(out.ctypes.data + a.begin_bytes(sizes))
                 continue
             case "tensor":
                 keep.append(np.ascontiguousarray(arrays[a.name]))
@@ -60,7 +60,7 @@ def run_kernel(
             case _:
                 block.append(sizes[a.name])
                 continue
-        block.append(keep[-1].ctypes.data)
+        block.append(keep[-1].ctypes.data + a.begin_bytes(sizes))
     args = np.array(block, np.int64)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     function(code.address)(0, code.tasks(sizes), args.ctypes.data)

@@ -50,7 +50,7 @@ def test_rows_that_are_looked_up_equal_the_reference(inner: tuple[int, ...], dty
 def test_a_row_is_looked_up_once() -> None:
     source = build_kernel(gather(9, 13, (700,)), Tiling((("i", 4),)), ShapeEnv()).source
     lines = [line.strip() for line in source.splitlines()]
-    inner = next(n for n, line in enumerate(lines) if line.startswith("for i1"))
+    inner = next(n for n, line in enumerate(lines) if line.startswith("nest0("))
     assert not any("ld_int64" in line for line in lines[inner:])
     assert sum(line.startswith("_found") for line in lines[:inner]) == 2
 

@@ -20,6 +20,8 @@ WIDTHS = ((16, 32), (8, 16), (4, 16))  # AVX-512, AVX2, any
 
 
 def narrower(lanes: int, registers: int) -> Device:
+    if lanes > this_cpu().lanes:
+        pytest.skip("this processor's vectors are narrower")
     return replace(this_cpu(), name=f"cpu-{lanes}", lanes=lanes, registers=registers)
 
 
@@ -70,7 +72,7 @@ def test_a_network_gives_the_same_at_every_width(
     for k in compiled.kernels:
         tile = k.tiling.micro
         assert tile.lanes == lanes
-        assert tile.rows * tile.vectors + tile.vectors + 1 <= registers
+        assert tile.registers <= registers
 
 
 @pytest.mark.parametrize(("lanes", "registers"), WIDTHS)

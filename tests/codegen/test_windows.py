@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from explorer.codegen import build, windows
 from explorer.codegen.windows import window_groups, window_of
 from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, var
 from explorer.ir.tile_program import Fill, Load, Map, Reduce, fetches
 from explorer.ops.evaluate import evaluate_kernel
@@ -95,6 +98,27 @@ class Windows:
         return Tiling(self.tile)
 
 
+def clear_sources() -> None:
+    """Forget the printed kernels: which form they have depends on the processor's vectors."""
+    build.print_kernel.cache_clear()
+    build._printed.cache_clear()
+
+
+@pytest.fixture
+def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether windows are found, as on a processor with vectors of 512 bits; on any processor,
+    since LLVM splits vectors that are too wide for it.
+    """
+    found = getattr(request, "param", True)
+    monkeypatch.setattr(windows, "has", lambda feature: found)
+    clear_sources()
+    yield found
+    clear_sources()
+
+
+either_width = pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"], indirect=True)
+
+
 CASES = [
     Windows(),
     Windows(height=1, width=1),
@@ -122,14 +146,19 @@ CASES = [
 ]
 
 
+@either_width
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name or "plain")
-def test_windows_equal_the_reference(case: Windows) -> None:
+def test_windows_equal_the_reference(case: Windows, wide: bool) -> None:
     kernel, values = case.kernel(), case.arrays()
+    source, _, _ = build.print_kernel(kernel, case.tiling(), ShapeEnv())
+    several = case.channels > 1 and case.rows != (1, 1)  # else no axis of results is left
+    assert ("window_tile(" in source) == (wide and several)
     want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
     got = run_kernel(kernel, case.tiling(), values)
     np.testing.assert_allclose(got, want, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("case", [c for c in CASES if c.channels > 1], ids=lambda c: c.name)
 def test_a_padded_copy_a_fold_and_its_map_are_one_window(case: Windows) -> None:
     body = lower(case.kernel(), case.tiling()).body
@@ -141,6 +170,14 @@ def test_a_padded_copy_a_fold_and_its_map_are_one_window(case: Windows) -> None:
     assert found.data.buffer.name == "x" and found.target.buffer.name == "y"
 
 
+def test_narrower_vectors_have_no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "has", lambda feature: feature != "avx512f")
+    body = lower(Windows().kernel(), Windows().tiling()).body
+    assert [type(s) for s in body] == [Fill, Load, Reduce, Map] and not window_groups(body)
+
+
+@either_width
+@pytest.mark.usefixtures("wide")
 def test_nan_stays_in_the_largest_of_a_window_and_only_there() -> None:
     case = Windows(weighted=False, combiner="max", mapped="", channels=35, width=23)
     kernel, values = case.kernel(), case.arrays()
@@ -152,6 +189,8 @@ def test_nan_stays_in_the_largest_of_a_window_and_only_there() -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@either_width
+@pytest.mark.usefixtures("wide")
 def test_infinite_sums_are_those_of_the_reference() -> None:
     case = Windows(weighted=False, mapped="", channels=16)
     kernel, values = case.kernel(), case.arrays()
@@ -161,6 +200,7 @@ def test_infinite_sums_are_those_of_the_reference() -> None:
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+@pytest.mark.usefixtures("wide")
 def test_another_number_at_the_border_than_the_fold_begins_with_is_no_window() -> None:
     kernel = Windows(weighted=False, combiner="max", mapped="").kernel()
     body = lower(kernel, Tiling((("h", 4),))).body
@@ -169,12 +209,14 @@ def test_another_number_at_the_border_than_the_fold_begins_with_is_no_window() -
     assert not [g for g in window_groups((Fill(body[0].target, 0.0), *body[1:])).values() if g[1:]]
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_fold_that_something_else_reads_too_is_still_stored() -> None:
     body = lower(Windows().kernel(), Tiling((("h", 4),))).body
     (group,) = window_groups((*body, body[-1])).values()
     assert [type(s) for s in group] == [Fill, Load, Reduce]
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_copy_whose_place_another_tensor_takes_afterwards_is_left_out() -> None:
     fill, load, fold, mapped = lower(Windows().kernel(), Tiling((("h", 4),))).body
     assert isinstance(mapped, Map) and isinstance(fill, Fill)
@@ -184,6 +226,7 @@ def test_a_copy_whose_place_another_tensor_takes_afterwards_is_left_out() -> Non
     assert len(group) == 4
 
 
+@pytest.mark.usefixtures("wide")
 def test_results_that_go_where_windows_still_lie_are_no_window_with_their_map() -> None:
     fold, mapped = lower(Windows(pad=0).kernel(), Tiling((("h", 4),))).body
     assert isinstance(mapped, Map) and isinstance(fold, Reduce)

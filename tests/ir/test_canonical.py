@@ -95,7 +95,7 @@ def test_symbols_with_other_bounds_are_tiled_for_themselves() -> None:
 FINDS = """
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import *
-from explorer.roller.remembered import text_of
+from explorer.ir.canonical import text_of
 names = ("w0", "w1", "x2", "w3", "w4")
 print(text_of(Kernel("k", (), (), names, "y", frozenset(names))))
 """

@@ -17,6 +17,7 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
+    apply,
     reads,
     result_dtype,
     rewrite,
@@ -147,3 +148,14 @@ def test_epilogues_of_epilogues_that_stay_apart_are_aligned_too():
     np.testing.assert_allclose(
         evaluate_kernel(found, [x], {}), evaluate_kernel(kernel, [x], {}), rtol=1e-5
     )
+
+
+def test_a_dim_of_one_that_is_read_past_its_border_stays() -> None:
+    i, r = Axis("i", 1), Axis("r", 3)
+    made = Compute("t", (Axis("k", 1),), apply("max", Read("x", (var("k"),)), 0.0))
+    window = Read("t", (var("i") + var("r") - 1,), 0.0)
+    summed = Compute("y", (i,), window, (r,), "sum")
+    specs = tuple(TensorSpec(n, (1,)) for n in ("x", "t", "y"))
+    kernel = Kernel("k", specs, (made, summed), ("x",), "y")
+    x = np.array([5.0], np.float32)
+    assert evaluate_kernel(normalise(kernel), [x], {}).tolist() == [5.0]

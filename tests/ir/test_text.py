@@ -426,9 +426,12 @@ def test_printing_takes_time_linear_in_the_program() -> None:
         return Program((Function("main", (x,), tuple(body), (last,)),))
 
     def seconds(program: Program) -> float:
-        start = time.perf_counter()
-        assert back(program) == program
-        return time.perf_counter() - start
+        times = []
+        for _ in range(3):  # the least: a collection of garbage can fall into any of them
+            start = time.perf_counter()
+            assert back(program) == program
+            times.append(time.perf_counter() - start)
+        return min(times)
 
     seconds(chain(100))
-    assert seconds(chain(8000)) < 40 * seconds(chain(1000))
+    assert seconds(chain(8000)) < 24 * seconds(chain(1000))

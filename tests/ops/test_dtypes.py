@@ -334,7 +334,8 @@ def test_quantised_products_get_a_new_scale(dtype: Any, tmp_path: Path) -> None:
 
 
 def test_quantised_convolutions_have_a_scale_for_each_channel(tmp_path: Path) -> None:
-    x, w = codes((1, 2, 5, 5), np.uint8), codes((3, 2, 3, 3), np.int8)
+    """Weights of 7 bits: without VNNI, onnxruntime's sums of two products saturate beyond."""
+    x, w = codes((1, 2, 5, 5), np.uint8), codes((3, 2, 3, 3), np.int8) // np.int8(2)
     bias = random.integers(-900, 900, 3, np.int32)
     scale, one = random.uniform(0.01, 0.05, 3).astype(F), np.asarray(F(0.02))
     zeros = np.zeros(3, np.int8)

@@ -46,6 +46,7 @@ MOVES = [
     Case("Expand", [r(3, 1, 5), i(2, 1, 4, 1)], known=(1,), free=(3, 5)),
     Case("Expand", [r(1, 5), i(1, 1, 1)], known=(1,)),
     Case("Tile", [r(3, 1, 5), i(2, 3, 1)], known=(1,), free=(3, 5)),
+    Case("Concat", [i(7)[None], i(1, 2, 3)[None]], {"axis": -1}, (0, 1), note="of known elements"),
     Case("Concat", [r(2, 3), r(2, 1), r(2, 4)], {"axis": 1}, free=(2, 3)),
     Case("Concat", [r(2, 3), r(1, 3)], {"axis": -2}),
     Case("Concat", [r(2, 3), np.zeros((2, 0), np.float32)], {"axis": 1}, note="empty"),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.vector_maps import together, vector_groups
+from explorer.codegen.map_groups import map_groups, together
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
@@ -72,7 +72,7 @@ def test_maps_of_the_same_points_share_a_loop_of_eight_at_most() -> None:
     groups = together(lower(kernel, Tiling()).body)
     assert [len(g) for g in groups] == [8, 2]
     source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv())
-    assert source.count("vector_maps(") == 2
+    assert source.count("vector_nest(") == 2
 
 
 def test_a_map_that_reads_what_another_writes_has_a_loop_of_its_own() -> None:
@@ -88,7 +88,7 @@ def test_a_map_that_reads_what_another_writes_has_a_loop_of_its_own() -> None:
     assert all(len(g) == 1 for g in together(body))
 
 
-def test_a_lone_map_is_left_to_the_compiler() -> None:
+def test_a_lone_map_is_no_group() -> None:
     body = lower(kernel_of(2, 40, [scalar("add", A, B)]), Tiling()).body
     assert len(body) == 1 and isinstance(body[0], Map)
-    assert vector_groups(body) == {}
+    assert map_groups(body) == {}
