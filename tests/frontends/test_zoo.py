@@ -1,6 +1,7 @@
 """Models by name: one seed gives one model, with weights that can be wrong."""
 
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -10,14 +11,21 @@ from onnx import numpy_helper
 import explorer
 from explorer.errors import BadOption
 from explorer.frontends import zoo
-from explorer.frontends.zoo.salt import salt, salted
+from explorer.frontends.zoo.salt import salted
 
 SMALL = ("squeezenet", "shufflenet", "densenet121")
 
 
-def test_nine_models_have_names_and_files() -> None:
-    assert len(zoo.names()) == 9
-    assert all(zoo.file_of(name).is_file() for name in zoo.names())
+def file_of(name: str) -> Path:
+    source = zoo.entry(name).source
+    assert isinstance(source, zoo.Light)
+    return source.path
+
+
+def test_nine_models_are_files_of_the_onnx_package() -> None:
+    shipped = [e for e in zoo.ENTRIES.values() if isinstance(e.source, zoo.Light)]
+    assert len(shipped) == 9
+    assert all(file_of(entry.name).is_file() for entry in shipped)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -47,7 +55,7 @@ def test_the_model_and_its_file_form_have_the_same_weights() -> None:
 
 
 def test_large_weights_are_aligned_for_vector_loads() -> None:
-    _, weights = salted(onnx.load(zoo.file_of("squeezenet")))
+    _, weights = salted(onnx.load(file_of("squeezenet")))
     drawn = [w for w in weights.values() if w.dtype == np.float32]
     assert drawn and all(w.ctypes.data % 64 == 0 for w in drawn)
 
@@ -62,7 +70,7 @@ def test_answers_of_a_salted_model_differ_and_stay_of_ordinary_size() -> None:
 
 
 def test_the_closing_softmax_and_constant_inputs_are_gone() -> None:
-    model = salt(onnx.load(zoo.file_of("resnet50")))
+    model = zoo.proto("resnet50")
     assert model.graph.node[-1].op_type != "Softmax"
     assert [i.name for i in model.graph.input] == ["gpu_0/data_0"]
 

@@ -1,59 +1,48 @@
 """Models by name: `zoo:squeezenet` and its companions, real graphs with weights that can be wrong.
 
-The graphs are the nine that the onnx package ships under `backend/test/data/light`; `salt` says
-what is done to them.
+Nine graphs are those that the onnx package ships under `backend/test/data/light`; `salt` says what
+is done to them. The others are built: the models of the papers, each written once as a function of
+the vocabulary of `layers`, from which come an ONNX graph and a run in plain NumPy. `zoo:small_bert`
+is a bert of the same blocks, fewer and smaller. `zoo:nasbench_17` is a random module, drawn from
+the seed 17 (`nasbench`), and `zoo:layered_lstm` has an ONNX operator for each layer of `zoo:lstm`
+in place of its cells, with the same weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.util import find_spec
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from explorer.errors import BadModelFile, BadOption
+from explorer.errors import BadOption
+from explorer.frontends.zoo import nasbench
+from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
+from explorer.frontends.zoo.source import Built, Light
 
 if TYPE_CHECKING:
+    import numpy as np
     from onnx import ModelProto
 
     from explorer.frontends.model import Model
     from explorer.frontends.symbols import Bounds
 
-__all__ = ["ENTRIES", "PREFIX", "Entry", "entry", "file_of", "load", "names", "proto"]
+__all__ = [
+    "ENTRIES",
+    "LAYERED",
+    "OTHER_FORMS",
+    "PREFIX",
+    "SMALL",
+    "Built",
+    "Entry",
+    "Light",
+    "entry",
+    "load",
+    "names",
+    "proto",
+    "reference",
+]
 
 PREFIX = "zoo:"
-LIGHT = Path("backend/test/data/light")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A model of the zoo: its file in the onnx package, its paper, and how many weights it has."""
-
-    name: str
-    file: str
-    paper: str
-    weights: int
-
-
-ENTRIES: Mapping[str, Entry] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            Entry("alexnet", "light_bvlc_alexnet.onnx", "Krizhevsky et al. 2012", 60_965_224),
-            Entry("densenet121", "light_densenet121.onnx", "Huang et al. 2017", 8_146_152),
-            Entry("inception_v1", "light_inception_v1.onnx", "Szegedy et al. 2015", 6_998_552),
-            Entry("inception_v2", "light_inception_v2.onnx", "Ioffe and Szegedy 2015", 11_234_792),
-            Entry("resnet50", "light_resnet50.onnx", "He et al. 2016", 25_610_152),
-            Entry("shufflenet", "light_shufflenet.onnx", "Zhang et al. 2018", 1_420_152),
-            Entry("squeezenet", "light_squeezenet.onnx", "Iandola et al. 2016", 1_235_496),
-            Entry("vgg19", "light_vgg19.onnx", "Simonyan and Zisserman 2015", 143_667_240),
-            Entry("zfnet", "light_zfnet512.onnx", "Zeiler and Fergus 2014", 87_250_536),
-        )
-    }
-)
 
 
 def names() -> tuple[str, ...]:
@@ -64,29 +53,29 @@ def names() -> tuple[str, ...]:
 def entry(name: str) -> Entry:
     """The entry of that name, with or without `zoo:`; BadOption names the known ones."""
     bare = name.removeprefix(PREFIX)
-    if bare in ENTRIES:
-        return ENTRIES[bare]
+    found = ENTRIES.get(bare) or OTHER_FORMS.get(bare)
+    if found is not None:
+        return found
+    seed = bare.removeprefix(nasbench.PREFIX)
+    if seed != bare and seed.isdecimal():
+        return _module(bare, int(seed))
     near = get_close_matches(bare, ENTRIES, n=1)
     raise BadOption(
         f"the zoo has no model named {bare!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
         where=name,
-        expected=", ".join(ENTRIES),
+        expected=f"{', '.join(ENTRIES)}, or {nasbench.PREFIX}SEED",
         found=bare,
         try_="ironworks zoo",
     )
 
 
-def file_of(name: str) -> Path:
-    """Where the graph of that name lies; the onnx package is found, not imported."""
-    found = find_spec("onnx")
-    path = Path(found.origin).parent if found and found.origin else Path()
-    path = path / LIGHT / entry(name).file
-    if not path.is_file():
-        raise BadModelFile(
-            f"the installed onnx package does not hold {entry(name).file}, the graph of {name}",
-            where=name,
-        )
-    return path
+def _module(name: str, seed: int) -> Entry:
+    from explorer.frontends.zoo.onnx_layers import OnnxLayers
+
+    module, net = nasbench.drawn(seed), OnnxLayers()
+    module(net)
+    weights = sum(weight.count for weight in net.weights.values())
+    return Entry(name, Built(module), "Ying et al. 2019", weights)
 
 
 def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
@@ -94,22 +83,36 @@ def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
 
     Its weights are written to no file.
     """
-    import onnx
-
     from explorer.frontends.onnx_file import OnnxFile
     from explorer.frontends.onnx_import import from_file
-    from explorer.frontends.zoo.salt import salted
 
     found = entry(name)
-    graph, weights = salted(onnx.load(file_of(name), load_external_data=False), seed)
+    graph, weights = found.source.graph(seed)
     head = graph.SerializeToString() + f"seed {seed}".encode()
     return from_file(OnnxFile(graph, weights, head), found.name, f"{PREFIX}{found.name}", bounds)
 
 
 def proto(name: str, seed: int = 0) -> ModelProto:
     """The same model as ONNX holds it, for other runtimes."""
-    import onnx
+    from onnx import numpy_helper
 
-    from explorer.frontends.zoo.salt import salt
+    graph, weights = entry(name).source.graph(seed)
+    while weights:  # one at a time, so that no weight is held twice for long
+        first = next(iter(weights))
+        graph.graph.initializer.append(numpy_helper.from_array(weights.pop(first), first))
+    return graph
 
-    return salt(onnx.load(file_of(name), load_external_data=False), seed)
+
+def reference(name: str, inputs: Mapping[str, np.ndarray], seed: int = 0) -> dict[str, np.ndarray]:
+    """The outputs of a built model, computed in plain NumPy, without the compiler.
+
+    Raises BadOption where the model is a file of the onnx package, or an input does not fit.
+    """
+    source = entry(name).source
+    if isinstance(source, Light):
+        raise BadOption(
+            f"{name} is a graph of the onnx package, which has no NumPy run; "
+            "explorer.evaluate interprets it",
+            where=name,
+        )
+    return source.reference(inputs, seed)

@@ -53,15 +53,6 @@ def salted(model: ModelProto, seed: int = 0) -> tuple[ModelProto, dict[str, np.n
     return model, weights
 
 
-def salt(model: ModelProto, seed: int = 0) -> ModelProto:
-    """The model with its new weights inside, as a file holds it."""
-    graph, weights = salted(model, seed)
-    while weights:  # one at a time, so that no weight is held twice for long
-        name = next(iter(weights))
-        graph.graph.initializer.append(numpy_helper.from_array(weights.pop(name), name))
-    return graph
-
-
 def _filled(graph: GraphProto) -> Iterator[tuple[str, NodeProto]]:
     """The nodes that fill a weight with one number, by the name of the weight."""
     known = {t.name for t in graph.initializer}

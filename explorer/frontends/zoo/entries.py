@@ -1,0 +1,143 @@
+"""Every model of the zoo: its name, its paper, how many weights it has, and where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from explorer.frontends.zoo.models import (
+    bert,
+    bsrn,
+    conformer,
+    deepspeech2,
+    lstm,
+    mobilenetv2,
+    mobilevit,
+    nafnet,
+    nasnet,
+    nerf,
+    resnext29,
+    restormer,
+    seq2seq,
+    swin,
+    vit,
+)
+from explorer.frontends.zoo.source import Architecture, Built, Light
+
+LAYERED = "layered_"  # starts the names of models with an LSTM operator in place of a layer's cells
+SMALL = "small_"  # starts the names of the reduced models: every kind of block, once or twice
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the zoo."""
+
+    name: str
+    source: Light | Built
+    paper: str
+    weights: int
+
+
+def _sizes(
+    name: str, paper: str, full: Architecture, weights: int, small: Architecture, fewer: int
+) -> tuple[Entry, Entry]:
+    """The entries of a model and of its reduced form."""
+    return (
+        Entry(name, Built(full), paper, weights),
+        Entry(f"{SMALL}{name}", Built(small), paper, fewer),
+    )
+
+
+SHIPPED = (
+    Entry("alexnet", Light("light_bvlc_alexnet.onnx"), "Krizhevsky et al. 2012", 60_965_224),
+    Entry("densenet121", Light("light_densenet121.onnx"), "Huang et al. 2017", 8_146_152),
+    Entry("inception_v1", Light("light_inception_v1.onnx"), "Szegedy et al. 2015", 6_998_552),
+    Entry("inception_v2", Light("light_inception_v2.onnx"), "Ioffe and Szegedy 2015", 11_234_792),
+    Entry("resnet50", Light("light_resnet50.onnx"), "He et al. 2016", 25_610_152),
+    Entry("shufflenet", Light("light_shufflenet.onnx"), "Zhang et al. 2018", 1_420_152),
+    Entry("squeezenet", Light("light_squeezenet.onnx"), "Iandola et al. 2016", 1_235_496),
+    Entry("vgg19", Light("light_vgg19.onnx"), "Simonyan and Zisserman 2015", 143_667_240),
+    Entry("zfnet", Light("light_zfnet512.onnx"), "Zeiler and Fergus 2014", 87_250_536),
+)
+
+WELDER = (  # the models of the Welder paper, section 5.1
+    *_sizes("bert", "Devlin et al. 2019", bert.Bert(), 108_595_200, bert.SMALL, 41_984),
+    *_sizes("bsrn", "Li et al. 2022", bsrn.Bsrn(), 352_400, bsrn.SMALL, 3_200),
+    *_sizes(
+        "conformer",
+        "Gulati et al. 2020",
+        conformer.Conformer(),
+        79_036_416,
+        conformer.SMALL,
+        52_096,
+    ),
+    *_sizes(
+        "mobilenetv2",
+        "Sandler et al. 2018",
+        mobilenetv2.MobileNetV2(),
+        3_538_984,
+        mobilenetv2.SMALL,
+        9_546,
+    ),
+    *_sizes(
+        "mobilevit",
+        "Mehta and Rastegari 2022",
+        mobilevit.MobileVit(),
+        5_590_888,
+        mobilevit.SMALL,
+        13_394,
+    ),
+    *_sizes("nafnet", "Chen et al. 2022", nafnet.NafNet(), 288_691, nafnet.SMALL, 1_687),
+    *_sizes("nerf", "Mildenhall et al. 2020", nerf.Nerf(), 25_155, nerf.SMALL, 595),
+    *_sizes(
+        "restormer", "Zamir et al. 2022", restormer.Restormer(), 26_126_644, restormer.SMALL, 58_983
+    ),
+    *_sizes("swin", "Liu et al. 2021", swin.Swin(), 88_607_456, swin.SMALL, 41_858),
+    *_sizes("vit", "Dosovitskiy et al. 2021", vit.Vit(), 22_878_952, vit.SMALL, 32_330),
+)
+
+# The models of the Rammer paper, section 5.1, and of its tutorial. AlexNet is among those that were
+# shipped: it reads 224 by 224 pixels, and in the paper 227 by 227.
+RAMMER = (
+    *_sizes(
+        "resnext29", "Xie et al. 2017", resnext29.ResNext(), 68_255_690, resnext29.SMALL, 12_802
+    ),
+    *_sizes("nasnet", "Zoph et al. 2018", nasnet.NasNet(), 3_365_290, nasnet.SMALL, 25_868),
+    *_sizes(
+        "deepspeech2",
+        "Amodei et al. 2016",
+        deepspeech2.DeepSpeech2(),
+        6_498_941,
+        deepspeech2.SMALL,
+        5_219,
+    ),
+    *_sizes("lstm", "Ma et al. 2020, the tutorial", lstm.TUTORIAL, 4_202_496, lstm.SMALL, 6_336),
+    *_sizes(
+        "lstm_tc",
+        "Hochreiter and Schmidhuber 1997",
+        lstm.CLASSIFIER,
+        5_255_690,
+        lstm.SMALL_CLASSIFIER,
+        8_533,
+    ),
+    *_sizes(
+        "seq2seq", "Sutskever et al. 2014", seq2seq.Seq2Seq(), 1_579_008, seq2seq.SMALL, 10_560
+    ),
+)
+
+ENTRIES: Mapping[str, Entry] = MappingProxyType(
+    {entry.name: entry for entry in (*SHIPPED, *WELDER, *RAMMER)}
+)
+
+
+def _layered() -> Iterator[Entry]:
+    for entry in RAMMER:
+        match entry.source:
+            case Built(lstm.Lstm() | seq2seq.Seq2Seq() as cells):
+                source = Built(replace(cells, layered=True))
+                yield replace(entry, name=f"{LAYERED}{entry.name}", source=source)
+
+
+# The same models for runtimes that are faster so; they are not listed.
+OTHER_FORMS: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _layered()})

@@ -1,0 +1,1 @@
+"""The models of the papers, each a dataclass of its sizes that is a function of the vocabulary."""
