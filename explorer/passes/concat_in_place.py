@@ -12,7 +12,7 @@ from explorer.ir.symbols import are_defined, definitions, needed_by
 from explorer.ir.types import Tensor
 from explorer.passes.registry import compiler_pass
 
-SMALL_BYTES = 1 << 14  # below this a copy costs less than the wider rows
+SMALL_BYTES = 1 << 14  # below this a copy costs less than wider rows, where a part has such
 
 
 @compiler_pass("concat in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")
@@ -35,6 +35,12 @@ class _Part:
     value: Var
     compute: Compute
     shift: tuple[Affine, ...]
+
+    def is_rows_of(self, whole: Var) -> bool:
+        """Whether the part's elements lie in the whole as they lie alone."""
+        if not isinstance(self.value.type, Tensor) or not isinstance(whole.type, Tensor):
+            return False
+        return self.value.type.shape is not None and self.value.type.dims[1:] == whole.type.dims[1:]
 
 
 class _InPlace:
@@ -84,7 +90,7 @@ class _InPlace:
         if at is None or (call := self._call(at)) is None:
             return
         parts = _parts(call)
-        free = [p for p in parts if self._is_free(p, at)] if len(parts) > 1 else []
+        free = self._free(parts, at) if len(parts) > 1 else []
         if not free:
             return
         needed = needed_by(self._binding(at))
@@ -96,15 +102,26 @@ class _InPlace:
         start = _updated(call)
         if start is not None and self.place.get(start.name, 0) >= self.place[producers[0]]:
             return
-        moved = [next(p for p in free if p.value.name == n) for n in producers]
-        self._rewrite(at, parts, moved, start)
+        by_name = {p.value.name: p for p in free}
+        self._rewrite(at, parts, [by_name[n] for n in producers], start)
 
     def _binding(self, n: int) -> Binding:
         found = self.slots[n]
         assert found is not None
         return found
 
-    def _is_free(self, part: _Part, at: int) -> bool:
+    def _free(self, parts: list[_Part], at: int) -> list[_Part]:
+        """The parts that can be written in place. Small ones are where they are rows of the whole
+        and some of them are stored for other readers anyway.
+        """
+        whole = self._binding(at).vars[0]
+        rows = [p.is_rows_of(whole) for p in parts]
+        others = (p for p, row in zip(parts, rows, strict=True) if row)
+        stored = any(self.readers.get(p.value.name, set()) - {at} for p in others)
+        pairs = zip(parts, rows, strict=True)
+        return [p for p, row in pairs if self._is_free(p, at, small=stored and row)]
+
+    def _is_free(self, part: _Part, at: int, *, small: bool) -> bool:
         """Whether the part is made by a kernel here and read by kernels alone, at known places."""
         made, name = self.place.get(part.value.name), part.value.name
         if made is None or made >= at or not isinstance(part.value.type, Tensor):
@@ -114,7 +131,7 @@ class _InPlace:
             return False
         if name in self.outputs or not part.value.type.is_known:
             return False
-        if self.env.hint(part.value.type.bytes) < SMALL_BYTES:
+        if not small and self.env.hint(part.value.type.bytes) < SMALL_BYTES:
             return False
         if tuple(a.extent for a in part.compute.axes) != part.value.type.dims:
             return False  # only a piece of it is copied
@@ -132,7 +149,8 @@ class _InPlace:
         assert binding is not None and isinstance(binding.expr, KernelCall)
         whole = binding.var.type
         assert isinstance(whole, Tensor)
-        rest = [p for p in parts if p not in moved]
+        gone = {id(p) for p in moved}
+        rest = [p for p in parts if id(p) not in gone]
         for n, part in enumerate(moved):
             last = n == len(moved) - 1 and not rest
             new = Var(binding.var.name if last else part.value.name, whole)
@@ -249,9 +267,9 @@ def _read_from(call: KernelCall, old: Var, new: Var, shift: tuple[Affine, ...]) 
 
 def _remaining(call: KernelCall, parts: list[_Part], moved: list[_Part], before: Var) -> KernelCall:
     """The copies that are left, into the memory where the other parts already stand."""
-    gone = [p.compute for p in moved]
+    gone = {id(p.compute) for p in moved}
     kernel = call.kernel
-    computes = tuple(c for c in kernel.computes if c not in gone)
+    computes = tuple(c for c in kernel.computes if id(c) not in gone)
     used = {r.tensor for c in computes for r in reads(c.expr)}
     kept = [(t, a) for t, a in zip(kernel.inputs, call.args, strict=True) if t in used]
     spec = TensorSpec("so_far", kernel.shape(kernel.output), kernel.dtype(kernel.output))

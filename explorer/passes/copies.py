@@ -23,8 +23,10 @@ from explorer.passes.fold_into import (
     where_free,
 )
 from explorer.passes.index_maps import linear
+from explorer.passes.joined_slices import join_slices
 from explorer.passes.registry import compiler_pass
 from explorer.passes.row_views import renames_rows, rows_apart, without_units
+from explorer.passes.runs_of_rows import slices_of_runs
 
 
 @compiler_pass(
@@ -45,10 +47,13 @@ class _Folder:
 
     def __init__(self, program: Program, function: Function) -> None:
         self.program, self.function, self.env = program, function, program.env
-        body = [step for b in function.body for step in rows_apart(b)]
+        outputs = {v.name for v in function.outputs}
+        joined = join_slices(function.body, self.env)
+        steps = slices_of_runs(joined, outputs, self.env)
+        body = [step for b in steps for step in rows_apart(b)]
         self.place = {b.vars[0].name: n for n, b in enumerate(body)}  # of what is there, in order
         self.bindings = {b.vars[0].name: b for b in body}
-        self.outputs = {v.name for v in function.outputs}
+        self.outputs = outputs
         self.uses = Counter(v.name for b in body for v in b.reads)
         self.stored: set[str] = set()  # kernels whose store took a copy in
         self.defined = definitions(body)

@@ -71,6 +71,8 @@ class AffineMap:
         if values is None or isinstance(values, Split):
             return values
         found = tuple(i.substitute(values) for i in self.index)
+        if fill is None and all(map(ranges.inside, found, self.source)):
+            return Origin(found, None)
         return Origin(found, self.fill if self.fill is not None else fill)
 
     def _leaves_with(self, d: int) -> bool:

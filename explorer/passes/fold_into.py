@@ -21,6 +21,11 @@ def never(kernel: Kernel, n: int, axis: str) -> bool:
     return False
 
 
+def everywhere(kernel: Kernel, n: int, axis: str) -> bool:
+    """Any axis may be cut."""
+    return True
+
+
 def is_elementwise(kernel: Kernel) -> bool:
     """Whether nothing in a kernel is reduced."""
     return not any(c.reduce for c in kernel.computes)
@@ -34,6 +39,13 @@ def where_free(kernel: Kernel, n: int, axis: str) -> bool:
     found = forms[n]
     summed = all(f is not None for f, c in zip(forms, kernel.computes, strict=True) if c.reduce)
     return summed and (found is None or found.column.name != axis)
+
+
+def where_folded(kernel: Kernel, n: int, axis: str) -> bool:
+    """An axis may be cut where that is free, or in a compute that folds without multiplying two
+    operands: its rows, and what it folds, may be walked by two loops.
+    """
+    return where_free(kernel, n, axis) or contractions(kernel)[n] is None
 
 
 def read_through(

@@ -92,7 +92,25 @@ def divide(index: Affine, by: Dim, ranges: Ranges) -> tuple[Affine, Affine] | Sp
     low = affine(below, rest)
     if ranges.inside(low, by):
         return affine(above, top), low
+    near = _nearest(below, by)
+    if near is not None:
+        more, less = near
+        low = affine(less, rest)
+        if ranges.inside(low, by):
+            return affine(above | more, top), low
     return next(_splits(below, by, ranges), None)
+
+
+def _nearest(terms: Mapping[str, Dim], by: Dim) -> tuple[dict[str, Dim], dict[str, Dim]] | None:
+    """Each factor as the nearest multiple and what is missing to it, perhaps below zero: a step of
+    `by - 1` is one whole and one back. None where all that is missing is the factor itself.
+    """
+    if not isinstance(by, int) or not all(isinstance(f, int) for f in terms.values()):
+        return None
+    whole = {name: (2 * f + by) // (2 * by) for name, f in terms.items() if isinstance(f, int)}
+    if not any(whole.values()):
+        return None
+    return whole, {name: f - whole[name] * by for name, f in terms.items()}
 
 
 def _splits(terms: Mapping[str, Dim], by: Dim, ranges: Ranges) -> Iterator[Split]:

@@ -4,6 +4,7 @@ channel is dense.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,14 +15,22 @@ from explorer.ir.dims import Shape
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
+from explorer.passes.channel_order import order_channels
 from explorer.passes.copy_maps import copy_map
-from explorer.passes.fold_into import read_through, where_free
+from explorer.passes.fold_into import (
+    everywhere,
+    read_through,
+    store_through,
+    where_folded,
+    where_free,
+)
 from explorer.passes.memory_order import (
     Order,
     choose_orders,
     has_window,
     has_windows,
     is_identity,
+    multiplies_values,
 )
 from explorer.passes.names import fresh
 from explorer.passes.permute import moves_memory, permute, reordered
@@ -32,8 +41,9 @@ from explorer.passes.registry import compiler_pass
     "layout", paper="Liu et al. 2019, Optimizing CNN model inference on CPUs, section 3.2"
 )
 def choose_layout(program: Program) -> Program:
-    """After: where there is a convolution, channels lie dense, and windows are walked as their
-    results lie in memory; inputs and outputs of the program lie as before.
+    """After: where there is a convolution, channels lie dense, windows are walked as their results
+    lie in memory, and channels that are shuffled into pixels lie in the order of the pixels; inputs
+    and outputs of the program lie as before.
 
     `y[n, o, h, w] = sum over c: x[n, c, h, w] * w[o, c]` becomes `y[n, h, w, o] = sum over c: x[n,
     h, w, c] * w[o, c]`. No kernel is known by name: index maps and loop orders are permuted,
@@ -44,7 +54,7 @@ def choose_layout(program: Program) -> Program:
         if has_windows(function):
             made = _Layout(program, function, constants).function_after()
             program = program.with_function(made)
-    return replace(program, constants=constants)
+    return order_channels(replace(program, constants=constants))
 
 
 class _Layout:
@@ -54,7 +64,7 @@ class _Layout:
         self, program: Program, function: Function, constants: dict[str, Constant]
     ) -> None:
         self.program, self.constants = program, constants
-        self.function = _views_into_readers(program, function)
+        self.function = _views_into_readers(program, _views_into_stores(program, function))
         self.orders = {
             name: order
             for name, order in choose_orders(self.function).items()
@@ -166,18 +176,20 @@ def _transpose(shape: Shape, dtype: str, order: Order, origin: frozenset[str]) -
 
 
 def _views_into_readers(program: Program, function: Function) -> Function:
-    """After: a kernel that sums over a flattened image reads the image itself, so that the image
-    may be permuted.
+    """After: a kernel that reads a flattened image reads the image itself, so that the image may be
+    permuted: one that sums over it, and, where the image will be, one that walks its pixels as
+    rows.
     """
+    moved = _moved(function)
     views: dict[str, Binding] = {}
     body: list[Binding] = []
     for binding in function.body:
-        found = copy_map(binding) if isinstance(binding.expr, View) else None
-        if found is not None and isinstance(found[0].type, Tensor) and len(found[0].type.dims) > 3:
-            views[binding.var.name] = binding
+        found = copy_map(binding)
+        if found is not None and _is_image(found[0], isinstance(binding.expr, View), moved):
+            views[binding.vars[0].name] = binding
         call, origin = binding.expr, binding.origin
         while isinstance(call, KernelCall):
-            step = _one_view(program, call, views)
+            step = _one_view(program, call, views, moved)
             if step is None:
                 break
             call, origin = step[0], origin | step[1]
@@ -187,15 +199,57 @@ def _views_into_readers(program: Program, function: Function) -> Function:
     return replace(function, body=kept)
 
 
+def _is_image(source: Var, is_view: bool, moved: set[str]) -> bool:
+    """Whether what a view, or a copy, shows is to be read where it lies."""
+    image = isinstance(source.type, Tensor) and len(source.type.dims) > 3
+    return image and (is_view or source.name in moved)
+
+
 def _one_view(
-    program: Program, call: KernelCall, views: Mapping[str, Binding]
+    program: Program, call: KernelCall, views: Mapping[str, Binding], moved: set[str]
 ) -> tuple[KernelCall, frozenset[str]] | None:
     for place, arg in enumerate(call.args):
         view = views.get(arg.name)
         found = None if view is None else copy_map(view)
         if view is None or found is None:
             continue
-        new = read_through(call, place, found[0], found[1], program.env, where_free, view.origin)
+        may_split = where_folded if found[0].name in moved else where_free
+        new = read_through(call, place, found[0], found[1], program.env, may_split, view.origin)
         if new is not None:
             return new, view.origin
     return None
+
+
+def _views_into_stores(program: Program, function: Function) -> Function:
+    """After: a kernel whose flattened result is an image that will be permuted writes the image."""
+    moved = _moved(function)
+    uses = Counter(v.name for b in function.body for v in b.reads)
+    uses.update(v.name for v in function.outputs)
+    body: dict[str, Binding] = {}
+    for binding in function.body:
+        found = copy_map(binding) if isinstance(binding.expr, View) else None
+        stored, source = None, "" if found is None else found[0].name
+        if binding.vars[0].name in moved and uses[source] == 1:
+            stored = _stored(program, body.get(source), binding)
+        if stored is None:
+            body[binding.vars[0].name] = binding
+        else:
+            body = {stored.var.name if n == source else n: b for n, b in body.items()}
+            body[stored.var.name] = stored
+    return replace(function, body=tuple(body.values()))
+
+
+def _stored(program: Program, producer: Binding | None, view: Binding) -> Binding | None:
+    """The kernel behind a view, writing what the view shows."""
+    found = copy_map(view)
+    if producer is None or found is None or not isinstance(producer.expr, KernelCall):
+        return None
+    made = producer.expr
+    may_split = everywhere if multiplies_values(made.kernel) else where_folded
+    call = store_through(made, view.var, found[1], program.env, may_split, view.origin)
+    return None if call is None else Binding((view.var,), call, producer.origin | view.origin)
+
+
+def _moved(function: Function) -> set[str]:
+    """The values that will lie in another order."""
+    return {n for n, order in choose_orders(function).items() if not is_identity(order)}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.contraction import product_of
+from explorer.ir.contraction import contraction, product_of
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
 from explorer.ir.program import Function
 
@@ -82,9 +82,17 @@ def choose_orders(function: Function) -> dict[str, Order]:
         _note(orders, name, _through(call.kernel, c.out, channels_last(c.target, weight)))
         if _worth_moving(call, data, weight, params):
             _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
-    while _spread(calls, orders, params):
+    passing = [(name, call) for name, call in calls if not multiplies_values(call.kernel)]
+    while _spread(passing, orders, params):
         pass
     return orders
+
+
+def multiplies_values(kernel: Kernel) -> bool:
+    """Whether a kernel is a product of two values that are computed: it has rows of one and columns
+    of the other, so the order of neither is that of the result.
+    """
+    return weighted_sum(kernel) is None and any(contraction(c) for c in kernel.computes)
 
 
 def _worth_moving(call: KernelCall, data: Read, weight: Read, params: set[str]) -> bool:

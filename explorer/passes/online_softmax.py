@@ -62,9 +62,10 @@ class Softmax:
 @dataclass(frozen=True, slots=True)
 class OnlineSoftmax:
     """After: softmaxes in front of products walk their rows in blocks of `block` columns; 0: where
-    and as `policy` says.
+    and as `policy` says. Nothing changes where it is not `enabled`.
     """
 
+    enabled: bool = True
     block: int = 0
 
     def __post_init__(self) -> None:
@@ -80,13 +81,17 @@ class OnlineSoftmax:
         """The program with its kernels rewritten."""
         for function in program.functions:
             body = tuple(
-                replace(b, expr=replace(b.expr, kernel=self.rewritten(b.expr.kernel)))
+                replace(b, expr=replace(b.expr, kernel=self.left(b.expr.kernel)))
                 if isinstance(b.expr, KernelCall)
                 else b
                 for b in function.body
             )
             program = program.with_function(replace(function, body=body))
         return program
+
+    def left(self, kernel: Kernel) -> Kernel:
+        """The kernel as the pass leaves it."""
+        return self.rewritten(kernel) if self.enabled else kernel
 
     def rewritten(self, kernel: Kernel) -> Kernel:
         """The kernel in blocks; itself where there is no such softmax, or blocks do not pay."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
+from itertools import count
 from threading import Lock
 from time import perf_counter
 from typing import TypeAlias
@@ -59,13 +61,21 @@ class Snapshot:
         return self.after.decisions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
-    """What is remembered of a step."""
+    """What is remembered of a step: what it was given (None: the first step), and what it made of
+    it. `key` tells which steps led here; other steps may lead to the same content.
+    """
 
     program: Program
     key: str
-    seconds: float
+    seconds: float = 0.0
+    before: Result | None = None
+
+    @cached_property
+    def content(self) -> str:
+        """The content of the program, told when it is asked for."""
+        return program_key(self.program)
 
 
 Memo: TypeAlias = cache.Memory[Result]
@@ -108,8 +118,8 @@ def run_steps(
     is raised where it says yes. With `check`, a step that breaks the program or changes its values
     says so in its snapshot.
     """
-    now = key or program_key(program)
-    memory = memo_of(now, program) if memo is None else memo
+    now = Result(program, key or program_key(program))
+    memory = memo_of(now.key, program) if memo is None else memo
     validation = Validation(program) if check else None
     snapshots: list[Snapshot] = []
     for number, step in enumerate(steps):
@@ -117,31 +127,55 @@ def run_steps(
             raise Cancelled(f"stopped before the step {step.name!r}", where=step.name)
         if progress is not None:
             progress(step.name, number, len(steps))
-        result, kept = _run(program, step, _step_key(now, step, device_key), memory)
+        result, kept = _run(now, step, _step_key(step, device_key), memory)
         checked = None if validation is None else validation.of(program, result.program)
         snapshots.append(
             Snapshot(step.name, step.stage, program, result.program, result.seconds, kept, checked)
         )
-        program, now = result.program, result.key
+        program, now = result.program, result
     if progress is not None and steps:
         progress(steps[-1].name, len(steps), len(steps))
     return program, tuple(snapshots)
 
 
-def _step_key(before: str, step: Step, device_key: str) -> str:
-    parts = (before, step.name, step.stage.name, pass_key(step.run), device_key)
+def _step_key(step: Step, device_key: str) -> str:
+    return _joined(step.name, step.stage.name, pass_key(step.run), device_key)
+
+
+def _joined(*parts: str) -> str:
     return blake2b("\n".join(parts).encode(), digest_size=24).hexdigest()
 
 
-def _run(program: Program, step: Step, key: str, memory: Memo) -> tuple[Result, bool]:
-    found = memory.get(key)
+def _run(before: Result, step: Step, step_key: str, memory: Memo) -> tuple[Result, bool]:
+    """The result of a step, found by the steps that led to it, or by the content of what it is
+    given: that is looked at only where the step has run on something before.
+    """
+    key = _joined(before.key, step_key)
+    found = memory.get(key) or _of_same_content(before, step_key, memory)
     if found is not None:
         counters.add("pass_hits")
-        return found, True
-    start = perf_counter()
+        return memory.put(key, found), True
+    program, start = before.program, perf_counter()
     after = step.run(program)
     if after.stage != step.stage:
         after = replace(after, stage=step.stage)
-    seconds = perf_counter() - start
+    result = Result(after, key, perf_counter() - start, before)
     counters.add("pass_runs")
-    return memory.put(key, Result(after, program_key(after), seconds)), False
+    for n in count():
+        if memory.get((step_key, n)) is None:
+            memory.put((step_key, n), result)
+            break
+    return memory.put(key, result), False
+
+
+def _of_same_content(before: Result, step_key: str, memory: Memo) -> Result | None:
+    """What the step made of a program with the content of this one, on another way to it."""
+    for n in count():
+        found = memory.get((step_key, n))
+        if found is None:
+            return None
+        known = found.before
+        same = known is not None and known.program is before.program
+        if same or (known is not None and known.content == before.content):
+            return found
+    raise AssertionError("counting ends where nothing is kept")

@@ -24,6 +24,8 @@ from explorer.ir.normal import drop_unit_axes
 from explorer.passes.index_maps import Ranges, Split, divide, quotient
 from explorer.passes.names import fresh
 
+WIDE = 32  # columns of a contraction, from which on register tiles are full
+
 
 def ranges_of(compute: Compute, env: ShapeEnv) -> Ranges:
     """The extents of all axes of a compute."""
@@ -40,12 +42,10 @@ def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | 
     if _is_shared(kernel, n, split.axis):
         return None
     cut = _cut(kernel, n, split)
-    for dim_split in _merged_dims(cut, n, split.inner):
-        found = split_dim(cut, *dim_split, split.inner, env)
-        if found is None:
-            return None
-        cut = found
-    return cut if _keeps_contractions(kernel, cut) else None
+    opened = _split_dims(cut, _merged_dims(cut, n, split.inner), split.inner, env)
+    if opened is None:
+        return None
+    return opened if _keeps_contractions(kernel, opened) else None
 
 
 def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
@@ -60,8 +60,14 @@ def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
 
 
 def _keeps_contractions(before: Kernel, after: Kernel) -> bool:
+    """Whether each contraction still is one, with columns enough to fill register tiles."""
     pairs = zip(contractions(before), contractions(after), strict=True)
-    return all(b is not None for a, b in pairs if a is not None)
+    return all(b is not None and _wide(a, b) for a, b in pairs if a is not None)
+
+
+def _wide(before: Contraction, after: Contraction) -> bool:
+    was, now = before.column.extent, after.column.extent
+    return was == now or (isinstance(now, int) and now >= WIDE)
 
 
 def contractions(kernel: Kernel) -> list[Contraction | None]:
@@ -149,33 +155,47 @@ def split_dim(kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv) 
     """Dim `dim` of an inner tensor as two, the second of extent `inner`; all its readers and
     writers follow.
     """
-    extent = kernel.shape(tensor)[dim]
-    if extent == inner:
-        return kernel
-    count = quotient(extent, inner)
-    if count is None:
-        return None
-    new = kernel
+    return _split_dims(kernel, [(tensor, dim)], inner, env)
+
+
+def _split_dims(
+    kernel: Kernel, wanted: list[tuple[str, int]], inner: Dim, env: ShapeEnv
+) -> Kernel | None:
+    """Dims of inner tensors as two each, and with them every dim along which an axis runs that is
+    then cut: first all axes, then all dims, so that each is met once whatever reads whatever.
+    """
+    new, dims = kernel, dict.fromkeys(d for d in wanted if kernel.shape(d[0])[d[1]] != inner)
     while True:
-        entries = _entries(new, tensor, dim, inner, env)
-        if entries is None:
+        requests = [_request(new, tensor, dim, inner, env) for tensor, dim in dims]
+        if None in requests:
             return None
-        request = next(((n, e) for n, e in entries if isinstance(e, Split)), None)
+        request = next((r for r in requests if isinstance(r, tuple)), None)
         if request is None:
             break
         n, split = request
-        assert isinstance(split, Split)
         if _is_shared(new, n, split.axis):
             return None
-        cut = _cut(new, n, split)
-        for other, d in _merged_dims(cut, n, split.inner):
-            if (other, d) != (tensor, dim):
-                followed = split_dim(cut, other, d, split.inner, env)
-                if followed is None:
-                    return None
-                cut = followed
-        new = cut
-    return _apply(new, tensor, dim, (count, inner), env)
+        new = _cut(new, n, split)
+        dims |= dict.fromkeys(_merged_dims(new, n, inner))
+    for tensor, dim in sorted(dims, key=lambda d: -d[1]):  # the others keep their place
+        count = quotient(new.shape(tensor)[dim], inner)
+        assert count is not None, "an index was taken apart, so the dim can be"
+        new = _apply(new, tensor, dim, (count, inner), env)
+    return new
+
+
+def _request(
+    kernel: Kernel, tensor: str, dim: int, inner: Dim, env: ShapeEnv
+) -> tuple[int, Split] | bool | None:
+    """A compute and the axis of it that must be cut before the dim can be; False where none must;
+    None where it cannot be.
+    """
+    if quotient(kernel.shape(tensor)[dim], inner) is None:
+        return None
+    entries = _entries(kernel, tensor, dim, inner, env)
+    if entries is None:
+        return None
+    return next(((n, e) for n, e in entries if isinstance(e, Split)), False)
 
 
 Entry = tuple[Affine, Affine] | Split

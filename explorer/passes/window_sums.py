@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.ir.contraction import contraction
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, reads
+from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read
 from explorer.passes.minimal_filters import TAPS
 
 
@@ -127,8 +127,3 @@ def _dims(read: Read, names: tuple[str, str, str, str]) -> tuple[int, int, int, 
 
 def _bare(axis: Axis) -> Affine:
     return Affine(((axis.name, 1),))
-
-
-def reader_of(kernel: Kernel, tensor: str) -> list[Compute]:
-    """The computes that read a tensor."""
-    return [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]

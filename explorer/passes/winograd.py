@@ -180,6 +180,11 @@ def _only_convolution(kernel: Kernel) -> WindowSum | str | None:
     return window_sum(kernel, windows[0])
 
 
+def could_be_filtered(kernel: Kernel) -> bool:
+    """Whether minimal filtering is a way to do a kernel's convolution, were it not for others."""
+    return any(c.reduce and not isinstance(window_sum(kernel, c), str) for c in kernel.computes)
+
+
 def rewritten(kernel: Kernel, found: WindowSum, by: MinimalFilter) -> Kernel | str:
     """The kernel with its convolution done by minimal filtering, or why it cannot be."""
     made = normalise(map_parts(Transforms(kernel, found, by).replaced()))

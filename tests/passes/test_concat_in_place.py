@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import explorer
+from explorer import np as xp
 from explorer.ir.calls import KernelCall
 from explorer.passes.winograd import Options as ConvolutionOptions
 
@@ -127,3 +128,22 @@ def test_no_copy_is_left_of_a_join_of_what_kernels_made(make: object, tmp_path: 
     assert any(
         isinstance(b.expr, KernelCall) and b.expr.kernel.updates for b in program.kernel_calls
     )
+
+
+def left_and_right(x: object) -> object:
+    """Rows, the others of which are made of the first."""
+    whole = xp.maximum(x, 1.0)
+    left = xp.tanh(whole)
+    return xp.concatenate([left, whole - left])
+
+
+def test_a_part_that_the_next_one_reads_stays_in_the_memory_that_it_writes() -> None:
+    compiled = explorer.compile(explorer.trace(left_and_right)(explorer.tensor("float32", 3)))
+    calls = [b.expr for b in compiled.program.kernel_calls if isinstance(b.expr, KernelCall)]
+    over = [c.kernel for c in calls if c.kernel.updates]
+    assert over and all(k.updates in k.inputs for k in over)
+    assert all(len({a.name for a in c.args}) == len(c.args) for c in calls)
+    x = np.array([0.5, 2.0, 3.0], np.float32)
+    (got,) = compiled.run({"x": x}).values()
+    whole = np.maximum(x, 1)
+    np.testing.assert_allclose(got, [*np.tanh(whole), *(whole - np.tanh(whole))], rtol=1e-6)

@@ -19,6 +19,7 @@ from explorer.ir.program import Program
 from explorer.ir.types import Tensor
 from explorer.ops.evaluate import evaluate_kernel
 from explorer.passes.copies import fold_copies
+from explorer.passes.copy_maps import copy_map
 from explorer.passes.layout import choose_layout
 from explorer.passes.memory_order import Order
 from explorer.passes.permute import permute
@@ -165,3 +166,50 @@ def test_a_permuted_kernel_computes_the_permuted_result(x: list[int], y: list[in
     wanted = evaluate_kernel(before, [data], {}).transpose(y)
     np.testing.assert_array_equal(evaluate_kernel(after, [data.transpose(x)], {}), wanted)
     assert evaluate_shape(after.shape("y"), {}) == wanted.shape
+
+
+def normed(tmp_path: Path, shape: Shape = ("n", 5, 3, 40)) -> Program:
+    """conv, layer norm over the channels, conv; then attention among channels, and a projection:
+    all of it by reshapes and transposes of images, as exporters write it.
+    """
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("Reshape", ["a", "flat"], ["f"]),
+        node("Transpose", ["f"], ["t"], perm=[0, 2, 1]),
+        node("LayerNormalization", ["t", "scale", "bias"], ["l"]),
+        node("Transpose", ["l"], ["u"], perm=[0, 2, 1]),
+        node("Reshape", ["u", "image"], ["i"]),
+        node("Conv", ["i", "w2"], ["q"], pads=[1, 1, 1, 1]),
+        node("Reshape", ["q", "heads"], ["h"]),
+        node("Transpose", ["h"], ["ht"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["h", "ht"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "h"], ["v"]),
+        node("Reshape", ["v", "image"], ["vi"]),
+        node("Conv", ["vi", "w3"], ["y"]),
+    ]
+    constants = {
+        "w1": weights(8, 5, 3, 3), "w2": weights(8, 8, 3, 3, seed=1), "w3": weights(3, 8, 1, 1),
+        "scale": weights(8, seed=2), "bias": weights(8, seed=3),
+        "flat": np.array([0, 8, -1]), "image": np.array([0, 8, 3, 40]),
+        "heads": np.array([0, 2, 4, -1]),
+    }  # fmt: skip
+    return legalized(tmp_path, nodes, {"x": shape}, ["y"], constants)
+
+
+def moves_only(program: Program) -> list[str]:
+    """The kernels that compute nothing."""
+    found = [b for b in program.main.body if isinstance(b.expr, KernelCall)]
+    return [b.var.name for b in found if copy_map(b) is not None]
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3, 40), ("n", 5, 3, 40)])
+def test_pixels_that_are_rows_for_a_while_stay_pixels(tmp_path: Path, shape: Shape) -> None:
+    before = fold_copies(normed(tmp_path, shape))
+    after = fold_copies(keeps_values(choose_layout, before))
+    assert moves_only(after) == []
+    calls = [b.expr for b in after.main.body if isinstance(b.expr, KernelCall)]
+    images = [
+        e.kernel for e in calls if len(e.kernel.computes) == 3 and e.kernel.computes[1].reduce
+    ]
+    assert [k.shape(k.output)[1:] for k in images] == [(3, 40, 8)]

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import explorer
+from explorer import welder
 from explorer.codegen.interpret import Interpreter
+from explorer.compilation import Compilation
 from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.tile_program import For
 from explorer.ops.evaluate import evaluate_kernel
+from explorer.options import Options
 from explorer.passes.online_softmax import (
+    WORTH,
     OnlineSoftmax,
     in_blocks,
     policy,
@@ -46,6 +57,19 @@ def test_blocks_give_the_same_values(size: int, causal: bool) -> None:
     new = normalise(blocked(normalise(kernel), size))
     np.testing.assert_allclose(evaluate_kernel(new, values, {}), want, rtol=1e-4, atol=1e-5)
     got = run_kernel(new, TILE, dict(zip("qkv", values, strict=True)))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("tile", [{"oi": 16}, {"ob": 1, "oh": 1, "oi": 7}, {"oh": 1}])
+@pytest.mark.parametrize("constants", [{"k"}, {"v"}, {"k", "v"}])
+def test_weights_that_are_read_a_block_at_a_time_are_packed_a_block_at_a_time(
+    tile: dict[str, int], constants: set[str]
+) -> None:
+    kernel = replace(attention(2, 32, 3, 16, {}).kernel, constants=frozenset(constants))
+    values = numbers((2, 32, 48))
+    want = evaluate_kernel(kernel, values, {})
+    new = normalise(blocked(normalise(kernel), 8))
+    got = run_kernel(new, Tiling(tuple(tile.items())), dict(zip("qkv", values, strict=True)))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
@@ -105,9 +129,67 @@ def test_the_policy_gives_its_reasons() -> None:
 def test_what_is_no_softmax_in_front_of_a_product_stays() -> None:
     for case in (linear(5, 7, 9, "relu", {}), softmax(2, 33, {})):
         assert softmax_of(case.kernel) is None
-        assert OnlineSoftmax(8).rewritten(case.kernel) is case.kernel
+        assert OnlineSoftmax(block=8).rewritten(case.kernel) is case.kernel
 
 
 def test_a_negative_block_is_refused() -> None:
     with pytest.raises(BadOption, match="0 columns or more, found -1"):
-        OnlineSoftmax(-1)
+        OnlineSoftmax(block=-1)
+
+
+def model(tmp_path: Path, rows: int | str) -> Path:
+    """Attention of one head of 16 over a row of scores, as an ONNX file."""
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "kt"], ["s"]),
+        helper.make_node("Add", ["s", "m"], ["x"]),
+        helper.make_node("Softmax", ["x"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["y"]),
+    ]
+    shapes = {"q": (1, 40, 16), "k": (1, rows, 16), "v": (1, rows, 16), "m": (40, rows)}
+    given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 40, 16))
+    graph = helper.make_graph(nodes, "attention", given, [result])
+    path = tmp_path / "attention.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def computes(compiled: Compilation) -> int:
+    (call,) = (b.expr for b in compiled.program.kernel_calls)
+    assert isinstance(call, KernelCall)
+    return len(call.kernel.computes)
+
+
+def test_the_pipeline_walks_long_rows_in_blocks_unless_it_is_told_not_to(tmp_path: Path) -> None:
+    path = model(tmp_path, WORTH)
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.standard_normal((1, 40, 16)).astype(np.float32) for n in "q"}
+    inputs |= {n: rng.standard_normal((1, WORTH, 16)).astype(np.float32) for n in "kv"}
+    mask = np.where(rng.random((40, WORTH)) < 0.3, -np.inf, 0).astype(np.float32)
+    mask[3], mask[4, : WORTH // 2], mask[5, 7] = -np.inf, -np.inf, np.nan
+    inputs["m"] = mask
+    together = welder.Options(connect=(("s", "L2"), ("x", "L2"), ("p", "L2")))
+    off = Options(welder=together, softmax=OnlineSoftmax(enabled=False))
+    plain = explorer.compile(path, options=off)
+    blocks = explorer.compile(path, options=Options(welder=together))
+    assert computes(blocks) > computes(plain)
+    (want,), (got,) = plain.run(inputs).values(), blocks.run(inputs).values()
+    assert np.isnan(want[0, [3, 5]]).all() and np.isfinite(want[0, 4]).all()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_unknown_length_stay_whole_and_any_length_is_right(tmp_path: Path) -> None:
+    compiled = explorer.compile(model(tmp_path, "keys"))
+    off = Options(softmax=OnlineSoftmax(enabled=False))
+    assert compiled.program == explorer.compile(model(tmp_path, "keys"), options=off).program
+    for rows in (1, 7, 128, 513):
+        rng = np.random.default_rng(rows)
+        q, k, v = (rng.standard_normal((1, n, 16)).astype(np.float32) for n in (40, rows, rows))
+        m = np.where(rng.random((40, rows)) < 0.3, -np.inf, 0).astype(np.float32)
+        x = np.einsum("bid,bjd->bij", q, k).astype(np.float64) + m
+        with np.errstate(all="ignore"):
+            p = np.exp(x - x.max(-1, keepdims=True))
+            want = (p / p.sum(-1, keepdims=True)) @ v
+        (got,) = compiled.run({"q": q, "k": k, "v": v, "m": m}).values()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -19,6 +19,7 @@ from explorer.relax import deduce, legalize
 from explorer.relax.memory_plan import Options
 from explorer.relax.storages import Storage, StoragePlan
 from explorer.runtime.plan import Planner
+from explorer.runtime.task_times import TaskFact
 
 DEVICE = Device(
     "test", "cpu", 2, 16, 32, 2.0, 3.0, (MemoryLevel("DRAM", None, 20.0, 64, True),), 1.0, 0.2, 10.0
@@ -60,7 +61,8 @@ def planner(program: Program, **options) -> Planner:
     """What plans a program, with storages."""
     chosen = Options(**{"policy": "storages", **options})
     tasks = uprogram(program)
-    return Planner(tasks, program.env, DEVICE, lambda o, s: (1, 1.0), RammerOptions(), chosen)
+    one = TaskFact(1, 1.0)
+    return Planner(tasks, program.env, DEVICE, lambda o, s: one, RammerOptions(), chosen)
 
 
 def storages_of(program: Program, **options) -> StoragePlan:

@@ -22,6 +22,7 @@ from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
 from explorer.relax.split_reduction import SplitReduction
 from explorer.relax.workspace import LiftWorkspaces, Workspace
+from explorer.welder import Options as WelderOptions
 from tests.relax.kernel_programs import Body, model, n, tensor
 from tests.relax.random_kernels import programs
 
@@ -141,7 +142,8 @@ def chain(body: Body) -> tuple[Program, Var]:
 def test_a5_13_the_workspace_is_in_the_plan_and_shares_with_a_dead_tensor() -> None:
     program, _ = chain(Body())
     lowered = LiftWorkspaces()(SplitReduction(4)(program))
-    options = explorer.Options(relax=RelaxOptions(lift=True))
+    apart = WelderOptions(enabled=False)  # together the maps leave no tensor that could be dead
+    options = explorer.Options(relax=RelaxOptions(lift=True), welder=apart)
     compiled = explorer.compile(model(lowered), options=options)
     plan = compiled.memory({})
     placed = {b.name: b for b in plan.buffers}

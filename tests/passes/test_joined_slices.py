@@ -1,0 +1,80 @@
+"""Slices of one tensor that are joined again."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from explorer.ir.calls import KernelCall, View
+from explorer.ir.decisions import Tiling
+from explorer.ir.program import Program
+from explorer.passes.copies import fold_copies
+from explorer.passes.random_inputs import random_inputs
+from explorer.relax import legalize
+from tests.codegen.running import run_kernel
+from tests.passes.programs import keeps_values, kernels, views
+from tests.passes.recurrent import BATCH, Net
+
+
+def cut(net: Net, x: str, axis: int, places: list[int]) -> list[str]:
+    """The slices between the places."""
+    axes = net.constant("axis", [axis])
+    return [
+        net.op("Slice", x, net.constant(f"p{a}", [a]), net.constant(f"p{b}", [b]), axes)
+        for a, b in pairwise(places)
+    ]
+
+
+def joined(
+    shape: tuple[object, ...], axis: int, places: list[int], *, turned: bool = False
+) -> Program:
+    """Slices of an input that are joined along the first dim, and their product by a matrix."""
+    net = Net()
+    parts = cut(net, net.input("x", *shape), axis, places)
+    whole = net.op("Concat", *(reversed(parts) if turned else parts), axis=0)
+    return keeps_values(
+        fold_copies, legalize(net.program(net.op("MatMul", whole, net.weight("w", 4, 3))))
+    )
+
+
+@pytest.mark.parametrize("places", [[0, 1, 2, 3], [0, 2, 3], [1, 2, 3]])
+def test_neighbouring_rows_are_the_tensor_or_a_part_of_it(places: list[int]) -> None:
+    after = joined((3, 4), 0, places)
+    assert kernels(after) == ["matmul"]
+    assert views(after) == 0
+
+
+def test_steps_of_a_batch_are_read_where_they_lie() -> None:
+    after = joined((2, 3, 4), 1, [0, 1, 2, 3])
+    assert kernels(after) == ["matmul"]
+
+
+def test_rows_backwards_are_read_backwards() -> None:
+    after = joined((3, 4), 0, [0, 1, 2, 3], turned=True)
+    assert kernels(after) == ["matmul"]
+    (binding,) = after.main.body
+    assert isinstance(binding.expr, KernelCall)
+    x, w = random_inputs(after)["x"], after.constants["w"].array
+    y = run_kernel(binding.expr.kernel, Tiling(), {"a": x, "b": w})
+    np.testing.assert_allclose(y, x[::-1] @ w, rtol=1e-5)
+
+
+def test_slices_of_a_symbolic_batch_are_one_copy_at_most() -> None:
+    net = Net()
+    parts = net.split(net.input("x", 3 * BATCH, 4), 3, 0)
+    y = net.op("MatMul", net.op("Concat", *parts, axis=0), net.weight("w", 4, 3))
+    z = net.op("Tanh", net.input("z", BATCH, 1))
+    after = keeps_values(fold_copies, legalize(net.program(y, z)))
+    assert kernels(after) == ["matmul", "tanh"]
+
+
+def test_a_join_of_two_tensors_stays() -> None:
+    net = Net()
+    x, y = net.input("x", 2, 4), net.input("y", 2, 4)
+    parts = [*net.split(x, 2, 0), *net.split(y, 2, 0)]
+    whole = net.op("Concat", *parts, axis=0)
+    after = keeps_values(fold_copies, legalize(net.program(net.op("Tanh", whole))))
+    (join, *_) = after.main.body
+    assert isinstance(join.expr, KernelCall | View) and "concat" in kernels(after)
