@@ -38,7 +38,7 @@ def answers(kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes) -> tup
     ranges = propagate(kernel, dict(tiling.tile)).axes[number]
     rows = prod(max(1, evaluate_dim(ranges[a.name].size, sizes)) for a in sums.rows)
     columns = max(1, evaluate_dim(ranges[sums.column.name].size, sizes))
-    used = micro.rows * micro.vectors + micro.vectors + 1
+    used = micro.registers
     text = f"the register tile needs {used} vector registers, {device.name} has {device.registers}"
     return (
         Answer("registers", used <= device.registers, used, device.registers, text),

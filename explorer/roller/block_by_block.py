@@ -12,7 +12,18 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import Dim
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, reads, rewrite, substitute, var
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Compute,
+    Expr,
+    Kernel,
+    Read,
+    reads,
+    rewrite,
+    substitute,
+    var,
+)
 from explorer.ir.regions import Interval, Regions
 from explorer.ir.tile_program import Span
 
@@ -36,12 +47,22 @@ def block_by_block(kernel: Kernel, regions: Regions) -> Blocks | None:
     """The first run of computes that can be done a block at a time, with two contractions or more
     in it; None where there is none.
     """
+    if sum(_is_sum_of_products(c) for c in kernel.computes) < 2:
+        return None
     for first, c in enumerate(kernel.computes):
         for axis in c.axes:
             found = _walk(kernel, regions, first, axis.name)
             if found is not None:
                 return found
     return None
+
+
+def _is_sum_of_products(c: Compute) -> bool:
+    """What a contraction is at least: asked of every kernel that is lowered, so it costs little."""
+    match c.expr:
+        case Apply("mul", (Read(), Read())):
+            return c.combiner == "sum"
+    return False
 
 
 def _walk(kernel: Kernel, regions: Regions, first: int, axis: str) -> Blocks | None:
@@ -65,9 +86,11 @@ def _walk(kernel: Kernel, regions: Regions, first: int, axis: str) -> Blocks | N
 
 
 def _is_row(c: Compute, name: str) -> bool:
-    """Whether the axis is one of a contraction's rows, which a register tile takes together."""
+    """Whether the axis is one of a contraction's rows or its columns, which a register tile takes
+    together.
+    """
     found = contraction(c)
-    return found is not None and any(a.name == name for a in found.rows)
+    return found is not None and any(a.name == name for a in (*found.rows, found.column))
 
 
 def _axis_of(c: Compute, dims: Mapping[str, int]) -> str | None:

@@ -6,26 +6,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from itertools import product as every
 from math import prod
 
 from explorer.devices.model import Device
 from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate, tile_variable
+from explorer.passes.memory_order import slides
 from explorer.roller.axis_fusion import Fused, unfused
 from explorer.roller.construct import Growth, of_expression
 from explorer.roller.expression import heaviest, of_compute
 from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.policy import SHOWN, Cut, Inside, candidates, in_order, scored, weighed_cuts
+from explorer.roller.policy import (
+    SHOWN,
+    Cut,
+    Inside,
+    candidates,
+    cuts_all,
+    in_order,
+    scored,
+    weighed_cuts,
+)
 from explorer.roller.rtile import TiledProgram
 from explorer.roller.transform import sums_of, tensor_contraction
+from explorer.roller.unrepeated import unrepeated
 
 GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
 FEW = 8  # tilings; a product whose operand is packed once for each row of tiles wants more
 PARTS = (1, 2, 4)
+FEW_REGISTER_TILES = 2  # that blocks of an image are weighed with
+BLOCK_ROWS, BLOCK_COLUMNS = (4, 8, 16, 32), (12, 16, 26, 32, 64, 128)  # 26 and 2 more: 2 x 14
 WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of many computes
 
 
@@ -37,7 +51,8 @@ def constructed(
     """
     inside = Inside.of(kernel, device, sizes)
     weighed = []
-    for cut, micro in dict.fromkeys(_tilings(kernel, device, sizes)):
+    grown = (*_tilings(kernel, device, sizes), *_unrepeated(kernel, inside))
+    for cut, micro in dict.fromkeys(grown):
         choice = inside.choice(cut)
         if choice is not None:
             regions, pack, block = choice
@@ -53,6 +68,13 @@ def constructed(
         yield from chain((first,), found)
 
 
+def _unrepeated(kernel: Kernel, inside: Inside) -> Iterator[tuple[Cut, Micro]]:
+    """Cuts of kernels without products that sum nothing twice."""
+    if inside.shape.main is None:
+        for cut in unrepeated(kernel, inside.shape, inside.device):
+            yield cut, Micro(1, 1, inside.device.lanes)
+
+
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut, Micro]]:
     c = _main(kernel, sizes)
     found = tensor_contraction(kernel, c)
@@ -62,20 +84,42 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
         if found is None
         else as_matmul(kernel, c, found, sizes)
     )
-    walks = _walks(kernel, kernel.computes.index(c), found)
+    walks = cut_by(kernel, kernel.computes.index(c), found)
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
     wanted = max(LEAST_GROWN, min(GROWN, WEIGHED // len(kernel.computes)))
     growth = Growth(top_k=wanted, each=EACH if found else None)
-    for p in of_expression(fused, own, growth).results:
+    blocks = list(_blocks(kernel, sizes))
+    for number, p in enumerate(of_expression(fused, own, growth).results):
         cut: dict[str, int] = {}
-        for axis, size in _tile(fused, p, extents).items():
+        for axis, size in tile_of(fused, p, extents).items():
             if axis in walks and (size < extents[axis] or axis in symbolic):
                 out, step = walks[axis]
                 cut[out] = max(1, size // step)
         micro = _micro(p, own, found is not None)
         for shares in _shares(kernel, cut, device, sizes):
             yield shares, micro
+        if number < FEW_REGISTER_TILES:
+            yield from ((block, micro) for block in blocks)
+
+
+def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
+    """Tiles of an image, rows by columns, where windows fold what is made inside: of the narrow
+    ones little is done again, and much is kept in cache.
+    """
+    made = {c.out for c in kernel.computes}
+    if not any(slides(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor in made):
+        return
+    last = writers(kernel, kernel.output)[-1]
+    shared = _shared_axes(kernel)
+    image = [a for a in last.axes[:-1] if a.name in shared and evaluate_dim(a.extent, sizes) > 1]
+    if len(image) < 2:
+        return
+    lead, (high, wide) = image[:-2], image[-2:]
+    extents = [evaluate_dim(a.extent, sizes) for a in (high, wide)]
+    for rows, columns in every(BLOCK_ROWS, BLOCK_COLUMNS):
+        if rows < extents[0] and columns < extents[1]:
+            yield (*((a.name, 1) for a in lead), (high.name, rows), (wide.name, columns))
 
 
 def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -> Iterator[Cut]:
@@ -105,14 +149,15 @@ def _main(kernel: Kernel, sizes: Sizes) -> Compute:
     return heaviest(kernel, sizes, sums)
 
 
-def _walks(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[str, tuple[str, int]]:
+def cut_by(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[str, tuple[str, int]]:
     """Which axis of the output cuts an axis of a compute, and how many of its steps one step takes.
 
     Only axes that every writer of the output has can be cut; columns only where nothing before the
     contraction would be done again for each of their tiles.
     """
     shared, inner = _shared_axes(kernel), writers(kernel, kernel.output)[-1].axes[-1:]
-    if found is not None and len(kernel.computes) > 2 and len(shared) > 1:
+    many = found is not None and len(kernel.computes) > 2 and len(shared) > 1
+    if many and not cuts_all(kernel, inner[0].name):
         shared = [a for a in shared if a != inner[0].name]
     ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
     known = {tile_variable(a): a for a in shared}
@@ -130,7 +175,7 @@ def _shared_axes(kernel: Kernel) -> list[str]:
     return [a.name for a in parts[-1].axes if all(a in p.axes for p in parts)]
 
 
-def _tile(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:
+def tile_of(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:
     """The task's size along every axis: of axes that were fused the inner ones are filled first."""
     tile: dict[str, int] = {}
     sizes = program.tile(0).spatial

@@ -79,11 +79,13 @@ def contract(
     halo: Mapping[Read, Place],
 ) -> list[Statement] | None:
     """The statements of one contraction within the tile; None where its depth cannot be walked by a
-    table.
+    table, or its columns have a halo on the left.
     """
-    spans, micro = p.spans(n, c), p.tiling.micro
+    spans, micro = p.spans(n, c), p.tiling.micro.over(found.column.extent)
     name = c.out if len(writers(p.kernel, c.out)) == 1 else f"{c.out}_{n}"  # of one part
     column = spans[found.column.name]
+    if column.clip_low:
+        return None  # panels count from where the tile starts, which can be before the first column
     left = left_operand(p, n, c, found, halo)
     if left is None:
         return None
@@ -207,11 +209,15 @@ def _columns(
     """The right operand as panels: packed ahead if constant, in place if rows of it are panels,
     else packed into scratch.
     """
-    lanes, names = p.tiling.micro.columns, frozenset(x.name for x in depth)
+    lanes = p.tiling.micro.over(found.column.extent).columns
+    names = frozenset(x.name for x in depth)
     source = p.resolve(found.b, {})
     assert isinstance(source, Fetch)
     group = group_of(p.kernel.dtype(found.a.tensor))
-    if found.b.tensor in p.kernel.constants and isinstance(total, int):
+    walked = {x.name for x in (*found.batch, found.column, *depth)}
+    whole = isinstance(total, int) and source.offset.variables <= walked  # in no block of another
+    if found.b.tensor in p.kernel.constants and whole:
+        assert isinstance(total, int)
         packed = _packed_ahead(p, found, depth, source, total, group)
         return None if packed is None else (packed, lanes * group, [])
     steps = tuple(source.offset.factor(x.name) for x in depth)
@@ -248,7 +254,7 @@ def _packed_ahead(
     total: int,
     group: int,
 ) -> Fetch | None:
-    lanes = p.tiling.micro.columns
+    lanes = p.tiling.micro.over(found.column.extent).columns
     order = (*found.batch, found.column, *depth)
     extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
     if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const)):

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import prod
 
 from explorer.devices.model import Device, MemoryLevel
+from explorer.ir.decisions import Micro
 from explorer.roller.alignment import (
     EXECUTION_UNIT,
     Answer,
@@ -21,7 +22,7 @@ from explorer.roller.expression import Access, Expression, reads_of
 from explorer.roller.levels import Larger, Room, TileLevel
 from explorer.roller.rtile import RTile, whole_tile
 
-VECTORS = (1, 2, 3, 4, 6)  # column groups of a register tile
+VECTORS = (1, 2, 3, 4, 6, 8)  # column groups of a register tile
 MOST_ROWS = 14
 CACHE_STEPS = tuple(2**n for n in range(16))
 GROWTH = 8  # of a cache's least tile, before the cache is full
@@ -174,9 +175,8 @@ class CpuRules:
         """
         tile = tiles[0]
         if level == self.nearest:
-            vectors = self._vectors(tile)
-            used = self._rows(tile) * vectors + vectors + 1
-            return (Room("vector registers", used, self.device.registers),)
+            micro = Micro(self._rows(tile), self._vectors(tile), self.device.lanes)
+            return (Room("vector registers", micro.registers, self.device.registers),)
         room = self.levels[level]
         out = tile.expression.output.item_bytes * prod(tile.output_tile)
         return (Room(f"bytes of {room.name}", tile.footprint_bytes + out, room.capacity),)

@@ -63,7 +63,7 @@ class Expression:
 
 def heaviest(kernel: Kernel, sizes: Sizes, among: Sequence[Compute] = ()) -> Compute:
     """The compute that does the most work under a binding of the symbols, of some or of all."""
-    return max(among or kernel.computes, key=lambda c: _work(c, sizes))
+    return max(among or kernel.computes, key=lambda c: work_of(c, sizes))
 
 
 def expression_of(kernel: Kernel, sizes: Sizes | None = None) -> Expression:
@@ -87,19 +87,21 @@ def of_compute(kernel: Kernel, c: Compute, sizes: Sizes) -> Expression:
         len(c.axes),
         tuple(_access(kernel, tensor, index, place, sizes) for tensor, index in loads),
         _access(kernel, c.out, c.target, place, sizes),
-        max(1, _operations(c.expr) + (c.combiner is not None)),
+        max(1, operations_of(c.expr) + (c.combiner is not None)),
     )
 
 
-def _work(c: Compute, sizes: Sizes) -> int:
+def work_of(c: Compute, sizes: Sizes) -> int:
+    """Operations of all points of a compute, each at least one."""
     points = prod(evaluate_dim(a.extent, sizes) for a in (*c.axes, *c.reduce))
-    return points * max(1, _operations(c.expr))
+    return points * max(1, operations_of(c.expr))
 
 
-def _operations(expr: Expr) -> int:
+def operations_of(expr: Expr) -> int:
+    """Functions of scalars in an expression, however often one stands in it."""
     match expr:
         case Apply(_, args):
-            return 1 + sum(_operations(a) for a in args)
+            return 1 + sum(operations_of(a) for a in args)
         case _:
             return 0
 

@@ -24,6 +24,7 @@ from explorer.ir.tile_program import (
     TileExpr,
     fetches,
 )
+from explorer.roller.streams import STREAM
 
 Part = Map | Reduce
 
@@ -73,6 +74,8 @@ def _parts(s: Statement) -> tuple[Part, ...]:
 def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
     """How a buffer that the map reads moves into its target; None where none can."""
     if m.target.buffer.kind != "output" or m.target.dynamic:
+        return None
+    if m.target.buffer.level == STREAM:  # it is not read again
         return None
     everything = [p for s in statements for p in _parts(s)]
     if any(not _parts(s) for s in statements) or _touches(everything, m.target.buffer) != 1:

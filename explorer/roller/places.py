@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product as every
 
+from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.kernel import (
@@ -19,7 +21,7 @@ from explorer.ir.kernel import (
     reads,
     var,
 )
-from explorer.ir.regions import Interval, Region, Regions, box
+from explorer.ir.regions import Interval, Region, Regions, box, inside
 from explorer.ir.tile_program import (
     Buffer,
     Do,
@@ -33,6 +35,9 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 from explorer.ir.types import DType
+from explorer.roller.streams import level_of
+
+WINDOW = "window"  # the level of a padded copy that code which folds windows does not make
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class Places:
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
     fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
+    folded: frozenset[str] = frozenset()  # made inside, read past their border by folds alone
 
     def buffer(
         self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"
@@ -87,7 +93,10 @@ class Places:
             kernel = self.kernel
             shape, dtype = kernel.shape(tensor), kernel.dtype(tensor)
             if tensor != kernel.output and tensor not in kernel.inputs:
-                self.places[tensor] = self.scratch(tensor, self.regions.tensors[tensor], dtype)
+                region = self.regions.tensors[tensor]
+                if tensor in self.folded:
+                    region = tuple(inside(r, n) for r, n in zip(region, shape, strict=True))
+                self.places[tensor] = self.scratch(tensor, region, dtype)
             else:
                 kind = (
                     "output"
@@ -96,14 +105,18 @@ class Places:
                     if tensor in kernel.constants
                     else "input"
                 )
-                made = self.buffer(tensor, kind, product(shape), dtype)
+                size = product(shape)
+                level = level_of(size, dtype, self.env) if kind != "constant" else "memory"
+                made = self.buffer(tensor, kind, size, dtype, level)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
         return self.places[tensor]
 
-    def scratch(self, name: str, region: Region, dtype: DType = "float32") -> Place:
+    def scratch(
+        self, name: str, region: Region, dtype: DType = "float32", level: str = "L2"
+    ) -> Place:
         """Room for a region, one a worker."""
         sizes = tuple(r.size for r in region)
-        made = self.buffer(name, "scratch", product(sizes), dtype, "L2")
+        made = self.buffer(name, "scratch", product(sizes), dtype, level)
         shape = self.kernel.shape(name) if name in {t.name for t in self.kernel.tensors} else sizes
         return Place(made, tuple(r.lo for r in region), row_major(sizes), shape)
 
@@ -124,7 +137,23 @@ class Places:
                 runs_over = True
             top = top + factor * (g.count - 1) * g.tile
         past = runs_over or not self.fits(extent - top - r.size)
-        return Span(axis, r.lo, r.size, extent, not self.fits(low), past)
+        clipped = past or not self.fits(low)
+        least = self.least(r, extent) if clipped else 0
+        return Span(axis, r.lo, r.size, extent, not self.fits(low), past, least)
+
+    def least(self, r: Interval, extent: Dim) -> int:
+        """How many points of a range are inside in every task, 0 where that is not known.
+
+        Between the first and the last tile of an axis there are never fewer than in one of them.
+        """
+        grid = {g.variable: g for g in self.grid}
+        tiles = [(grid[n], k) for n, k in r.lo.terms if n in grid]
+        sizes = (extent, r.size, r.lo.const, *(k for _, k in tiles), *(g.extent for g, _ in tiles))
+        if len(tiles) != len(r.lo.terms) or not all(isinstance(n, int) for n in sizes):
+            return 0
+        ends = [(0, int(k) * (int(g.count) - 1) * g.tile) for g, k in tiles]
+        firsts = (int(r.lo.const) + sum(moved) for moved in every(*ends))
+        return max(0, min(min(f + int(r.size), int(extent)) - max(f, 0) for f in firsts))
 
     def spans(self, n: int, c: Compute) -> dict[str, Span]:
         """The loops over the axes of a compute within the tile."""
@@ -150,16 +179,18 @@ class Places:
 
     def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
         """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
-        affine.
+        affine; and so do folds of what is made inside: code that folds windows where the data lies
+        makes no copy.
         """
         places: dict[Read, Place] = {}
         body: list[Statement] = []
         for read in dict.fromkeys(reads(c.expr)):
-            if read.fill is None or read.tensor not in self.kernel.inputs:
+            if read.fill is None or read.tensor not in (*self.kernel.inputs, *self.folded):
                 continue
             name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
             region = box(read.index, self.regions.axes[n], spec.shape)
-            place = replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
+            level = WINDOW if c.reduce and contraction(c) is None else "L2"
+            place = replace(self.scratch(name, region, spec.dtype, level), shape=spec.shape)
             dims = tuple(f"_d{d}" for d in range(len(region)))
             spans = tuple(
                 self.span(a, r, e) for a, r, e in zip(dims, region, spec.shape, strict=True)

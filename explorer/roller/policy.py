@@ -14,16 +14,20 @@ from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import writers
-from explorer.ir.regions import Regions, propagate
+from explorer.ir.regions import Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.crowding import LEAST_ROWS, lies_crowded
+from explorer.roller.places import WINDOW
 from explorer.roller.transform import lower, sums_of, tensor_contraction
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
+VECTORS = (1, 2, 3, 4, 6, 8)  # column groups of a register tile
+MOST_ROWS = 14
 SHOWN = 24  # legal candidates that are kept, best first
 AS_GOOD = 1.02  # the model is not more exact than this
 FEW_TASKS = 4  # a unit
+LEAST_TASK_US = 5.0  # of tasks that are worth being cut finer: to begin one takes a part of that
 DEPTH_BLOCK = 512  # a panel of both operands of a register tile is then in L1
 LOWERED, FEWEST = 90, 4  # computes, in all candidates that are tried; candidates
 REFUSED = 6  # and refused ones, the best of them by the model
@@ -36,9 +40,9 @@ def register_tiles(device: Device) -> tuple[Micro, ...]:
     column group, one row value.
     """
     found: list[Micro] = []
-    for vectors in (1, 2, 3, 4, 6):
-        most = min((device.registers - vectors - 1) // vectors, 14)
-        found += [Micro(rows, vectors, device.lanes) for rows in range(1, most + 1)]
+    for vectors in VECTORS:
+        tiles = (Micro(rows, vectors, device.lanes) for rows in range(1, MOST_ROWS + 1))
+        found += [m for m in tiles if m.registers <= device.registers]
     return tuple(found)
 
 
@@ -57,6 +61,29 @@ def candidates(
 def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate]:
     """Every cut that `candidates` looks at, with its modelled time, legal or not."""
     return [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
+
+
+def refined(
+    kernel: Kernel, cut: Cut, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+) -> Iterator[Candidate]:
+    """The tilings of a kernel in normal form whose tile is given, best first: what is left to
+    choose inside of a tile that Welder has chosen.
+    """
+    weighed = weighed_inside(kernel, cut, device, sizes)
+    yield from in_order(weighed, kernel, device, env, sizes, top_k)
+
+
+def weighed_inside(kernel: Kernel, cut: Cut, device: Device, sizes: Sizes) -> list[Candidate]:
+    """The same with their modelled times, legal or not."""
+    found = Inside.of(kernel, device, sizes).choice(cut)
+    if found is None:
+        return []
+    regions, pack, block = found
+    shape, own = _shape(kernel, sizes), sums_of(kernel, device)
+    return [
+        scored(kernel, Tiling(cut, micro, pack, block), device, sizes, regions)
+        for micro in _micros(shape, cut, regions, own, sizes)
+    ]
 
 
 def in_order(
@@ -90,20 +117,29 @@ def in_order(
 def _finer_first(
     weighed: list[Candidate], kernel: Kernel, device: Device, sizes: Sizes
 ) -> list[Candidate]:
-    """Among candidates as good as the best one, more tasks come first, up to a few a unit.
+    """Among candidates as good as the best one, more tasks come first, up to a few a unit, but
+    fewer where they would be very short; then those that compute less.
 
     A unit that is held up then keeps the others waiting for a small part of its share only.
     """
     bound = weighed[0].cost_us * AS_GOOD if weighed else 0.0
     most = FEW_TASKS * max(1, device.units)
 
-    def tasks_of(c: Candidate) -> int:
+    def tasks_of(c: Candidate) -> float:
         assert isinstance(c.value, Tiling)
         count = tasks(kernel, c.value, sizes)
+        if c.cost_us * max(1, device.units) < count * LEAST_TASK_US:
+            return 1 / count
         return count if count <= most else 0
 
     equal = [c for c in weighed if c.cost_us <= bound]
-    return [*sorted(equal, key=lambda c: -tasks_of(c)), *weighed[len(equal) :]]
+    equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c)))
+    return [*equal, *weighed[len(equal) :]]
+
+
+def _busy_us(c: Candidate) -> float:
+    """What a tiling computes, while it loads or not: the less, the less a slow load delays it."""
+    return sum(us for name, us in c.terms if name in ("compute", "pack", "edge"))
 
 
 def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> Candidate:
@@ -130,7 +166,7 @@ def scored(
 
 def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> str:
     """The rule that a tiling breaks, with the numbers; empty where it is legal."""
-    used = tiling.micro.rows * tiling.micro.vectors + tiling.micro.vectors + 1
+    used = tiling.micro.registers
     if used > device.registers:
         have = f"{device.name} has {device.registers}"
         return f"registers: the register tile needs {used} vector registers, {have}"
@@ -138,7 +174,7 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
         program = lower(kernel, tiling, env)
     except BadOption as error:
         return str(error)
-    scratch = (b for b in program.buffers if b.kind == "scratch")
+    scratch = (b for b in program.buffers if b.kind == "scratch" and b.level != WINDOW)
     total = sum(evaluate_dim(b.size, sizes) * ITEM_BYTES[b.dtype] for b in scratch)
     room = private_bytes(device)
     if total > room:
@@ -156,7 +192,7 @@ def private_bytes(device: Device) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class Shape:
     """The axes that may be cut, outermost first, with their sizes; and the main contraction, if
     there is one.
     """
@@ -168,7 +204,7 @@ class _Shape:
     main: tuple[int, Contraction] | None
 
 
-def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
+def _shape(kernel: Kernel, sizes: Sizes) -> Shape:
     parts = writers(kernel, kernel.output)
     last = parts[-1]
     shared = [a for a in last.axes if all(any(a.name == b.name for b in p.axes) for p in parts)]
@@ -180,7 +216,7 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
         ),
         None,
     )
-    return _Shape(
+    return Shape(
         tuple(a.name for a in shared),
         {a.name: evaluate_dim(a.extent, sizes) for a in shared},
         frozenset(a.name for a in shared if not isinstance(a.extent, int)),
@@ -191,7 +227,7 @@ def _shape(kernel: Kernel, sizes: Sizes) -> _Shape:
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Tiling, Regions]]:
     inside, own = Inside.of(kernel, device, sizes), sums_of(kernel, device)
-    for cut in _cuts(kernel, inside.shape, device):
+    for cut in cuts(kernel, inside.shape, device):
         found = inside.choice(cut)
         if found is not None:
             regions, pack, block = found
@@ -206,7 +242,7 @@ class Inside:
     kernel: Kernel
     device: Device
     sizes: Sizes
-    shape: _Shape
+    shape: Shape
     crowded: bool
     most: int
 
@@ -230,7 +266,7 @@ class Inside:
         return regions, pack, _depth_block(self.shape, regions, self.device, self.sizes)
 
 
-def _depth_block(shape: _Shape, regions: Regions, device: Device, sizes: Sizes) -> int:
+def _depth_block(shape: Shape, regions: Regions, device: Device, sizes: Sizes) -> int:
     """Sums in blocks where the rows of a tile are too many bytes to stay for the next panel."""
     if shape.main is None:
         return 0
@@ -239,7 +275,7 @@ def _depth_block(shape: _Shape, regions: Regions, device: Device, sizes: Sizes) 
     return DEPTH_BLOCK if depth > DEPTH_BLOCK and bytes_ > private_bytes(device) / 2 else 0
 
 
-def _rows(shape: _Shape, regions: Regions, sizes: Sizes) -> int:
+def _rows(shape: Shape, regions: Regions, sizes: Sizes) -> int:
     """Rows of the main contraction in a tile."""
     if shape.main is None:
         return 0
@@ -248,7 +284,7 @@ def _rows(shape: _Shape, regions: Regions, sizes: Sizes) -> int:
     return prod(max(1, min(extent, evaluate_dim(size, sizes))) for extent, size in sides)
 
 
-def _micros(shape: _Shape, cut: Cut, regions: Regions, device: Device, sizes: Sizes) -> list[Micro]:
+def _micros(shape: Shape, cut: Cut, regions: Regions, device: Device, sizes: Sizes) -> list[Micro]:
     """The register tiles that walk this tile's main contraction in the fewest cycles."""
     if shape.main is None:
         return [Micro(1, 1, device.lanes)]
@@ -267,13 +303,14 @@ def _micros(shape: _Shape, cut: Cut, regions: Regions, device: Device, sizes: Si
     return fitting[:2] or [Micro(1, 1, device.lanes)]
 
 
-def _cuts(kernel: Kernel, shape: _Shape, device: Device) -> Iterator[Cut]:
+def cuts(kernel: Kernel, shape: Shape, device: Device) -> Iterator[Cut]:
     """Ways to cut the output: leading axes to 1, the next one to an aligned size, and the columns
     to whole panels.
     """
     inner = shape.inner
     columns: list[int] = []
-    if shape.main is not None and inner in shape.names and len(kernel.computes) <= 2:
+    few = len(kernel.computes) <= 2
+    if shape.main is not None and inner in shape.names and (few or cuts_all(kernel, inner)):
         n = shape.extents[inner]
         columns = sorted(
             {
@@ -298,6 +335,15 @@ def _cuts(kernel: Kernel, shape: _Shape, device: Device) -> Iterator[Cut]:
             return
 
 
+def cuts_all(kernel: Kernel, axis: str) -> bool:
+    """Whether tiles along an axis of the output cut every compute: no tile does anything that
+    another one does too.
+    """
+    variable = tile_variable(axis)
+    ranges = (r.values() for r in propagate(kernel, {axis: 1}).axes)
+    return all(any(variable in r.lo.variables for r in values) for values in ranges)
+
+
 def _sizes(extent: int, units: int, before: int) -> list[int]:
     """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
     if extent == 0:  # no tasks at all, however they would be cut
@@ -307,7 +353,7 @@ def _sizes(extent: int, units: int, before: int) -> list[int]:
     return sorted((s for s in sizes if before * -(-extent // s) <= 2048), reverse=True)
 
 
-def _count(lead: Cut, shape: _Shape) -> int:
+def _count(lead: Cut, shape: Shape) -> int:
     return prod(-(-shape.extents[name] // size) for name, size in lead)
 
 

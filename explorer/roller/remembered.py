@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from explorer import cache as store
 from explorer.devices.model import Device
-from explorer.ir.canonical import canonical_symbols
+from explorer.ir.canonical import canonical_symbols, text_of
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
@@ -93,8 +90,8 @@ class _Question:
         kernel, env, names = canonical_symbols(kernel, env)
         sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
         binding = repr(sorted(sizes.items()))
-        parts = (rules(), text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
-        key = store.content_key("roller", *parts)
+        parts = (text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
+        key = store.content_key("roller", store.code_key(*FOLDERS), *parts)
         return _Question(key, kernel, device, env, sizes, top_k, policy)
 
     def weighed(self) -> Iterator[Candidate]:
@@ -135,22 +132,6 @@ class _Promise:
 
 
 _promised: store.Memory[_Promise] = store.Memory(limit_entries=64)
-
-
-def text_of(kernel: Kernel) -> str:
-    """All of a kernel as text, the same in every process: a set is printed in any order."""
-    return f"{sorted(kernel.constants)} {replace(kernel, constants=frozenset())}"
-
-
-@cache
-def rules() -> str:
-    """A hash of the code that decides: another policy or model finds its own tilings."""
-    digest = hashlib.blake2b(digest_size=16)
-    root = Path(__file__).parent.parent
-    for folder in FOLDERS:
-        for file in sorted((root / folder).glob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def _to_json(c: Candidate) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 
 from explorer.devices.model import Device
@@ -17,7 +18,7 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.roller.policies import DEFAULT, POLICIES, Policy
-from explorer.roller.policy import REFUSED, label_of, refusal, weigh
+from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
 
 
@@ -60,7 +61,8 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
     Raises BadOption where a pinned tiling breaks a rule.
     """
     pinned = dict(options.pinned)
-    known: dict[Kernel, tuple[Candidate, ...]] = {}  # by the kernel under canonical names
+    known: dict[tuple[Kernel, Cut], tuple[Candidate, ...]] = {}  # under canonical names
+    planned = _planned(program)
     decisions: list[TilingDecision] = []
 
     def rolled(binding: Binding) -> Binding:
@@ -70,9 +72,10 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         kernel = normalise(call.kernel)
         name = binding.var.name
         named, axes = canonical(kernel)
-        if named not in known:
-            known[named] = _found(named, device, program.env, options)
-        found = _under_names(known[named], {new: old for old, new in axes.items()})
+        cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
+        if (named, cut) not in known:
+            known[named, cut] = _found(named, device, program.env, options, cut)
+        found = _under_names(known[named, cut], {new: old for old, new in axes.items()})
         chosen = (
             _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
         )
@@ -90,8 +93,21 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
     return replace(program, functions=functions, decisions=left, stage=Stage.ROLLED)
 
 
-def _found(named: Kernel, device: Device, env: ShapeEnv, options: Options) -> tuple[Candidate, ...]:
+def _planned(program: Program) -> Mapping[str, Cut]:
+    """The tiles that Welder has chosen, by binding: Roller refines inside of these."""
+    graph = program.decisions.tile_graph
+    groups = () if graph is None else graph.groups
+    return {g.name: g.plan.tile for g in groups if g.plan is not None}
+
+
+def _found(
+    named: Kernel, device: Device, env: ShapeEnv, options: Options, cut: Cut = ()
+) -> tuple[Candidate, ...]:
+    """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's."""
     policy = options.policy
+    inside = tuple(refined(named, cut, device, env, env.hints, options.top_k)) if cut else ()
+    if inside and not inside[0].refused:
+        return inside
     if isinstance(policy, str):
         return best_tilings(named, device, env, env.hints, options.top_k, policy)
     return tuple(islice(policy(named, device, env, env.hints), options.top_k + REFUSED))
@@ -106,9 +122,24 @@ class Price:
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
         """Microseconds on all units under the hints; infinite where no tiling is legal."""
-        named, _ = canonical(normalise(kernel))
-        found = best_tiling(named, self.device, env, env.hints, self.top_k)
+        found = best_tiling(_named(kernel), self.device, env, env.hints, self.top_k)
         return float("inf") if found is None else found.cost_us
+
+    def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
+        """The same inside of a given tile, legal or not; the kernel is in normal form."""
+        found = weighed_inside(kernel, cut, self.device, env.hints)
+        return min((c.cost_us for c in found), default=float("inf"))
+
+    def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
+        """Why no tiling inside of a given tile is legal, "" where one is."""
+        found = next(refined(kernel, cut, self.device, env, env.hints, 1), None)
+        return "rows that share cache sets" if found is None else found.refused
+
+
+@lru_cache(maxsize=1024)
+def _named(kernel: Kernel) -> Kernel:
+    """A kernel in normal form, under canonical names."""
+    return canonical(normalise(kernel))[0]
 
 
 def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tuple[Candidate, ...]:

@@ -203,8 +203,9 @@ def register_tiles(device: Device) -> tuple[Micro, ...]:
     """All rows x vectors of accumulators that leave room for a row of columns and one value."""
     return tuple(
         Micro(rows, vectors, device.lanes)
-        for vectors in range(1, device.registers // 2)
-        for rows in range(1, (device.registers - vectors - 1) // vectors + 1)
+        for vectors in range(1, device.registers // 2 + 1)
+        for rows in range(1, device.registers)
+        if Micro(rows, vectors, device.lanes).registers <= device.registers
     )
 
 

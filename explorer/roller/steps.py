@@ -46,11 +46,6 @@ class Step:
     verdict: Verdict
     reason: str = ""
 
-    @property
-    def compute_bound(self) -> bool:
-        """Whether computing takes longer than loading."""
-        return self.compute_us > self.memory_us
-
 
 @dataclass(frozen=True, slots=True)
 class Round:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.contraction import Contraction, contraction
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, product
+from explorer.ir.few_columns import few_columns
 from explorer.ir.forms import form_of
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.normal import epilogue_of, writers
@@ -36,6 +37,7 @@ from explorer.roller.groups import can_group
 from explorer.roller.in_output import in_output, made_in
 from explorer.roller.one_pass import in_one_pass
 from explorer.roller.places import Place, Places
+from explorer.roller.row_blocks import in_row_blocks
 from explorer.roller.shared_scratch import share_scratch
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
@@ -51,8 +53,7 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
         return None
     if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
         return None
-    narrow = isinstance(found.column.extent, int) and found.column.extent < 8
-    return None if narrow else found
+    return None if few_columns(found) else found
 
 
 def sums_of(kernel: Kernel, device: Device) -> Device:
@@ -90,7 +91,8 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
     places = Places(kernel, env, grid, tiling, regions)
-    places.fills = _filled(kernel)
+    places.folded = _folded(kernel)
+    places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.folded}
     body: list[Statement] = []
     before: list[Statement] = []
     done: set[int] = set()
@@ -115,7 +117,10 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
         made = made_in(body)
         body = list(in_output(in_one_pass(body)))
         moved = made - made_in(body)
-    kept = (b for b in places.buffers.values() if b not in moved)
+    kept = tuple(b for b in places.buffers.values() if b not in moved)
+    if not kernel.updates:
+        taken, kept = in_row_blocks(body, kept)
+        body = list(taken)
     buffers = sorted(kept, key=lambda b: KINDS[b.kind])
     return share_scratch(
         TileProgram(
@@ -135,7 +140,7 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
         epilogue = epilogue_of(p.kernel, c)
         column = p.regions.axes[n][found.column.name]
         if found.b.tensor in p.kernel.constants and column.lo.terms:
-            _check_columns(c, column, p.tiling)
+            _check_columns(c, column, p.tiling.micro.over(found.column.extent))
         before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
         made = contract(p, n, c, found, epilogue, halo)
         if made is not None:
@@ -144,8 +149,8 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     return [*_fills(p, c.out), *body, _loop(p, n, c, halo)], None
 
 
-def _check_columns(c: Compute, column: Interval, tiling: Tiling) -> None:
-    lanes = tiling.micro.columns
+def _check_columns(c: Compute, column: Interval, micro: Micro) -> None:
+    lanes = micro.columns
     if not isinstance(column.size, int) or column.size % lanes:
         raise BadOption(
             f"{EXECUTION_UNIT}: a tile of {column.size} columns of {c.out} does not begin at a "
@@ -209,7 +214,7 @@ def _run(
             break
         if c.out != kernel.output and not c.is_plain:
             break
-        more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1))
+        more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1), _turns(c))
         while more and _ranges(p, n, more) != _ranges(p, start, more):
             more -= 1
         prefix = tuple(var(a.name) for a in c.axes[:more])
@@ -220,6 +225,14 @@ def _run(
         made.add(c.out)
         shared = more
     return run, shared
+
+
+def _turns(c: Compute) -> int:
+    """How many leading axes come before the one along which a mapped result is dense: to store it
+    in vectors, all of that axis is walked at once, like the last one.
+    """
+    dense = c.target[-1].variables if c.target and not c.reduce else frozenset()
+    return next((n for n, a in enumerate(c.axes) if a.name in dense), len(c.axes))
 
 
 def _is_across(c: Compute) -> bool:
@@ -243,6 +256,22 @@ def _filled(kernel: Kernel) -> dict[str, set[float]]:
             if r.fill is not None:
                 found.setdefault(r.tensor, set()).add(r.fill)
     return found
+
+
+def _folded(kernel: Kernel) -> frozenset[str]:
+    """The tensors made inside that folds alone read past their border: no contraction, whose
+    addresses are affine from one row to the next.
+    """
+    made = {c.out for c in kernel.computes} - {kernel.output}
+    past = {r.tensor for c in kernel.computes for r in reads(c.expr) if r.fill is not None}
+    other = {
+        r.tensor
+        for c in kernel.computes
+        if not c.reduce or tensor_contraction(kernel, c) is not None
+        for r in reads(c.expr)
+        if r.fill is not None
+    }
+    return frozenset((past & made) - other)
 
 
 def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:

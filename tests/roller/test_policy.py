@@ -51,7 +51,7 @@ def test_every_kernel_has_a_legal_tiling_and_all_that_is_yielded_as_legal_is(cas
         total = sum(evaluate_dim(b.size, SIZES) * ITEM_BYTES[b.dtype] for b in scratch)
         assert total <= private_bytes(DEVICE)
         m = c.value.micro
-        assert m.rows * m.vectors + m.vectors + 1 <= DEVICE.registers
+        assert m.registers <= DEVICE.registers
 
 
 @pytest.mark.parametrize("case", CASES[:20], ids=lambda c: c.name)

@@ -1,0 +1,56 @@
+"""Thread blocks of Roller's tiles: what holds of every grid, on every sheet."""
+
+from math import prod
+
+import pytest
+
+from explorer.cost.bound import bind_kernel
+from explorer.devices.catalogue import device
+from explorer.ir.normal import normalise
+from explorer.roller.construct import construct
+from explorer.roller.grids import grids
+from tests.roller.operators import KERNELS, matmul, relu
+
+V100 = device("v100")
+
+
+@pytest.mark.parametrize("name", ["v100", "mi50", "ipu"])
+@pytest.mark.parametrize("kernel", KERNELS[:3] + KERNELS[8:], ids=lambda k: k.name)
+def test_every_kernel_has_grids_that_fit_every_sheet(kernel, name):
+    sheet = device(name)
+    found = grids(normalise(kernel), sheet)
+    assert found and len(set(found)) == len(found)
+    for b in found:
+        assert b.grid >= 1 and 1 <= b.threads <= sheet.block_threads
+        assert b.shared_bytes <= sheet.block_shared_bytes
+        assert b.alone_us >= b.compute_us > 0 and b.memory_us > 0
+        assert 1 <= b.resident(sheet) <= sheet.unit_blocks
+
+
+def test_grids_are_rollers_cut_finer_and_as_they_were():
+    made = construct(matmul(1, 1024, 256), V100).results[0]
+    found = {b.grid for b in grids(normalise(matmul(1, 1024, 256)), V100)}
+    assert made.grid == 128 and made.shrunk_from and found == {128, 16}
+
+
+def test_all_blocks_together_move_each_operand_once_at_least():
+    kernel = normalise(matmul(512, 1024, 256))
+    bound = bind_kernel(kernel, {})
+    once = 4 * sum(prod(t.shape) for t in bound.tensors)
+    near = V100.levels[1].bandwidth_gb_per_s * V100.units * 1e3
+    for b in grids(kernel, V100):
+        assert b.grid * b.memory_us * near >= once
+
+
+def test_constants_that_do_not_stay_in_cache_are_slower_to_load():
+    kernel = normalise(matmul(1, 1024, 256))
+    kernel = type(kernel)(
+        kernel.name, kernel.tensors, kernel.computes, kernel.inputs, kernel.output, frozenset("b")
+    )
+    warm, cold = (grids(kernel, V100, cold=c)[0] for c in (False, True))
+    assert cold.memory_us > 3 * warm.memory_us and cold.alone_us > warm.alone_us
+
+
+def test_work_past_the_end_of_an_axis_counts():
+    even, odd = grids(normalise(relu(4096)), V100)[0], grids(normalise(relu(4097)), V100)[0]
+    assert odd.grid * odd.compute_us >= even.grid * even.compute_us

@@ -1,0 +1,90 @@
+"""Rows that are reduced one after the other are taken several at a time, and no value changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import Dim, ShapeEnv, symbol
+from explorer.ir.kernel import Apply, Axis, Kernel, TensorSpec, at
+from explorer.ir.tile_program import For, Map, OnePass, Reduce
+from explorer.ir.types import DType
+from explorer.ops.evaluate import evaluate_kernel
+from explorer.roller.row_blocks import L1_BYTES, ROWS
+from explorer.roller.transform import lower
+from tests.codegen.cases import softmax_computes
+from tests.codegen.running import run_kernel
+
+
+def softmax(m: Dim, n: int, dtype: DType = "float32") -> Kernel:
+    lead, r = (Axis("i", m),), Axis("r", n)
+    shapes = {"x": (m, n), "y_max": (m,), "y_exp": (m, n), "y_sum": (m,), "y": (m, n)}
+    tensors = tuple(TensorSpec(k, s, dtype) for k, s in shapes.items())
+    *first, last = softmax_computes("x", "y", lead, r)
+    share = Apply("div", (at("y_exp", (*lead, r)), at("y_sum", lead)))
+    return Kernel("softmax", tensors, (*first, replace(last, expr=share)), ("x",), "y")
+
+
+def hard(m: int, n: int, dtype: DType = "float32") -> np.ndarray:
+    """Random rows, with NaN, infinities and rows that are masked out in some of them."""
+    x = np.random.default_rng(m * 1000 + n).standard_normal((m, n)).astype(dtype) * 10
+    x[1::7, 0] = np.nan
+    x[2::7] = -np.inf
+    x[3::7, n // 2] = np.inf
+    x[4::7, : n // 2] = -np.inf
+    return np.asarray(x)
+
+
+def test_a_block_has_a_maximum_a_row_and_the_rest_of_the_rows_are_another() -> None:
+    program = lower(softmax(40, 40), Tiling())
+    blocks, rest = program.body
+    assert isinstance(blocks, For) and isinstance(rest, For)
+    assert blocks.span.size == 40 // ROWS and rest.span.size == 1
+    assert [type(s) for s in blocks.body] == [Reduce, OnePass, Map]
+    top = blocks.body[0]
+    assert isinstance(top, Reduce) and top.spans[0].size == ROWS
+    assert isinstance(rest.body[0], Reduce) and rest.body[0].spans[0].size == 40 % ROWS
+    assert {b.size for b in program.buffers if b.kind == "scratch"} == {ROWS}
+
+
+def test_rows_that_would_not_stay_in_l1_are_taken_one_by_one() -> None:
+    program = lower(softmax(40, L1_BYTES // 64), Tiling())
+    (loop,) = program.body
+    assert isinstance(loop, For) and loop.span.size == 40
+
+
+def test_few_rows_stay_apart() -> None:
+    (loop,) = lower(softmax(3, 40), Tiling()).body
+    assert isinstance(loop, For) and loop.span.size == 3
+
+
+@pytest.mark.parametrize("m", [4, 5, 16, 17, 37])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 49, 130, 300])
+def test_a_softmax_of_any_size_is_the_references(m: int, n: int) -> None:
+    kernel, x = softmax(m, n), hard(m, n)
+    with np.errstate(all="ignore"):
+        wanted = evaluate_kernel(kernel, [x], {})
+    for tile in ((), (("i", 7),), (("i", 16),)):
+        found = run_kernel(kernel, Tiling(tile), {"x": x})
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
+
+
+def test_doubles_have_half_as_many_lanes() -> None:
+    kernel, x = softmax(21, 35, "float64"), hard(21, 35, "float64")
+    with np.errstate(all="ignore"):
+        wanted = evaluate_kernel(kernel, [x], {})
+    np.testing.assert_allclose(run_kernel(kernel, Tiling(), {"x": x}), wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("m", [0, 1, 15, 16, 33])
+def test_rows_may_be_known_in_a_run_only(m: int) -> None:
+    rows = symbol("rows")
+    kernel, x = softmax(rows, 49), hard(m, 49)
+    with np.errstate(all="ignore"):
+        wanted = evaluate_kernel(kernel, [x], {"rows": m})
+    for tile in ((), (("i", 16),), (("i", 10),)):
+        found = run_kernel(kernel, Tiling(tile), {"x": x}, {"rows": m}, ShapeEnv())
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
