@@ -1,9 +1,29 @@
 """Welder (OSDI 2023): tile graphs, fusion over the memory hierarchy.
 
-Operator-tile: a kernel; reuse tile and connect level: `explorer.ir.decisions.TileEdge`; a connected
+The paper's nouns. Operator-tile, reuse tile and connect level: `ir.decisions.OperatorTile`,
+`TileEdge`. Tile-graph, virtual nodes: `tile_graph`. Propagate: `ir.regions.propagate`. MemTraffic,
+MemFootprint: `cost.traffic`, `cost.footprint`. Memory levels of a device: `levels`. GraphConnecting
+and SubGraphTiling: `two_step`, `layers`; the artifact's greedy grouping: `shipped`. A connected
 group becomes one kernel.
 """
 
-from explorer.welder.weld import Options, Weld
+from explorer.welder.options import Options
+from explorer.welder.plan import plan_group
+from explorer.welder.policies import POLICIES
+from explorer.welder.program_bytes import bytes_per_level, dram_bytes
+from explorer.welder.tile_costs import TileCost, curve, tile_cost
+from explorer.welder.transform import Weld
+from explorer.welder.what_if import WhatIf
 
-__all__ = ["Options", "Weld"]
+__all__ = [
+    "POLICIES",
+    "Options",
+    "TileCost",
+    "Weld",
+    "WhatIf",
+    "bytes_per_level",
+    "curve",
+    "dram_bytes",
+    "plan_group",
+    "tile_cost",
+]

@@ -5,11 +5,28 @@ anchor on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
+from explorer.devices.model import Device
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
 from explorer.ir.types import ITEM_BYTES
+
+Cut = tuple[tuple[str, int], ...]  # sizes by axis of the output
+
+
+class Price(Protocol):
+    """Roller's modelled time of a kernel."""
+
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Microseconds at the best tiling."""
+
+    def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
+        """Microseconds at the best tiling inside of a tile, legal or not."""
+
+    def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
+        """Why no tiling inside of a tile is legal, "" where one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +70,14 @@ def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:
     return total
 
 
+def home(device: Device, size: int) -> str:
+    """The nearest memory that all units share and that holds so many bytes, with as many beside."""
+    for m in device.levels:
+        if m.shared and m.capacity_bytes is not None and size <= m.capacity_bytes // 2:
+            return m.name
+    return device.levels[-1].name
+
+
 def points(compute: Compute, env: ShapeEnv) -> int:
     """How many values a compute writes, under the hints."""
     total = 1
@@ -76,6 +101,15 @@ def is_point(read: Read, compute: Compute) -> bool:
         and sorted(map(str, names))
         == sorted(a.name for a in compute.axes if a.extent != 1 or a.name in names)
     )
+
+
+def is_once(read: Read, compute: Compute) -> bool:
+    """Whether a load takes one axis a dim, summed or not, each at most once: no element is read
+    twice for one result, in windows.
+    """
+    names = [i.bare for i in read.index if isinstance(i, Affine) and i.terms]
+    plain = all(isinstance(i, Affine) for i in read.index) and read.fill is None
+    return plain and None not in names and len(set(names)) == len(names)
 
 
 def is_prefix(read: Read, compute: Compute) -> bool:

@@ -1,207 +1,148 @@
-"""Whether two kernels should share their tiles: what it saves in memory traffic, what it costs, and
-why not.
+"""Whether two kernels should share their tiles: what it saves in memory traffic and what it costs
+("gain"), asked of one pair after the other in program order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from explorer.devices.model import Device
-from explorer.ir.contraction import contraction
-from explorer.ir.decisions import Candidate
-from explorer.ir.dims import ShapeEnv
-from explorer.ir.kernel import Affine, Apply, Compute, Expr, Kernel, reads
-from explorer.ir.kernel_size import Size
-from explorer.welder.model import (
-    bytes_at_hint,
-    form_of,
-    is_point,
-    is_prefix,
-    is_row,
-    loads_of,
-    points,
-)
+from explorer.ir.calls import Var
+from explorer.ir.decisions import Candidate, Refusal
+from explorer.welder.capacity import no_legal_tile
+from explorer.welder.eviction import evicted_us
+from explorer.welder.groups import Facts, Group, Merge, Merged, merged, taken
+from explorer.welder.halo import halo
+from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row, loads_of
+from explorer.welder.refusals import before_merging, impossible, no_gain
+from explorer.welder.spread import in_blocks, spread
+from explorer.welder.unwise import unwise
+from explorer.welder.windows import is_window
 
-Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
-
-MOST_INPUTS = 24
-MOST_COMPUTES = 24
-MOST_OPERATIONS = 128  # scalar functions of a kernel; the zoo's largest group holds 40
-MOST_DEPTH = 32  # of scalar functions that nest; the zoo's deepest has 8
-MOST_REPEATS = 2.0  # how often a cheap value may be computed instead of being stored and loaded
+Terms = tuple[tuple[str, float], ...]
+Verdict = Callable[[Merge, Facts], Candidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
-    """A merge under consideration: `consumer` reads what `producer` writes as `tensor`; `welded`
-    does both.
+class ByPairs:
+    """Greedy grouping: each kernel in program order takes in the producers that `verdict` is for,
+    the latest first.
     """
 
-    producer: Kernel
-    consumer: Kernel
-    tensor: str
-    welded: Kernel
+    verdict: Verdict
+
+    def __call__(self, kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
+        """The groups in program order, each with the merges that were weighed for it."""
+        groups: dict[str, Group] = {}
+        for kernel in kernels:
+            groups[kernel.name] = self._absorbed(kernel, groups, facts)
+        return spread(groups, facts)
+
+    def _absorbed(self, group: Group, groups: dict[str, Group], facts: Facts) -> Group:
+        """The group with producers for as long as one is worth it; these are taken away."""
+        refused: set[str] = set()
+        while True:
+            ready = [a for a in group.args if a.name in groups and a.name not in refused]
+            if not ready:
+                return group
+            arg = max(ready, key=lambda a: groups[a.name].number)
+            verdict, both = self._weigh(group, groups[arg.name], arg, facts)
+            group = replace(group, steps=(*group.steps, verdict))
+            if both is None:
+                refused.add(arg.name)
+                continue
+            by_hand = facts.connect.get(arg.name, "")
+            group = taken(group, groups.pop(arg.name), arg, both, by_hand)
+            refused.clear()
+
+    def _weigh(
+        self, group: Group, producer: Group, arg: Var, facts: Facts
+    ) -> tuple[Candidate, Merged | None]:
+        """The verdict on a producer, and what both would be, where that is worth it."""
+        label = f"{producer.members[-1]} into {group.members[-1]}"
+        why = before_merging(group, producer, arg.name, facts)
+        if why is not None:
+            return refused(label, why), None
+        both = merged(group, producer, arg, facts.env)
+        if form_of(producer.kernel).contractions and form_of(group.kernel).is_map:
+            both = in_blocks(both, facts)
+        merge = Merge(producer.kernel, group.kernel, both.tensor, both.kernel)
+        why = impossible(merge)
+        if why is not None:
+            return refused(label, why), None
+        verdict = replace(self.verdict(merge, facts), label=label)
+        if verdict.refused and arg.name in facts.connect:
+            verdict = Candidate(label, True, verdict.terms)
+        return verdict, None if verdict.refused else both
 
 
-def too_large(producer: Size, consumer: Size, times: int) -> str:
-    """Why two kernels are too large to become one, whatever would be gained; told before they do.
+def refused(label: str, why: Refusal, terms: Terms = ()) -> Candidate:
+    """A choice that is not taken."""
+    return Candidate(label, False, terms, why.words, why)
 
-    What is mapped element by element stands in the reader's expressions as often as it is read:
-    `times`, or 0 where it is not mapped and stays a compute of its own.
+
+def gained(merge: Merge, facts: Facts) -> Candidate:
+    """The modelled change in time, in named terms (below zero is a gain), or the reason why not.
+
+    What neighbouring tiles both need is computed by both: where nobody could gain by that it is
+    told without a price, else it is priced, with the work that is done again as a term.
     """
-    operations = consumer.operations + max(1, times) * producer.operations
-    if operations > MOST_OPERATIONS:
-        return f"the kernel would hold {operations} operations, at most {MOST_OPERATIONS}"
-    depth = consumer.depth + producer.depth if times else 0
-    if depth > MOST_DEPTH:
-        return f"the kernel would nest {depth} operations, at most {MOST_DEPTH}"
-    return ""
+    why = unwise(merge, facts)
+    if why is not None:
+        return refused("", why)
+    told = unpriced(merge, facts)
+    if told is not None:
+        return told
+    env, barrier = facts.env, facts.device.barrier_us
+    before = facts.price(merge.producer, env) + facts.price(merge.consumer, env)
+    after = facts.price(merge.welded, env)
+    if after == float("inf"):
+        return refused("", no_legal_tile(merge.welded, facts.device, env))
+    terms = [("apart", -before), ("welded", after), ("barrier", -barrier)]
+    again = halo(merge, facts)
+    if again is not None:
+        terms[1:2] = [("welded", after - again.least_us), ("halo done again", again.least_us)]
+    evicted = evicted_us(merge, facts)
+    if evicted:
+        terms.append((f"{facts.device.levels[-1].name} traffic", -evicted))
+    return decided(tuple(terms))
 
 
-def greedy(merge: Merge, device: Device, env: ShapeEnv, price: Price) -> Candidate:
-    """The modelled change in time, in named terms (below zero is a gain), or the reason why not."""
-    label = f"{merge.producer.name} into {merge.consumer.name}"
-    why = _refusal(merge, env)
-    if why:
-        return Candidate(label, False, refused=why)
-    size = bytes_at_hint(merge.consumer, merge.tensor, env)
-    level = _home(device, size)
+def unpriced(merge: Merge, facts: Facts) -> Candidate | None:
+    """The verdict on a merge that needs no price: taken where it leaves every tile as it was, not
+    taken where what is done again costs more than what could be saved. None where neither is so.
+    """
+    least = least_terms(merge, facts)
+    if is_pointwise(merge):
+        return decided(least)
+    again = halo(merge, facts)
+    if again is None:
+        return None
+    bound = (*least, ("halo done again", again.least_us))
+    return decided(bound) if sum(us for _, us in bound) >= 0 else None
+
+
+def least_terms(merge: Merge, facts: Facts) -> Terms:
+    """What a merge saves at most: the value is neither stored nor loaded, nobody waits for it."""
+    device = facts.device
+    size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
+    level = home(device, size)
     saved = -2 * size / (device.level(level).bandwidth_gb_per_s * 1e3) / max(1, device.units)
-    terms = [(f"{level} traffic", saved), ("barrier", -device.barrier_us)]
-    if not _is_pointwise(merge):
-        before = price(merge.producer, env) + price(merge.consumer, env)
-        after = price(merge.welded, env)
-        terms = [("apart", -before), ("welded", after), ("barrier", -device.barrier_us)]
+    return ((f"{level} traffic", saved), ("barrier", -device.barrier_us))
+
+
+def decided(terms: Terms) -> Candidate:
+    """Taken where the terms are a gain, all together."""
     gain = sum(us for _, us in terms)
-    if gain >= 0:
-        return Candidate(
-            label, False, tuple(terms), f"it would take {gain:.1f} us longer by the model"
-        )
-    return Candidate(label, True, tuple(terms))
+    if gain < 0:
+        return Candidate("", True, terms)
+    return refused("", no_gain(gain, -sum(min(0.0, us) for _, us in terms)), terms)
 
 
-def _home(device: Device, size: int) -> str:
-    for m in device.levels:
-        if m.shared and m.capacity_bytes is not None and size <= m.capacity_bytes // 2:
-            return m.name
-    return device.levels[-1].name
-
-
-def _is_pointwise(merge: Merge) -> bool:
+def is_pointwise(merge: Merge) -> bool:
     """Whether the merge leaves every tile as it was: one side only maps, element by element."""
-    if form_of(merge.producer).is_map:
-        return True
     loads = loads_of(merge.welded, merge.tensor)
+    if form_of(merge.producer).is_map:
+        across = len(loads) > 1 and any(c.reduce and not is_row(r, c) for c, r in loads)
+        return not across and not any(is_window(r, c) for c, r in loads)
     return form_of(merge.consumer).is_map and all(is_point(r, c) for c, r in loads)
-
-
-def _refusal(merge: Merge, env: ShapeEnv) -> str:
-    if len(merge.welded.inputs) > MOST_INPUTS:
-        return f"the group would read {len(merge.welded.inputs)} tensors, at most {MOST_INPUTS}"
-    if len(merge.welded.computes) > MOST_COMPUTES:
-        return (
-            f"the group would have {len(merge.welded.computes)} computes, at most {MOST_COMPUTES}"
-        )
-    producer, consumer = form_of(merge.producer), form_of(merge.consumer)
-    if merge.producer.updates or merge.tensor == merge.consumer.updates:
-        return "it lies in the memory of a larger tensor"
-    if producer.parts > 1:
-        return "what several computes write in parts is stored whole"
-    loads = loads_of(merge.consumer, merge.tensor)
-    if any(not isinstance(i, Affine) for _, r in loads for i in r.index):
-        return "which elements are read depends on data"
-    if any(r.fill is not None for _, r in loads):
-        return "it is read past its border: neighbouring tiles would compute the same elements"
-    if producer.is_map:
-        return _map_refusal(merge, producer.last, env)
-    if consumer.is_map:
-        return _epilogue_refusal(merge, producer.last, consumer.last)
-    return _chain_refusal(merge)
-
-
-def _map_refusal(merge: Merge, last: Compute, env: ShapeEnv) -> str:
-    """An element-wise producer is computed where it is read."""
-    loads = loads_of(merge.consumer, merge.tensor)
-    made = points(last, env)
-    for c, read in loads:
-        if contraction(c) is not None:
-            return "a contraction reads each element many times: it is stored once instead"
-        used = points(c, env)
-        for a in c.reduce:
-            used *= env.hint(a.extent)
-        repeats = used / max(1, made)
-        if repeats > MOST_REPEATS and not _is_free(last.expr):
-            return f"it would be computed {repeats:.0f} times over"
-        if c.reduce and not is_row(read, c) and not _is_free(last.expr):
-            return "a reduction reads it across rows"
-    users = {c.out for c, _ in loads}
-    if len(users) > 1 and not all(is_row(r, c) for c, r in loads):
-        return "several computes of the reader take it at different places"
-    return ""
-
-
-def _is_free(expr: Expr) -> bool:
-    """Whether computing it again costs no more than loading it: at most one load and cheap
-    arithmetic.
-    """
-
-    def cheap(e: Expr) -> bool:
-        match e:
-            case Apply(op, args):
-                light = op in ("add", "sub", "mul", "max", "min", "neg", "where") or op.startswith(
-                    "cast_"
-                )
-                return light and all(cheap(a) for a in args)
-            case _:
-                return True
-
-    return cheap(expr) and len(list(reads(expr))) <= 1
-
-
-def _epilogue_refusal(merge: Merge, last: Compute, consumer: Compute) -> str:
-    """An element-wise consumer takes each value once, straight from the producer's tile."""
-    if form_of(merge.consumer).parts > 1:
-        return "the reader writes its output in several parts"
-    by_rows = _anchors(merge.producer) and not form_of(merge.producer).contractions
-    for c, read in loads_of(merge.welded, merge.tensor):
-        if not is_point(read, c) and not (by_rows and is_prefix(read, c)):
-            return "the reader takes elements more than once, or in another place than its own"
-    anchors = form_of(merge.welded)
-    if anchors.contractions + anchors.reductions > _anchors(merge.producer):
-        return "the reader already follows another reduction"
-    if last.reduce and contraction(last) is None and not _is_straight(last):
-        return "a reduction with a split store keeps its own kernel"
-    return "" if consumer.axes else "there is nothing to tile"
-
-
-def _is_straight(c: Compute) -> bool:
-    """Whether the axes are the dims of what is written, in order, but for dims of extent 1."""
-    return [i.bare for i in c.target if i.terms] == [a.name for a in c.axes]
-
-
-def _anchors(kernel: Kernel) -> int:
-    form = form_of(kernel)
-    return form.contractions + form.reductions
-
-
-def _chain_refusal(merge: Merge) -> str:
-    """Row-wise chains: contraction -> softmax or norm -> contraction, where the reader needs whole
-    rows of the producer.
-    """
-    producer, consumer = form_of(merge.producer), form_of(merge.consumer)
-    for c, read in loads_of(merge.consumer, merge.tensor):
-        found = contraction(c)
-        if found is not None:
-            if read != found.a:
-                return "it is the operand that every row tile reads whole"
-            if producer.reductions == 0:
-                return "two contractions in a row: halo or recompute outweigh the traffic here"
-        elif not (is_row(read, c) or is_prefix(read, c)):
-            return "the reader does not walk whole rows of it"
-    reductions = producer.reductions + consumer.reductions
-    if producer.contractions and consumer.contractions and not reductions:
-        return "the reader already follows another contraction"
-    if producer.contractions + consumer.contractions > 2:
-        return "a group holds two contractions at most"
-    return ""

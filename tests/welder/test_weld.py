@@ -75,7 +75,7 @@ def test_a_value_kept_apart_by_hand_is_stored() -> None:
     graph = weld(before).decisions.tile_graph
     assert graph is not None
     inner = next(g for g in graph.groups if len(g.members) > 1).members[0]
-    after = weld(before, cuts=(inner,))
+    after = weld(before, connect=((inner, "DRAM"),))
     assert inner in {b.var.name for b in after.kernel_calls}
 
 

@@ -1,0 +1,100 @@
+"""The memories that Welder places tiles in, nearest first, and how much each moves at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from explorer.devices.model import Device
+
+REGISTER, SHARED, LAST = "register", "shared", "DRAM"
+REGISTER_BYTES = 4  # of one register of a GPU's thread, and of one lane of a vector
+GPU_BLOCKS = 4  # resident blocks of a unit at most (Welder artifact)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One memory level as a tile sees it.
+
+    `capacity`: bytes that a task has (None: all). `read_bytes`, `write_bytes`: what moves at once
+    between this memory and the next farther one; a cache moves whole lines, and keeps what
+    consecutive tasks share for as long as it has room.
+    """
+
+    name: str
+    capacity: int | None
+    read_bytes: int
+    write_bytes: int
+    gb_per_s: float  # of all units together, from the next farther memory
+    shared: bool = False
+    cache: bool = False
+
+
+def memories(device: Device) -> tuple[Memory, ...]:
+    """Registers, caches or shared memory, and DRAM, nearest first.
+
+    On a GPU the cache between shared memory and DRAM is left out: no tile is placed in it (Welder,
+    section 3.2; transactions of the artifact: what DRAM reads at once, what the L2 writes at once).
+    """
+    return _gpu(device) if device.kind == "gpu" else _cpu(device)
+
+
+def _cpu(device: Device) -> tuple[Memory, ...]:
+    levels = device.levels
+    room = device.registers * device.lanes * REGISTER_BYTES
+    found = [Memory(REGISTER, room, 1, 1, levels[0].bandwidth_gb_per_s * device.units)]
+    for near, far in pairwise(levels):
+        line, units = near.line_bytes, device.units
+        held, speed = near.capacity_bytes, far.bandwidth_gb_per_s * units
+        found.append(Memory(near.name, held, line, line, speed, near.shared, True))
+    return (*found, Memory(levels[-1].name, None, 1, 1, 0.0, True))
+
+
+def _gpu(device: Device) -> tuple[Memory, ...]:
+    near, far = device.levels[0], device.levels[-1]
+    room = device.thread_registers * REGISTER_BYTES  # of a thread, whose tile registers hold
+    write = device.transaction_bytes or far.line_bytes
+    speed = near.bandwidth_gb_per_s * device.units, far.bandwidth_gb_per_s * device.units
+    return (
+        Memory(REGISTER, room, 1, 1, speed[0]),
+        Memory(SHARED, near.capacity_bytes, far.line_bytes, write, speed[1]),
+        Memory(far.name, None, 1, 1, 0.0, True),
+    )
+
+
+def most_elements(device: Device) -> int | None:
+    """How many elements of a tensor a task may compute at most (None: as many as its memory holds).
+
+    The threads of a GPU's warps keep what their block computes in registers, all of it at once, and
+    as many again beside it (Welder artifact). Threads that share no instruction (one lane: those of
+    an IPU's tile) loop over the memory of their unit, piece by piece of `thread_registers` at most:
+    what they compute lies there, where its footprint is counted, and no register limits it.
+    """
+    warps = device.kind == "gpu" and device.lanes > 1
+    return device.block_registers // 2 if warps else None
+
+
+def has_registers(device: Device, elements: int) -> bool:
+    """Whether a task may compute a tensor's tile of so many elements."""
+    most = most_elements(device)
+    return most is None or elements <= most
+
+
+def resident(device: Device, shared_bytes: int, elements: int) -> int:
+    """How many tasks a unit holds at the same time: one on a CPU; on a GPU as many blocks as it may
+    have and as have room in shared memory and registers, `elements` being those of the largest tile
+    of a block.
+    """
+    if device.kind != "gpu":
+        return 1
+    together = min(GPU_BLOCKS, device.unit_blocks or GPU_BLOCKS)
+    together = min(together, device.unit_shared_bytes // max(1, shared_bytes))
+    most = most_elements(device)
+    if most is not None:
+        together = min(together, most // max(1, elements))
+    return max(1, together)
+
+
+def waves(device: Device, grid: int, together: int) -> int:
+    """How often all units take as many tasks as they hold until all are done."""
+    return max(1, -(-grid // max(1, together * device.units)))

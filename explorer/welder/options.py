@@ -1,0 +1,36 @@
+"""What Welder may be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.errors import BadOption
+from explorer.welder.policies import DEFAULT, POLICIES, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`policy` is a name of `POLICIES`, or a function. `connect` puts values at a memory level by
+    hand, ((value, level), ...): "DRAM" keeps its kernels apart, any other level joins them where
+    that is legal.
+    """
+
+    enabled: bool = True
+    policy: str | Policy = DEFAULT
+    connect: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.policy, str) and self.policy not in POLICIES:
+            known = ", ".join(POLICIES)
+            raise BadOption(
+                f"Welder has no policy {self.policy!r}; there are {known}",
+                expected=known,
+                found=self.policy,
+            )
+
+    @property
+    def name(self) -> str:
+        """What the policy is called."""
+        if isinstance(self.policy, str):
+            return self.policy
+        return getattr(self.policy, "__name__", type(self.policy).__name__)

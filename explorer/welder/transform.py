@@ -1,0 +1,132 @@
+"""Welder as a pass: the groups that a policy finds become kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.decisions import FusionGroup, TileEdge, TileGraph
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.stage import Stage
+from explorer.ir.types import Tensor
+from explorer.welder.groups import Facts, Group, alone
+from explorer.welder.model import Price
+from explorer.welder.options import Options
+from explorer.welder.plan import plan_group
+from explorer.welder.policies import apart, policy_of
+
+
+@dataclass(frozen=True, slots=True)
+class Weld:
+    """Fusion over the memory hierarchy for one device. `price` is Roller's modelled time of a
+    kernel.
+    """
+
+    device: Device
+    price: Price
+    options: Options = Options()
+
+    def __call__(self, program: Program) -> Program:
+        """After: kernels that share tiles are one kernel, and only their outputs are stored.
+
+        Raises BadOption where an edge is connected at a level that the device has not.
+        """
+        _check(self.options, self.device)
+        graph: list[FusionGroup] = []
+        edges: list[TileEdge] = []
+        functions = tuple(self._function(f, program, graph, edges) for f in program.functions)
+        name = self.options.name if self.options.enabled else "off"
+        left = replace(program.decisions, tile_graph=TileGraph(tuple(graph), tuple(edges), name))
+        return replace(program, functions=functions, decisions=left, stage=Stage.WELDED)
+
+    def _function(
+        self, f: Function, program: Program, graph: list[FusionGroup], edges: list[TileEdge]
+    ) -> Function:
+        facts = self._facts(f, program.env)
+        kernels = tuple(
+            alone(number, b, b.expr, program.env)
+            for number, b in enumerate(f.body)
+            if isinstance(b.expr, KernelCall)
+        )
+        policy = policy_of(self.options.policy) if self.options.enabled else apart
+        groups = {g.name: g for g in policy(kernels, facts)}
+        body = tuple(
+            _welded(b, groups[b.var.name]) if isinstance(b.expr, KernelCall) else b
+            for b in f.body
+            if not isinstance(b.expr, KernelCall) or b.var.name in groups
+        )
+        outputs = {v.name: v for b in body for v in b.vars}
+        for g in groups.values():
+            graph.append(_summary(g, outputs[g.name], program, self.device))
+            edges += [*g.inner, *_outer_edges(g, groups, self.device, program.env)]
+        return replace(f, body=body)
+
+    def _facts(self, f: Function, env: ShapeEnv) -> Facts:
+        uses = Counter(v.name for b in f.body for v in b.reads)
+        uses.update(v.name for v in f.outputs)
+        readers: dict[str, list[str]] = {}
+        for b in f.body:
+            for v in dict.fromkeys(b.reads):
+                readers.setdefault(v.name, []).append(b.vars[0].name)
+        results = frozenset(v.name for v in f.outputs)
+        connect = dict(self.options.connect)
+        return Facts(self.device, env, self.price, uses, readers, results, connect)
+
+
+def _check(options: Options, device: Device) -> None:
+    known = ("register", *(m.name for m in device.levels))
+    for value, level in options.connect:
+        if level not in known:
+            raise BadOption(
+                f"{value} cannot be connected at {level!r}: {device.name} has no such level",
+                where=value,
+                expected=", ".join(known),
+                found=level,
+            )
+
+
+def _welded(binding: Binding, group: Group) -> Binding:
+    call = KernelCall(group.with_origins, group.args)
+    return replace(binding, expr=call, origin=group.origin)
+
+
+def _bytes(v: Var, env: ShapeEnv) -> int:
+    known = isinstance(v.type, Tensor) and v.type.is_known
+    return env.hint(v.type.bytes) if known and isinstance(v.type, Tensor) else 0
+
+
+def _summary(g: Group, output: Var, program: Program, device: Device) -> FusionGroup:
+    after = sum(_bytes(a, program.env) for a in g.args) + _bytes(output, program.env)
+    inside = sum(program.env.hint(e.bytes) for e in g.inner)
+    plan = None
+    if g.tile is not None:
+        bound = bind_kernel(g.kernel, sizes_of(g.kernel, program.env))
+        plan = plan_group(g.kernel, device, program.env, dict(g.tile.cut_of(bound)))
+    before = after + 2 * inside
+    return FusionGroup(g.name, g.members, g.kinds, before, after, g.steps, g.origin, plan)
+
+
+def _outer_edges(
+    g: Group, groups: dict[str, Group], device: Device, env: ShapeEnv
+) -> list[TileEdge]:
+    """What a group still takes from others: through the nearest level that all units share and that
+    holds it.
+    """
+    out = []
+    for a in g.args:
+        if a.name in groups and isinstance(a.type, Tensor) and a.type.is_known:
+            fits = [
+                m.name
+                for m in device.levels
+                if m.shared and m.capacity_bytes and _bytes(a, env) <= m.capacity_bytes // 2
+            ]
+            level = fits[0] if fits else device.levels[-1].name
+            out.append(
+                TileEdge(groups[a.name].members[-1], g.members[0], a.name, a.type.bytes, level)
+            )
+    return out

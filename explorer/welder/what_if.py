@@ -1,0 +1,360 @@
+"""What if an edge were connected at another memory level, or cut: told at once, compiled if asked.
+
+    WhatIf(compilation).connect("h_12", "L1")   # or .split("h_12"), .join("h_12")
+
+A prediction compiles nothing: the groups that would change are made anew and planned, and each gets
+the quickest tile by the model under which the value's reuse tile has room in its memory (Welder,
+section 3.2: the connect level).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import FusionGroup, GroupPlan, LevelBytes, Refusal, Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding, Program
+from explorer.welder.groups import Group
+from explorer.welder.level_tiles import Choice, fits, tile_at
+from explorer.welder.levels import REGISTER, memories
+from explorer.welder.plan import plan_group
+from explorer.welder.regroup import Apart, Kernels, tensor_of
+
+C = TypeVar("C", bound="Welded")
+
+
+class Welded(Protocol):
+    """What is asked of a compilation: `explorer.compilation.Compilation` has it."""
+
+    device: Device
+    options: Any
+
+    @property
+    def program(self) -> Program:
+        """The program after the last step."""
+
+    def snapshot(self, name: str) -> Any:
+        """The step of that name, with the programs before and after it."""
+
+    def with_options(self: C, **groups: Any) -> C:
+        """The same model with some option groups replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The groups that a move is about, as they are or would be. `levels`: bytes moved by all of
+    them, and the most that one holds, by memory, nearest first; `predicted_us`: their time one
+    after the other, barriers between them included.
+    """
+
+    groups: tuple[str, ...]
+    plans: tuple[GroupPlan, ...]
+    levels: tuple[LevelBytes, ...]
+    predicted_us: float
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes to and from the last memory."""
+        return self.levels[-2].traffic if len(self.levels) > 1 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Generic[C]):
+    """A value put at a memory level by hand: what is now, what would be, or why it cannot be.
+
+    `reached`: the memory in which the value would be handed over by the plan, at most as far as
+    `level`. `after` is None exactly where `refused` says why.
+    """
+
+    value: str
+    level: str
+    before: Side
+    after: Side | None
+    reached: str
+    refused: Refusal | None
+    tiling: Tiling | None
+    compilation: C
+
+    @property
+    def gain_us(self) -> float:
+        """The predicted time saved; below zero where it would cost time."""
+        return 0.0 if self.after is None else self.before.predicted_us - self.after.predicted_us
+
+    def __str__(self) -> str:
+        """The move in a sentence."""
+        head = f"{self.value} at {self.level}: "
+        if self.after is None:
+            assert self.refused is not None
+            return f"{head}{self.refused.text}; what would flip it: {self.refused.change}"
+        now, then = self.before, self.after
+        return (
+            f"{head}{len(now.groups)} to {len(then.groups)} kernels, {now.dram_bytes:,} to "
+            f"{then.dram_bytes:,} bytes to and from memory, {now.predicted_us:.2f} to "
+            f"{then.predicted_us:.2f} us predicted"
+        )
+
+    def compile(self) -> C:
+        """The changed compilation: the value is at the level, under a tile that has room there.
+
+        Raises BadOption with the refusal where the move is not legal.
+        """
+        if self.refused is not None:
+            why = self.refused
+            raise BadOption(
+                f"{self.value} cannot be connected at {self.level}: {why.text}",
+                where=self.value,
+                expected=why.limit,
+                found=why.found,
+                try_=why.change,
+            )
+        c = self.compilation
+        connect = tuple((v, at) for v, at in c.options.welder.connect if v != self.value)
+        welder = replace(c.options.welder, connect=(*connect, (self.value, self.level)))
+        return self._with_room(c.with_options(welder=welder))
+
+    def _with_room(self, changed: C) -> C:
+        """The compilation, its tile pinned to the predicted one where Roller's has no room for the
+        value in its memory.
+        """
+        group = group_of(changed, self.value)
+        if self.tiling is None or group is None:
+            return changed
+        binding = binding_of(changed, group.name)
+        if binding is None or self._has_room(changed, binding):
+            return changed
+        roller = changed.options.roller
+        pinned = tuple(p for p in roller.pinned if p[0] != group.name)
+        tiling = _onto(self.tiling, binding)
+        return changed.with_options(roller=replace(roller, pinned=(*pinned, (group.name, tiling))))
+
+    def _has_room(self, changed: C, binding: Binding) -> bool:
+        call = binding.expr
+        assert isinstance(call, KernelCall)
+        known = Kernels.around(changed.snapshot("weld").before, self.value, changed.device)
+        group = group_of(changed, self.value)
+        if not isinstance(call.tiling, Tiling) or known is None or group is None:
+            return True
+        (kernel,) = (g.kernel for g in known.grouped(group.members, inside_of(group)))
+        tiling = _by_position(call.tiling, call.kernel, kernel)
+        wanted = {tensor_of(self.value): self.level}
+        return fits(kernel, tiling, changed.device, changed.program.env, wanted)
+
+
+class WhatIf(Generic[C]):
+    """Moves from one compilation, which stays as it is."""
+
+    def __init__(self, compilation: C) -> None:
+        self.compilation = compilation
+        self._plans: dict[str, GroupPlan] = {}
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """The memories that a value can be put at, nearest first; the last one keeps it apart."""
+        return tuple(m.name for m in memories(self.compilation.device))
+
+    def split(self, value: str) -> Move[C]:
+        """The value stored: what makes it and what reads it are in groups of their own."""
+        return self.connect(value, self.levels[-1])
+
+    def join(self, value: str) -> Move[C]:
+        """The value handed over in the nearest memory that has room for it, or the refusal."""
+        moves = (self.connect(value, level) for level in self.levels[:-1])
+        found = next(moves)
+        for move in moves:
+            if found.refused is None or found.refused.condition not in ("register", "capacity"):
+                break
+            found = move
+        return found
+
+    def connect(self, value: str, level: str) -> Move[C]:
+        """The value handed over in a memory.
+
+        Raises BadOption for a value that no kernel makes, and for a level that there is not.
+        """
+        kernels, groups = self._around(value, level)
+        before = self._now(groups)
+        inside = frozenset[str]().union(*(inside_of(g) for g in groups))
+        inside = inside - {value} if level == self.levels[-1] else inside | {value}
+        members = [m for g in groups for m in g.members]
+
+        def move(after: Side | None, reached: str, why: Refusal | None, tiling: Any) -> Move[C]:
+            return Move(value, level, before, after, reached, why, tiling, self.compilation)
+
+        why = self._barred(value, level, kernels)
+        if why is not None:
+            return move(None, "", why, None)
+        try:
+            made = _grouped(kernels, members, inside, value)
+        except Apart as reason:
+            return move(None, "", reason.why, None)
+        plans, tiling, reached = [], None, level
+        for group in made:
+            wanted = {tensor_of(value): level} if value in group.members[:-1] else {}
+            choice = self._choice(group, groups, wanted, kernels.env)
+            if choice.why is not None:
+                return move(None, "", choice.why, None)
+            plan = plan_group(group.kernel, self._device, kernels.env, choice.tiling)
+            plans.append(plan)
+            if wanted:
+                tiling, reached = choice.tiling, _reached(plan, value)
+        side = self._side([g.name for g in made], plans)
+        return move(side, reached, None, tiling)
+
+    def _choice(
+        self, group: Group, groups: Sequence[FusionGroup], wanted: Mapping[str, str], env: ShapeEnv
+    ) -> Choice:
+        """The tile of a new group; that of an old one of the same kernels, where it will do."""
+        same = next((g for g in groups if set(g.members) == set(group.members)), None)
+        kept = [] if same is None else self._tilings([same], group.kernel)
+        if kept and fits(group.kernel, kept[0], self._device, env, wanted):
+            return Choice(kept[0], 0.0)
+        return tile_at(group.kernel, self._device, env, wanted, self._tilings(groups, group.kernel))
+
+    @property
+    def _device(self) -> Device:
+        return self.compilation.device
+
+    def _around(self, value: str, level: str) -> tuple[Kernels, tuple[FusionGroup, ...]]:
+        """The kernels, and the groups that make or read the value."""
+        if level not in self.levels:
+            raise BadOption(
+                f"{value} cannot be connected at {level!r}: {self._device.name} has no such level",
+                where=value,
+                expected=", ".join(self.levels),
+                found=level,
+            )
+        before = self.compilation.snapshot("weld").before
+        kernels = Kernels.around(before, value, self._device)
+        if kernels is None:
+            raise BadOption(f"no kernel makes a value named {value!r}", where=value, found=value)
+        ends = {value, *kernels.readers(value)}
+        return kernels, tuple(g for g in self.groups if ends & set(g.members))
+
+    @cached_property
+    def groups(self) -> tuple[FusionGroup, ...]:
+        """The groups of the compilation."""
+        graph = self.compilation.snapshot("weld").after.decisions.tile_graph
+        return () if graph is None else tuple(graph.groups)
+
+    def _barred(self, value: str, level: str, kernels: Kernels) -> Refusal | None:
+        """Why nothing can be joined at all."""
+        if level == self.levels[-1]:
+            return None
+        if not self.compilation.options.welder.enabled:
+            text = "fusion is switched off"
+            return Refusal("enabled", 0, 1, text, "switch Welder on")
+        if not kernels.readers(value):
+            return Refusal("readers", 0, 1, "no kernel of the same function reads it")
+        return None
+
+    def _now(self, groups: Sequence[FusionGroup]) -> Side:
+        return self._side([g.name for g in groups], [self._plan(g) for g in groups])
+
+    def _plan(self, group: FusionGroup) -> GroupPlan:
+        """The plan of a group as it is, under Roller's tile where there is one."""
+        if group.name not in self._plans:
+            c = self.compilation
+            binding = binding_of(c, group.name)
+            program = c.program
+            if binding is None:
+                program = c.snapshot("weld").after
+                binding = next(b for b in program.kernel_calls if b.var.name == group.name)
+            call = binding.expr
+            assert isinstance(call, KernelCall)
+            tiling = call.tiling if isinstance(call.tiling, Tiling) else None
+            self._plans[group.name] = plan_group(call.kernel, c.device, program.env, tiling)
+        return self._plans[group.name]
+
+    def _tilings(self, groups: Sequence[FusionGroup], kernel: Kernel) -> list[Tiling]:
+        """The tiles that Roller chose for the groups as they are, on the axes of a new one."""
+        found = []
+        for group in groups:
+            binding = binding_of(self.compilation, group.name)
+            call = None if binding is None else binding.expr
+            if isinstance(call, KernelCall) and isinstance(call.tiling, Tiling):
+                found.append(_by_position(call.tiling, call.kernel, kernel))
+        return list(dict.fromkeys(found))
+
+    def _side(self, names: Sequence[str], plans: Sequence[GroupPlan]) -> Side:
+        barriers = self._device.barrier_us * max(0, len(plans) - 1)
+        total = sum(p.predicted_us for p in plans) + barriers
+        return Side(tuple(names), tuple(plans), _together(plans), total)
+
+
+def _grouped(
+    kernels: Kernels, members: Sequence[str], inside: frozenset[str], value: str
+) -> tuple[Group, ...]:
+    """The groups; of the values that were inside, those that now cannot be are stored as well.
+
+    Raises Apart where the value that is moved is one of them.
+    """
+    while True:
+        try:
+            return kernels.grouped(members, inside)
+        except Apart as reason:
+            if reason.value == value:
+                raise
+            inside = inside - {reason.value}
+
+
+def inside_of(group: FusionGroup) -> frozenset[str]:
+    """The values of a group that are not stored."""
+    return frozenset(group.members[:-1])
+
+
+def group_of(c: Welded, value: str) -> FusionGroup | None:
+    """The group inside of which a value is handed over; None where it is stored."""
+    graph = c.snapshot("weld").after.decisions.tile_graph
+    groups = () if graph is None else graph.groups
+    return next((g for g in groups if value in inside_of(g)), None)
+
+
+def binding_of(c: Welded, name: str) -> Binding | None:
+    """The kernel call of a group after all steps; None where another step took it apart."""
+    return next((b for b in c.program.kernel_calls if b.var.name == name), None)
+
+
+def _together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
+    by_level: dict[str, list[LevelBytes]] = {}
+    for plan in plans:
+        for at in plan.levels:
+            by_level.setdefault(at.level, []).append(at)
+    return tuple(
+        LevelBytes(
+            name, max(a.footprint for a in all_), all_[0].capacity, sum(a.traffic for a in all_)
+        )
+        for name, all_ in by_level.items()
+    )
+
+
+def _reached(plan: GroupPlan, value: str) -> str:
+    """Where a plan hands a value over: in registers where it is no tensor of its own."""
+    return next((e.level for e in plan.edges if e.tensor == tensor_of(value)), REGISTER)
+
+
+def _axes(kernel: Kernel) -> list[str]:
+    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
+    return [a.name for a in last.axes]
+
+
+def _by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
+    """A tiling of one kernel on the axes of another, whose output has as many."""
+    old, new = _axes(source), _axes(target)
+    if len(old) != len(new):
+        return tiling
+    names: Mapping[str, str] = dict(zip(old, new, strict=True))
+    return replace(tiling, tile=tuple((names.get(a, a), n) for a, n in tiling.tile))
+
+
+def _onto(tiling: Tiling, binding: Binding) -> Tiling:
+    """The tiling on the axes of a kernel call, as far as it has them."""
+    assert isinstance(binding.expr, KernelCall)
+    known = _axes(binding.expr.kernel)
+    return replace(tiling, tile=tuple((a, n) for a, n in tiling.tile if a in known))
