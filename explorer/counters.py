@@ -4,6 +4,7 @@
 says what a block did. Counts only rise, so two readers never disturb each other.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -48,6 +49,9 @@ class Counters:
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts = {field.name: 0 for field in fields(Counts)}
+
+    def _fresh_lock(self) -> None:
+        self._lock = Lock()
 
     def add(self, name: str, amount: int = 1) -> None:
         """Raise one count of :class:`Counts`; an unknown name is a ``KeyError``."""
@@ -112,3 +116,6 @@ class Delta:
 
 
 counters = Counters()
+
+if hasattr(os, "register_at_fork"):  # another thread may have been counting
+    os.register_at_fork(after_in_child=counters._fresh_lock)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from explorer.grinder import BranchTask, LoopTask, OperatorTask, Straight, UProgram, UTask
+from explorer.grinder import (
+    BranchTask,
+    LibraryTask,
+    LoopTask,
+    OperatorTask,
+    Straight,
+    UProgram,
+    UTask,
+)
 from explorer.relax.in_place import writes_over
 from explorer.relax.storages import Allocation, Step
 from explorer.runtime.timeline import Uses
@@ -61,6 +69,33 @@ def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
                 yield from straights(body)
             case BranchTask(then=then, orelse=orelse):
                 yield from straights((*then, *orelse))
+            case _:
+                continue
+
+
+def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
+    """Every call of a kernel or a library, the ones inside loops and branches included."""
+    for part in parts:
+        match part:
+            case Straight(operators=operators):
+                yield from operators
+            case LibraryTask():
+                yield part
+            case LoopTask(body=body):
+                yield from calls_of(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from calls_of((*then, *orelse))
+
+
+def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
+    """Every loop, the ones inside loops and branches included."""
+    for part in parts:
+        match part:
+            case LoopTask(body=body):
+                yield part
+                yield from loops_of(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from loops_of((*then, *orelse))
             case _:
                 continue
 

@@ -221,11 +221,10 @@ class _Writer:
         self.apart = False
 
     def branch(self, task: BranchTask) -> None:
-        begin = self.all(isa.BRANCH, self.slot(task.cond), self.width(task.cond))
-        self.apart = True
+        begin = self.decide(task.cond)
         self.arm(task.then, [(row[0], row[1]) for row in task.results])
         over = self.all(isa.JUMP)
-        self.aim(begin, 3, self.here())
+        self.aim(begin, 2, self.here())
         self.apart = True
         self.arm(task.orelse, [(row[0], row[2]) for row in task.results])
         self.aim(over, 1, self.here())
@@ -246,19 +245,20 @@ class _Writer:
         self.all(isa.LET, register, 0)
         exits: list[tuple[list[int], int]] = []
         if task.cond and not task.checked:
-            exits.append((self.all(isa.BRANCH, self.slot(task.cond), self.width(task.cond)), 3))
-            self.apart = True
+            exits.append((self.decide(task.cond), 2))
         top = self.here()
         if task.trip:
             exits.append((self.all(isa.LOOP, register, self.slot(task.trip)), 3))
         self.all(isa.STORE, self.slot(task.iteration), register)
         self.apart = False
         if task.checked:
-            exits.append((self.all(isa.BRANCH, self.slot(task.going), self.width(task.going)), 3))
-            self.apart = True
+            exits.append((self.decide(task.going), 2))
         self.meet()
         self.parts(task.body)
         self.carry(task.carried)
+        root = self.assembler.program.root
+        if any(root(c.result) == root(task.iteration) for c in task.carried):
+            self.meet()  # before unit 0 counts on
         self.all(isa.NEXT, register)
         self.aim(self.all(isa.JUMP), 1, top)
         for places, column in exits:
@@ -286,6 +286,15 @@ class _Writer:
             self.meet()
         for c in carried:
             self.copy(c.param, c.staging or c.result)
+
+    def decide(self, name: str) -> list[int]:
+        """All units look at a scalar, and go elsewhere where it is zero; where they do."""
+        self.meet()
+        register = self.registers  # one that no open loop has
+        self.all(isa.LOOK, register, self.slot(name), self.width(name))
+        self.all(isa.BARRIER)
+        self.apart = True
+        return self.all(isa.BRANCH, register)
 
     def width(self, name: str) -> int:
         """How many bytes a scalar has that is looked at."""

@@ -28,11 +28,14 @@ from explorer.runtime.plan import Plan, Planner, straights
 from explorer.runtime.recording import Traced
 from explorer.runtime.regions import is_dynamic
 from explorer.runtime.results import copied_out, usable
+from explorer.runtime.sheet_times import SheetTimes
 from explorer.runtime.task_times import TaskTimes
 from explorer.runtime.workers import team
 
 Array = np.ndarray
-FIRST_CAPACITY, LARGEST_CAPACITY = 4096, 1 << 22  # stamps of a unit in a launch; 96 MB at most
+# Stamps of a unit in a launch, 96 MB at most; room is filled before a run, and takes time.
+LEAST_CAPACITY, FIRST_CAPACITY, LARGEST_CAPACITY = 64, 4096, 1 << 22
+SHORT_US = 2000.0  # a run that takes less than many times what a sleeping worker needs to come
 BINDINGS = 256  # remembered of a program
 IDLE_ARENA_BYTES = 256 << 20
 Names = tuple[tuple[str, int], ...]
@@ -55,7 +58,7 @@ class Executable:
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
         self.units = self.rammer.threads or device.units
         self.tasks = uprogram(program, level)
-        self.task_times = TaskTimes(program, codes, device)
+        self.task_times = TaskTimes(program, codes, device, self.rammer.profile, self.units)
         self.planner = Planner(
             self.tasks,
             program.env,
@@ -63,6 +66,9 @@ class Executable:
             self.task_times.of,
             self.rammer,
             self.memory_options,
+            SheetTimes(program, device) if device.kind == "gpu" else None,
+            self.task_times.library,
+            program.constants,
         )
         self.constants = Constants(program.constants)
         self.frames = Frames(program, self._region) if is_dynamic(program) else None
@@ -121,15 +127,35 @@ class Executable:
         workers = team()
         return lambda: arena.replay(workers)
 
-    def measured_wall(self, inputs: Mapping[str, Array]) -> Wall:
-        """The wall of one run, from its time stamps."""
-        capacity = FIRST_CAPACITY
-        while True:
+    def measured_wall(self, inputs: Mapping[str, Array], runs: int = 1) -> Wall:
+        """The wall of a run, from its time stamps; of several that whose makespan is the median."""
+        found = sorted(self.traced(inputs, runs), key=lambda traced: traced.cycles)
+        return self.wall_of(found[len(found) // 2])
+
+    def traced(
+        self,
+        inputs: Mapping[str, Array],
+        runs: int = 1,
+        more: Callable[[int, int], bool] = lambda done, runs: True,
+    ) -> list[Traced]:
+        """The stamps of runs in a row, after one that warms up; `more(done, runs)` is asked before
+        each but the first. A short one follows right upon a run without stamps: while those of the
+        one before are put away, workers fall asleep.
+        """
+        self._run(inputs, None, {}, None)
+        capacity, found = FIRST_CAPACITY, list[Traced]()
+        while not found or (len(found) < runs and more(len(found), runs)):
+            if found and found[-1].cycles < SHORT_US * clock.cycles_per_us():
+                self._run(inputs, None, {}, None)
             traced = Traced(capacity)
             self._run(inputs, None, {}, traced)
             if traced.needed <= capacity or capacity >= LARGEST_CAPACITY:
-                break
-            capacity = min(LARGEST_CAPACITY, 2 * traced.needed)
+                found.append(traced)
+            capacity = min(LARGEST_CAPACITY, max(LEAST_CAPACITY, 2 * traced.needed))
+        return found
+
+    def wall_of(self, traced: Traced) -> Wall:
+        """What the stamps of a run say."""
         return measured_wall(
             traced,
             self._reads(),
@@ -137,6 +163,7 @@ class Executable:
             clock.cycles_per_us(),
             self.rammer.policy_name,
             self.device.name,
+            "launch" if self.frames is None else "library",  # the host's interpreter is at work
         )
 
     def planned_wall(self, sizes: Sizes) -> Wall:

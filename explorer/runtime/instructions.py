@@ -1,12 +1,13 @@
 """The device program's instruction set, and where its words lie in memory.
 
 A row is `ROW_WORDS` words: operation, a, b, c, d. Every unit has rows of its own; all units take
-the same branches.
+the same branches. A row that waits can be tried again; the others are done at once.
 
     RUN call first last publish   run tasks first..last-1 of a call; if publish > 0, show that step
     WAIT unit step                until that unit has shown this step
     BARRIER                       until every unit is here
-    BRANCH slot bytes target      all units read one scalar; where it is zero, go to row `target`
+    LOOK register slot bytes      read a scalar into a register; between two barriers: all read one
+    BRANCH register target        where the register is zero, go to row `target`
     LOOP register slot target     where the register has reached the int64 at `slot`, go to `target`
     LET register value            write a register
     NEXT register                 add one to a register
@@ -19,10 +20,10 @@ the same branches.
 
 from __future__ import annotations
 
-RUN, WAIT, BARRIER, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, END = range(12)
+RUN, WAIT, BARRIER, LOOK, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, END = range(13)
 ROW_WORDS = 5
 ROW_BYTES = 8 * ROW_WORDS
-REGISTERS = 32  # of a unit: one for each loop that is open
+REGISTERS = 32  # of a unit: one for each loop that is open, and one to look at a scalar
 
 # The launch block: one for each arena, so that two runs never share one.
 L_UNITS, L_STRIDE, L_PROGRAMS, L_CODE, L_SLOTS, L_REGISTERS = range(6)
@@ -33,17 +34,28 @@ MOVE_WORDS = 3  # where the address is written, its base's number, its offset fr
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments
 STAMP_WORDS = 3  # row, cycles at its start, cycles at its end
 
-# The team block: one line for what all share, then two lines for each unit.
+# The team block: lines for what all share, then one for each hand and one for each unit. A hand is
+# a thread, hand 0 the caller; hand n is at home with unit n, and may carry any.
 LINE_BYTES = 128  # two cache lines: the second is fetched with the first
-T_YIELD, T_SLEEP, T_MOVE, T_SYSCALL, T_FUTEX, T_SPIN, T_PATIENCE, T_LAUNCH = range(8)
-T_STOP, T_TURN = 8, 9
-UNIT_LINES = 2
-M_TURN, M_PARKED, M_SEEN = range(3)  # mailbox: launch to take part in; asleep?; last before birth
-S_STEP, S_PARKED = range(2)  # a unit's step line: what it has shown; how many sleep on it
+LINE_WORDS = LINE_BYTES // 8
+T_YIELD, T_SLEEP, T_MOVE, T_SYSCALL, T_CLOCK = range(5)  # functions of the C library
+T_FUTEX, T_CLOCK_ID, T_HANDS = 5, 6, 7  # numbers of a call and of a clock; hands, the caller's too
+T_SPIN, T_PATIENCE, T_IDLE, T_LOST, T_BACKOFF, T_LONGEST, T_BREATH = range(8, 15)  # cycles
+T_PER_MS = 15  # cycles
+T_LAUNCH, T_UNITS, T_TURN, T_STOP = range(16, 20)
+T_TAKEN = 20  # how often a hand took another one's unit
+T_NAP = 22  # seconds and nanoseconds: the caller sleeps no longer, a signal may have come before
+M_TURN, M_PARKED, M_SEEN, M_HERE = range(4)  # launch it is called to; asleep?; last before birth
+M_AWAY, M_IDLE, M_LEAVE = range(4, 7)  # missed last time?; stays awake for; to Python after
+M_WALL, M_CPU, M_SLEPT, M_SECONDS, M_NS, M_LOST = range(8, 14)  # how long others had its core
+M_RETRY, M_BACKOFF = 14, 15  # not called before; how long that was
+S_STEP, S_PARKED, S_EVENT, S_OWNER = range(4)  # what it shows; who sleeps on it; who carries it
+S_ROW, S_EPOCH, S_STAMPED, S_AWAITED, S_LEAST = range(8, 13)  # where it stands; whom it awaits
 MAX_UNITS = 256
-TEAM_BYTES = LINE_BYTES * (1 + UNIT_LINES * MAX_UNITS)
+TEAM_LINES = 2
+TEAM_BYTES = LINE_BYTES * (TEAM_LINES + 2 * MAX_UNITS)
 
-DONE = (1 << 62) + 0x5A5A5A5A  # shown at the end; the low half is no step's, for who sleeps on it
+DONE = 1 << 62  # shown at the end
 
 # What the compiled entry function can be asked to do.
-ASK_CYCLES, ASK_LAUNCH, ASK_SERVE, ASK_STOP = range(4)
+ASK_CYCLES, ASK_LAUNCH, ASK_RESUME, ASK_ABANDON, ASK_SERVE, ASK_STOP, ASK_BEGIN, ASK_ROW = range(8)

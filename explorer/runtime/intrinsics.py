@@ -100,6 +100,17 @@ def add(context: Any, address: Any, amount: Any) -> Any:
 
 
 @intrinsic
+def swap_if(context: Any, address: Any, old: Any, new: Any) -> Any:
+    """Write a word where `old` stands: 1; where another stands, leave it: 0."""
+
+    def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
+        found = b.cmpxchg(_pointer(b, a[0]), a[1], a[2], "seq_cst", "seq_cst")
+        return b.zext(b.extract_value(found, 1), I64)
+
+    return types.int64(types.int64, types.int64, types.int64), code
+
+
+@intrinsic
 def pause(context: Any) -> Any:
     """Tell the core that this is a spin loop."""
 
@@ -156,6 +167,17 @@ def call_sleep(context: Any, address: Any, microseconds: Any) -> Any:
         return cx.get_dummy_value()
 
     return types.void(types.int64, types.int64), code
+
+
+@intrinsic
+def call_clock(context: Any, address: Any, clock: Any, where: Any) -> Any:
+    """`int clock_gettime(clockid_t, struct timespec*)`."""
+
+    def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
+        _call(b, a[0], I32, [b.trunc(a[1], I32), a[2]])
+        return cx.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), code
 
 
 @intrinsic

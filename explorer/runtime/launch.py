@@ -72,9 +72,15 @@ class Launch:
         """Follow the rows to their end."""
         team.launch(self._address, self._units)
 
+    def span(self, team: Team) -> int:
+        """Follow the rows; cycles from their begin to their end."""
+        self.run(team)
+        return int(self._words[isa.L_END] - self._words[isa.L_BEGIN])
+
     def trace(self, team: Team, capacity: int) -> Stamps:
         """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
-        room = np.zeros((self._units, capacity, isa.STAMP_WORDS), np.int64)
+        room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
+        room.fill(0)  # else the first stamp on a page waits for the system to give it
         addresses = np.array([address_of(r) for r in room], np.int64)
         self._words[isa.L_CAPACITY] = capacity
         self._words[isa.L_STAMPS] = address_of(addresses)

@@ -9,7 +9,7 @@ from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer.simulate import wait_gaps
 from explorer.runtime.assemble import LaunchCode, RunRow
 from explorer.runtime.launch import Stamps
-from explorer.runtime.recording import Traced
+from explorer.runtime.recording import Called, Traced
 
 LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
 
@@ -21,25 +21,40 @@ def measured_wall(
     cycles_per_us: float,
     policy: str = "",
     device: str = "",
+    between: str = "launch",
 ) -> Wall:
-    """`reads`: for each operator those that it waits for. Time 0 is the first launch."""
-    if not traced.launches:
+    """`reads`: for each operator those that it waits for. Time 0 is the first launch or call;
+    `between` is why units idle that neither is under way for.
+    """
+    steps: list[tuple[LaunchCode, Stamps] | Called] = [*traced.launches, *traced.calls]
+    if not steps:
         return Wall("measured", (), (), units, 0.0, policy, device)
-    origin = traced.launches[0][1].begin
+    steps.sort(key=lambda step: step.begin if isinstance(step, Called) else step[1].begin)
+    origin = traced.begin
     bricks: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
     counts: dict[int, Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
+    calls = Counter[str]()
     total = 0.0
-    for code, stamps in traced.launches:
+    for step in steps:
+        stamps = step if isinstance(step, Called) else step[1]
         begin, end = ((c - origin) / cycles_per_us for c in (stamps.begin, stamps.end))
         if begin > total:
-            gaps += [Gap(unit, total, begin, "library") for unit in range(units)]
-            cuts.append(begin)
-        seen = counts.setdefault(id(code), Counter())
-        mine = _bricks(code, stamps, origin, cycles_per_us, seen)
-        bricks += mine
-        gaps += _gaps(mine, reads, units, begin, end)
+            gaps += [Gap(unit, total, begin, between) for unit in range(units)]
+        if isinstance(step, Called):
+            name, trip = step.task.name, calls[step.task.name]
+            bricks.append(Brick(0, begin, end, name, 0, 1, step.task.origin, iteration=trip))
+            gaps += [Gap(unit, begin, end, "library") for unit in range(1, units)]
+            calls[name] += 1
+        else:
+            code, found = step
+            if counts:
+                cuts.append(begin)
+            seen = counts.setdefault(id(code), Counter())
+            mine = _bricks(code, found, origin, cycles_per_us, seen)
+            bricks += mine
+            gaps += _gaps(mine, reads, units, begin, end)
         total = end
     return Wall("measured", tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts))
 

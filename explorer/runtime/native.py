@@ -22,7 +22,7 @@ import llvmlite.binding as llvm
 from explorer import cache as store
 
 SYMBOL = "ironworks_device"
-SOURCES = ("instructions.py", "intrinsics.py", "device_program.py")
+SOURCES = ("instructions.py", "intrinsics.py", "waiting.py", "device_program.py", "hands.py")
 Entry = Callable[[int, int, int], int]
 _lock = Lock()
 
@@ -73,8 +73,8 @@ def _key() -> str:
 
 
 def _compiled() -> bytes:
-    """Numba's machine code for `device_program.entry`, cut down to what the entry needs."""
-    dispatcher = import_module("explorer.runtime.device_program").entry
+    """Numba's machine code for `hands.entry`, cut down to what the entry needs."""
+    dispatcher = import_module("explorer.runtime.hands").entry
     result = dispatcher.overloads[dispatcher.signatures[0]]
     library = result.library
     module = llvm.parse_assembly(str(library._final_module))

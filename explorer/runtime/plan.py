@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TypeAlias
 
 from explorer.counters import counters
 from explorer.devices.model import Device
-from explorer.grinder import OperatorTask, Straight, UProgram
+from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.dims import ShapeEnv, Sizes
-from explorer.rammer import Facts, ROperator, Schedule, VDevice, schedule
+from explorer.ir.program import Constant
+from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory_plan import Options as MemoryOptions
 from explorer.relax.storages import StoragePlan
-from explorer.runtime.allocations import straights
+from explorer.runtime.aligned_reads import is_aligned
+from explorer.runtime.allocations import calls_of, loops_of, straights
 from explorer.runtime.extents import Extents, ExtentsOf
+from explorer.runtime.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.memory import Memory, Placed
 from explorer.runtime.planned_wall import planned_wall
+from explorer.runtime.sheet_times import SheetTimes
+from explorer.runtime.task_times import TaskFact
 from explorer.runtime.timeline import key_of, timeline, uses_of
 
-TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], tuple[int, float]]  # tasks, us per task
+TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedules by the first operator of each straight run, the wall, and the arena.
+    """The schedules by the first operator of each straight run; the wall and the arena are made
+    when they are asked for.
 
     `direct` are the roots that a run writes right into an output: (root, position of the output).
     """
@@ -35,11 +42,20 @@ class Plan:
     program: UProgram
     sizes: Sizes
     schedules: Mapping[str, Schedule]
-    wall: Wall
     direct: Mapping[str, int]
     extents: Extents
-    placed: Placed
-    planner: Memory
+    units: VDevice
+    planner: Planner
+
+    @cached_property
+    def wall(self) -> Wall:
+        """How a run should go."""
+        return self.planner.wall(self)
+
+    @cached_property
+    def placed(self) -> Placed:
+        """Where each buffer lies."""
+        return self.planner.placed(self)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The extents of a value."""
@@ -52,7 +68,7 @@ class Plan:
     @cached_property
     def memory(self) -> MemoryPlan:
         """The arena, to look at."""
-        return self.planner.rows(self.placed, self.sizes, self.extents)
+        return self.planner.memory.rows(self.placed, self.sizes, self.extents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,7 @@ class Run:
     key: str
     operators: tuple[OperatorTask, ...]
     reads: tuple[tuple[int, ...], ...]
+    aligned: tuple[tuple[int, ...], ...]
 
 
 class Planner:
@@ -75,10 +92,27 @@ class Planner:
         task_facts: TaskFacts,
         rammer: RammerOptions,
         memory: MemoryOptions,
+        sheet: SheetTimes | None = None,
+        library_facts: LibraryFacts = no_time,
+        constants: Mapping[str, Constant] = MappingProxyType({}),
     ) -> None:
         self.program, self.device = program, device
-        self.task_facts, self.rammer = task_facts, rammer
-        self.units = VDevice(rammer.threads or device.units, device.barrier_us, device.launch_us)
+        self.library_facts, self.constants = library_facts, constants
+        self.task_facts, self.rammer, self.sheet = task_facts, rammer, sheet
+        units, known = rammer.threads or device.units, rammer.profile
+        self.profile = known if known is not None and known.fits(units) else None
+        # A launch is over when all have heard of it, and have said that they are at its end.
+        step_us = device.task_ns / 1000
+        said = Overheads(2 * device.barrier_us, device.launch_us, device.barrier_us, step_us)
+        self.overheads = (self.profile and self.profile.overheads) or said
+        self.units = VDevice(
+            units,
+            self.overheads.barrier_us,
+            device.launch_us,
+            own_cache_bytes(device),
+            resident=device.kind == "cpu",  # workers stay between rPrograms
+            step_us=self.overheads.step_us,
+        )
         self.uses = uses_of(program)
         copied = memory.policy == "storages" and memory.outputs
         self.direct = {} if copied else _direct(program)
@@ -89,16 +123,53 @@ class Planner:
         """The plan of one binding; BadPolicy, BoundError and ShapeError where there is none."""
         counters.add("walls_planned")
         extents = self.extents(sizes)
+        units, every = self._every(sizes, extents)
         schedules = {
-            run.key: schedule(self._facts(run, sizes, extents), self.rammer, self.device.name)
-            for run in self.runs
+            run.key: schedule(facts, self.rammer, self.device.name)
+            for run, facts in zip(self.runs, every)
         }
+        return Plan(self.program, sizes, schedules, self.direct, extents, units, self)
+
+    def wall(self, plan: Plan) -> Wall:
+        """A plan drawn: every brick and gap."""
+        host = self._host(plan)
         parts, policy = self.program.parts, self.rammer.policy_name
-        wall = planned_wall(parts, schedules, self.units, policy, self.device.name)
-        placed = self.memory.place(
-            sizes, extents, lambda: timeline(self.uses, schedules, self.units.units)
+        wall = planned_wall(parts, plan.schedules, plan.units, host, policy, self.device.name)
+        return wall if self.sheet is None else replace(wall, kind="simulated")
+
+    def uncounted(self, plan: Plan) -> list[str]:
+        """The loops of which a plan has one trip, as nothing before a run says how many."""
+        host = self._host(plan)
+        return [loop.name for loop in loops_of(self.program.parts) if host.trips(loop) is None]
+
+    def _host(self, plan: Plan) -> HostSteps:
+        return HostSteps(
+            self.program,
+            self.device,
+            plan.sizes,
+            plan.extents,
+            self.constants,
+            self.library_facts,
+            dict(self.profile.trips if self.profile is not None else ()),
+            None if self.sheet is not None else self.overheads,
         )
-        return Plan(self.program, sizes, schedules, wall, self.direct, extents, placed, self.memory)
+
+    def facts(self, plan: Plan) -> dict[str, TaskFact]:
+        """What was known of every call's tasks."""
+        calls = calls_of(self.program.parts)
+        return {
+            call.name: self.library_facts(call, plan.extents)
+            if isinstance(call, LibraryTask)
+            else self.task_facts(call, plan.sizes)
+            for call in calls
+        }
+
+    def placed(self, plan: Plan) -> Placed:
+        """The arena of a plan."""
+        units = plan.units.units
+        return self.memory.place(
+            plan.sizes, plan.extents, lambda: timeline(self.uses, plan.schedules, units)
+        )
 
     @property
     def storages(self) -> StoragePlan:
@@ -117,19 +188,61 @@ class Planner:
             for part in straights(self.program.parts)
         )
 
+    def _every(self, sizes: Sizes, extents: Extents) -> tuple[VDevice, list[Facts]]:
+        """The units, and the facts of each run; a data sheet's units depend on what runs there."""
+        if self.sheet is None:
+            return self.units, [self._facts(run, sizes, extents) for run in self.runs]
+        runs = [(run.operators, run.reads) for run in self.runs]
+        return self.sheet.facts(runs, sizes, extents, self.rammer)
+
     def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
         operators = []
         stands_for: list[tuple[int, ...]] = []  # an operator without tasks orders nothing itself
+        counts: list[int] = []
         for n, (operator, reads) in enumerate(zip(run.operators, run.reads)):
-            tasks, task_us = self.task_facts(operator, sizes)
+            fact = self.task_facts(operator, sizes)
+            tasks = fact.tasks
             if not all(extents.shape(operator.result)):
                 tasks = 0  # nothing to write
             waits = reads
             if self.memory.by_storages:
                 waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
-            operators.append(ROperator(operator.name, tasks, task_us, waits, operator.origin))
+            constant, constant_bytes = self._largest_constant(operator, extents)
+            aligned = tuple(w for w in run.aligned[n] if counts[w] == tasks and w in waits)
+            counts.append(tasks)
+            operators.append(
+                ROperator(
+                    operator.name,
+                    tasks,
+                    fact.us,
+                    waits,
+                    operator.origin,
+                    constant=constant,
+                    constant_bytes=constant_bytes,
+                    kept_us=fact.kept_us,
+                    aligned=aligned,
+                )
+            )
             stands_for.append((n,) if tasks else waits)
         return Facts(tuple(operators), self.units)
+
+    def _largest_constant(self, operator: OperatorTask, extents: Extents) -> tuple[str, int]:
+        """Which of its operands is the largest that no run changes, and its bytes."""
+        values = self.program.values
+        found = [a for a in operator.args if values[values[a].root].home == "constant"]
+        if not found:
+            return "", 0
+        largest = max(found, key=extents.bytes)
+        where = values[largest]
+        return f"{where.root} + {where.offset}" if where.offset else where.root, extents.bytes(
+            largest
+        )
+
+
+def own_cache_bytes(device: Device) -> int:
+    """The farthest memory that a unit has for itself; 0 where a device has no such cache."""
+    own = [m.capacity_bytes for m in device.levels if not m.shared and m.capacity_bytes]
+    return max(own, default=0) if device.kind == "cpu" else 0
 
 
 def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
@@ -137,15 +250,30 @@ def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list
     the storage that it writes before it.
     """
     writers: dict[str, int] = {}
-    reads = []
+    reads, aligned = [], []
     for n, operator in enumerate(part.operators):
         roots = [program.values[a].root for a in operator.args]
         waits = {writers[r] for r in roots if r in writers}
         here = begin + n
-        waits |= {p - begin for p in turns.get(here, ()) if begin <= p < here}
+        turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
+        aligned.append(
+            tuple(
+                w
+                for w in sorted(waits - turn)
+                if _reads_result(program, operator, part.operators[w])
+                and is_aligned(operator, part.operators[w])
+            )
+        )
+        waits |= turn
         reads.append(tuple(sorted(waits)))
         writers[program.values[operator.result].root] = n
-    return Run(key_of(part), part.operators, tuple(reads))
+    return Run(key_of(part), part.operators, tuple(reads), tuple(aligned))
+
+
+def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
+    """Whether it takes another's result as it is, and no view of that memory."""
+    root = program.values[producer.result].root
+    return all(a == producer.result for a in reader.args if program.values[a].root == root)
 
 
 def _direct(program: UProgram) -> dict[str, int]:

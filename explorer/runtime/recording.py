@@ -19,6 +19,7 @@ from explorer.counters import counters
 from explorer.grinder import Carried, LibraryTask
 from explorer.ops.libraries import call_library
 from explorer.ops.library_functions import check_result
+from explorer.runtime import clock
 from explorer.runtime.assemble import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.launch import Launch, Stamps
 from explorer.runtime.views import Views
@@ -28,23 +29,71 @@ if TYPE_CHECKING:
     from explorer.runtime.bound import Arena
 
 Array = np.ndarray
-Start: TypeAlias = Callable[[LaunchCode, Launch], None]
-Deed: TypeAlias = Callable[[Start], None]
+Deed: TypeAlias = Callable[["Run"], None]
 Look: TypeAlias = Callable[[], Array]
 Recording: TypeAlias = tuple[Deed, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A library call, and the cycles at its beginning and end."""
+
+    task: LibraryTask
+    begin: int
+    end: int
+
+
 @dataclass(slots=True)
 class Traced:
-    """What a traced run did: each launch with its stamps, in order; `capacity` is a unit's room."""
+    """What a traced run did, in order: launches with their stamps, and library calls; `capacity` is
+    a unit's room in a launch.
+    """
 
     capacity: int
     launches: list[tuple[LaunchCode, Stamps]] = field(default_factory=list)
+    calls: list[Called] = field(default_factory=list)
 
     @property
     def needed(self) -> int:
         """The most stamps that a unit made in a launch."""
         return max((stamps.needed for _, stamps in self.launches), default=0)
+
+    @property
+    def begin(self) -> int:
+        """The cycles at which the first launch or call began."""
+        return min([*(s.begin for _, s in self.launches[:1]), *(c.begin for c in self.calls[:1])])
+
+    @property
+    def cycles(self) -> int:
+        """From then to the end of the last one."""
+        if not (self.launches or self.calls):
+            return 0
+        ends = [*(s.end for _, s in self.launches[-1:]), *(c.end for c in self.calls[-1:])]
+        return max(ends) - self.begin
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a recording, by a team."""
+
+    team: Team
+    traced: Traced | None
+
+    def launch(self, code: LaunchCode, launch: Launch) -> None:
+        """Follow the rows to their end."""
+        if self.traced is None:
+            launch.run(self.team)
+        else:
+            self.traced.launches.append((code, launch.trace(self.team, self.traced.capacity)))
+
+    def call(self, task: LibraryTask, work: Callable[[], None]) -> None:
+        """Call a library."""
+        if self.traced is None:
+            work()
+        else:
+            begin = clock.cycles()
+            work()
+            self.traced.calls.append(Called(task, begin, clock.cycles()))
 
 
 def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:
@@ -57,19 +106,12 @@ def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Are
 def replay(recording: Recording, team: Team, traced: Traced | None = None) -> None:
     """Do the deeds; an exception of a library call reaches the caller."""
 
-    def start(code: LaunchCode, launch: Launch) -> None:
-        if traced is None:
-            launch.run(team)
-        else:
-            traced.launches.append((code, launch.trace(team, traced.capacity)))
+    _do(recording, Run(team, traced))
 
+
+def _do(recording: Recording, run: Run) -> None:
     for deed in recording:
-        deed(start)
-
-
-def _do(recording: Recording, start: Start) -> None:
-    for deed in recording:
-        deed(start)
+        deed(run)
 
 
 class _Recorder:
@@ -83,7 +125,7 @@ class _Recorder:
         match step:
             case LaunchCode():
                 launch = self.arena.launches[id(step)]
-                return (lambda start: start(step, launch),)
+                return (lambda run: run.launch(step, launch),)
             case LibraryTask():
                 return (self.library(step),)
             case HostBranch():
@@ -97,7 +139,7 @@ class _Recorder:
         args = [None if name is None else self.views.of(name) for name in task.args]
         places = [(name, self.views.of(name)) for name in task.results]
 
-        def deed(start: Start) -> None:
+        def work() -> None:
             counters.add("library_calls")
             out = [place() for _, place in places]
             found = function([look and look() for look in args], len(places), out)
@@ -105,16 +147,16 @@ class _Recorder:
                 if value is not place:
                     _put(task, name, place, value)
 
-        return deed
+        return lambda run: run.call(task, work)
 
     def branch(self, step: HostBranch) -> Deed:
         task, cond = step.task, self.views.of(step.task.cond)
         then = (*self.steps(step.then), *self.copies((r, a) for r, a, _ in task.results))
         orelse = (*self.steps(step.orelse), *self.copies((r, b) for r, _, b in task.results))
 
-        def deed(start: Start) -> None:
+        def deed(run: Run) -> None:
             counters.add("host_reads")
-            _do(then if bool(cond()) else orelse, start)
+            _do(then if bool(cond()) else orelse, run)
 
         return deed
 
@@ -134,14 +176,14 @@ class _Recorder:
         iteration = of(task.iteration)
         body = (*self.steps(step.body), *self.carry(task.carried))
 
-        def deed(start: Start) -> None:
+        def deed(run: Run) -> None:
             if once is not None and not _number(once):
                 return
             limit = None if trip is None else _number(trip)
             count = 0
             while (limit is None or count < limit) and (going is None or _number(going)):
                 iteration()[...] = count
-                _do(body, start)
+                _do(body, run)
                 count += 1
 
         return deed
@@ -154,7 +196,7 @@ class _Recorder:
     def truth(self, name: str) -> Deed:
         target = self.views.of(name)
 
-        def deed(start: Start) -> None:
+        def deed(run: Run) -> None:
             target()[...] = True
 
         return deed
@@ -169,7 +211,7 @@ class _Recorder:
 
 
 def _copy(target: Look, source: Look) -> Deed:
-    def deed(start: Start) -> None:
+    def deed(run: Run) -> None:
         np.copyto(target(), source())
 
     return deed

@@ -136,7 +136,8 @@ class Blocks:
         places = self.places
         match argument.kind:
             case "tensor":
-                return places.of(values[argument.name])
+                place = places.of(values[argument.name])
+                return Place(place.base, place.offset + argument.begin_bytes(places.plan.sizes))
             case "packed":
                 return places.absolute(places.constants.packed(values[argument.name], argument))
             case "table":

@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -22,11 +23,16 @@ from explorer.runtime import instructions as isa
 from explorer.runtime.arena import address_of, aligned_bytes
 from explorer.runtime.native import native
 
-# A unit that waits holds its core, then offers it to others, then sleeps. A barrier between units
-# that nobody disturbs takes 0.05 us, a wake-up tens of us. Holding the core longer, while another
-# process has the awaited unit's core, made runs up to 10 times slower.
+# A hand that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
+# that nobody disturbs takes 0.2 us, a wake-up tens of us.
 SPIN_US = 2.0
 PATIENCE_US = 100.0
+IDLE_US = 1000.0  # how long a worker stays awake where runs come in quick succession
+# A time slice of the system's is 3 ms or so. A hand that lost its core for longer than this, and
+# did not make up for it, is not called for a while, at most for the longest.
+LOST_US = 5e3
+BACKOFF_US, LONGEST_US = 50e3, 2e6
+BREATH_US = 100e3  # between two looks at Python's signals
 FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
 JOIN_SECONDS = 1.0
 
@@ -39,9 +45,10 @@ def cores() -> int:
 
 
 class Team:
-    """The worker threads, shared by all compilations; launches from several threads queue."""
+    """The threads that carry units, shared by all compilations; launches from several threads
+    queue. There are at most `hands`, the caller's own among them: as many as cores."""
 
-    def __init__(self) -> None:
+    def __init__(self, hands: int = 0) -> None:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._words = aligned_bytes(isa.TEAM_BYTES, isa.LINE_BYTES).view(np.int64)
@@ -49,13 +56,31 @@ class Team:
         self._words[:] = 0
         self._words[: len(_LIBRARY_WORDS)] = _library_addresses()
         self._words[isa.T_FUTEX] = _futex_number()
+        self._words[isa.T_HANDS] = 1
+        self._words[isa.T_CLOCK_ID] = getattr(time, "CLOCK_THREAD_CPUTIME_ID", 0)
         self._address = address_of(self._words)
         self._call = native().call
-        self._rate = clock.cycles_per_us()
-        self._prepared = 0
+        self._set_times(clock.cycles_per_us())
+        self._most = min(hands or cores(), isa.MAX_UNITS)
+        self._units = 1
         self._callers_core = -1
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
         self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
+
+    def _set_times(self, rate: float) -> None:
+        words = self._words
+        words[isa.T_PER_MS] = int(1000 * rate)
+        words[isa.T_NAP + 1] = int(1000 * BREATH_US)  # nanoseconds
+        for word, us in (
+            (isa.T_SPIN, SPIN_US),
+            (isa.T_PATIENCE, PATIENCE_US),
+            (isa.T_IDLE, IDLE_US),
+            (isa.T_LOST, LOST_US),
+            (isa.T_BACKOFF, BACKOFF_US),
+            (isa.T_LONGEST, LONGEST_US),
+            (isa.T_BREATH, BREATH_US),
+        ):
+            words[word] = int(us * rate)
 
     @property
     def workers(self) -> int:
@@ -67,14 +92,28 @@ class Team:
         """The workers' ids as the operating system knows them."""
         return tuple(t.native_id for t in self._threads if t.native_id is not None)
 
+    @property
+    def taken(self) -> int:
+        """How often a hand has carried another one's unit."""
+        return int(self._words[isa.T_TAKEN])
+
     def launch(self, block: int, units: int) -> None:
-        """Run the launch block at an address; returns when all its units have ended."""
+        """Run the launch block at an address; returns when all its units have ended.
+
+        Where an exception comes up in between (Ctrl-C), it is abandoned.
+        """
         with self._lock:
-            if units != self._prepared:
+            if units > self._units or units < 1:
                 self._prepare(units)
             if units > 1:
                 self._leave_the_callers_core()
-            self._call(isa.ASK_LAUNCH, self._address, block)
+            try:
+                unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
+                while unfinished:
+                    unfinished = self._call(isa.ASK_RESUME, self._address, block)
+            except BaseException:
+                self._call(isa.ASK_ABANDON, self._address, 0)
+                raise
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
         """End every worker, within a time; a later launch starts fresh ones."""
@@ -86,7 +125,8 @@ class Team:
             for thread in self._threads:
                 thread.join(seconds)
             self._threads = [t for t in self._threads if t.is_alive()]
-            self._prepared = 0
+            self._units = 1
+            self._words[isa.T_HANDS] = 1
             if not self._threads:
                 self._words[isa.T_STOP] = 0
         finally:
@@ -112,29 +152,30 @@ class Team:
     def _prepare(self, units: int) -> None:
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
-        # With more units than cores, a unit that spins holds the core that the awaited unit needs.
-        crowded = units > cores()
-        self._words[isa.T_SPIN] = 0 if crowded else int(SPIN_US * self._rate)
-        self._words[isa.T_PATIENCE] = int(PATIENCE_US * self._rate)
-        while len(self._threads) < units - 1:
+        while len(self._threads) < min(units, self._most) - 1:
             self._start(len(self._threads) + 1)
-        self._prepared = units
+        self._words[isa.T_HANDS] = 1 + len(self._threads)
+        self._units = units
         self._callers_core = -1
 
-    def _start(self, unit: int) -> None:
-        mailbox = isa.LINE_BYTES // 8 * (1 + isa.UNIT_LINES * unit)
-        self._words[mailbox + isa.M_SEEN] = self._words[mailbox + isa.M_TURN]
+    def _start(self, hand: int) -> None:
+        mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2 * hand)
+        self._words[mailbox : mailbox + isa.LINE_WORDS] = 0
+        self._words[mailbox + isa.M_IDLE] = self._words[isa.T_PATIENCE]
+        self._words[mailbox + isa.M_TURN] = self._words[isa.T_TURN]
+        self._words[mailbox + isa.M_SEEN] = self._words[isa.T_TURN]
         thread = threading.Thread(
             target=self._call,
-            args=(isa.ASK_SERVE, self._address, unit),
-            name=f"ironworks-unit-{unit}",
+            args=(isa.ASK_SERVE, self._address, hand),
+            name=f"ironworks-hand-{hand}",
             daemon=True,
         )
         self._threads.append(thread)
         thread.start()
 
 
-_LIBRARY_WORDS = ("sched_yield", "usleep", "memmove", "syscall")  # in the order of isa.T_YIELD ...
+# In the order of isa.T_YIELD ...
+_LIBRARY_WORDS = ("sched_yield", "usleep", "memmove", "syscall", "clock_gettime")
 
 
 def _library_addresses() -> list[int]:

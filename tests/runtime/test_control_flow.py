@@ -297,12 +297,33 @@ def test_bricks_of_a_loop_on_the_host_count_its_trips_too():
     executable = Executable(program, model.codes, DEVICE)
     wall = executable.measured_wall(inputs_of(program, N))
     inside = [b.iteration for b in wall.bricks if "/" in b.call and b.first == 0]
-    assert sorted(inside) == [0, 0, 1, 1, 2, 2]
+    assert sorted(inside) == [0, 0, 0, 1, 1, 1, 2, 2, 2]  # two kernels and the library call
     assert any(g.cause == "library" for g in wall.gaps)
+    assert places(wall) == places(executable.planned_wall({}))
     assert max(b.end_us for b in wall.bricks) <= wall.total_us and len(wall.cuts_us) == 6
 
 
-def test_a_loop_is_planned_with_one_trip_and_a_branch_with_its_longer_way():
+def places(wall):
+    """Which bricks there are, wherever they stand."""
+    return sorted((b.unit, b.call, b.first, b.last, b.iteration, b.program) for b in wall.bricks)
+
+
+def test_a_loop_is_planned_trip_by_trip_where_its_count_is_a_constant():
+    model = Model()
+    body = simple_loop(model, lambda b, i, going, s: [going, b.flip(b.flip(s))])
+    x = Var("x", VECTOR)
+    trip = model.constant(np.array(5))
+    program = model.program((x,), lambda b, x: [b.flip(b.loop(body, trip, None, [b.flip(x)]))])
+    executable = Executable(program, model.codes, DEVICE)
+    planned, measured = executable.planned_wall({}), executable.measured_wall(inputs_of(program, N))
+    assert places(planned) == places(measured)
+    for wall in (planned, measured):
+        busy = sum(b.end_us - b.start_us for b in wall.bricks)
+        idle = sum(g.end_us - g.start_us for g in wall.gaps)
+        assert busy + idle == pytest.approx(wall.units * wall.total_us, rel=1e-6)
+
+
+def test_a_loop_that_an_input_counts_is_planned_with_one_trip_and_a_branch_with_its_longer_way():
     model = Model()
     one = model.function("one", params(model, VECTOR), lambda b, x: [b.flip(x)])
     two = model.function("two", params(model, VECTOR), lambda b, x: [b.flip(b.flip(x))])
@@ -310,8 +331,8 @@ def test_a_loop_is_planned_with_one_trip_and_a_branch_with_its_longer_way():
         model, lambda b, i, going, s: [going, b.branch(b.test(s), one, two, [s], VECTOR)]
     )
     x = Var("x", VECTOR)
-    trip = model.constant(np.array(9))
-    program = model.program((x,), lambda b, x: [b.flip(b.loop(body, trip, None, [x]))])
+    t = Var("t", Tensor((), "int64"))
+    program = model.program((x, t), lambda b, x, t: [b.flip(b.loop(body, t, None, [x]))])
     wall = Executable(program, model.codes, DEVICE).planned_wall({})
     assert len({b.call for b in wall.bricks}) == 1 + 2 + 1
     assert {b.program for b in wall.bricks} == {0, 2, 3}  # launch 1 is the shorter way

@@ -97,7 +97,8 @@ def test_steps_of_a_loop_are_published_again_in_each_trip():
 )
 @pytest.mark.parametrize("units", [1, 2])
 def test_a_branch_is_taken_by_all_units_alike(units, scalar, calls):
-    rows = [(isa.BRANCH, 0, scalar.itemsize, 3, 0), run(0), (isa.JUMP, 4, 0, 0, 0), run(1)]
+    look = [MEET, (isa.LOOK, 0, 0, scalar.itemsize, 0), MEET, (isa.BRANCH, 0, 6, 0, 0)]
+    rows = [*look, run(0), (isa.JUMP, 7, 0, 0, 0), run(1)]
     notes = Notes([rows] * units, 2, [scalar])
     assert [call for call, _, _ in notes.run()] == calls * units
 

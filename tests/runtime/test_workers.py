@@ -1,6 +1,7 @@
 """Workers shared by threads, idle at no cost, gone at exit, fresh after a fork."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,12 +10,21 @@ import time
 import numpy as np
 import pytest
 
+from explorer.counters import counters
 from explorer.errors import BadOption
+from explorer.ir.calls import Var
+from explorer.ir.decisions import Decisions
+from explorer.ir.program import Program
+from explorer.ops.evaluate import evaluate
+from explorer.rammer import Options
 from explorer.runtime.arena import address_of
-from explorer.runtime.instructions import END, RUN
+from explorer.runtime.executable import Executable
+from explorer.runtime.instructions import END, JUMP, RUN, WAIT
 from explorer.runtime.launch import Launch, rows_of
-from explorer.runtime.workers import Team, team
+from explorer.runtime.workers import Team, cores, team
 from tests.runtime.hand_kernels import add_tasks
+from tests.runtime.programs import DEVICE, Model, inputs_of, vector
+from tests.runtime.test_executable import same
 
 STOP = (END, 0, 0, 0, 0)
 
@@ -58,6 +68,94 @@ def test_the_number_of_units_changes_from_launch_to_launch():
         assert (y == 2 * x).all() and keep.size
 
 
+def test_there_are_no_more_hands_than_asked_for_and_they_carry_every_unit():
+    x, y = np.arange(64), np.zeros(64, np.int64)
+    for hands, units in ((1, 4), (2, 5), (3, 2), (4, 4)):
+        own = Team(hands)
+        launch, keep = halves(x, y, units)
+        for _ in range(20):
+            y[:] = 0
+            launch.run(own)
+            assert (y == 2 * x).all() and keep.size
+        assert own.workers == min(hands, units) - 1
+        own.stop()
+    launch, keep = halves(x, y, 2 + cores())
+    launch.run(team())
+    assert team().workers <= max(3, cores() - 1) and keep.size
+
+
+def spin(units):
+    """Rows that never end: unit 0 waits for the others, which go round and round."""
+    endless = rows_of([(JUMP, 0, 0, 0, 0), STOP])
+    waits = rows_of([(WAIT, units - 1, 1, 0, 0), STOP]) if units > 1 else endless
+    return Launch([waits, *[endless] * (units - 1)], 1, 0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_an_exception_of_a_signal_ends_a_run_and_the_next_one_is_right(units):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    own, endless = Team(hands=2), spin(units)
+    x, y = np.arange(64), np.zeros(64, np.int64)
+    launch, keep = halves(x, y, 2)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(2):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                endless.run(own)
+            y[:] = 0
+            launch.run(own)
+            assert (y == 2 * x).all() and keep.size
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        own.stop()
+    assert own.workers == 0
+
+
+def test_threads_are_changed_from_run_to_run_without_a_compilation():
+    model = Model()
+    program = model.program((Var("x", vector(32)),), lambda b, x: [b.mix(b.flip(x), x)])
+    inputs = inputs_of(program, 32)
+    wanted = evaluate(program, inputs)
+    made = {}
+    with counters.delta() as did:
+        for threads in (1, 2, 3, 1, 2, 3):
+            decided = Decisions(rammer=Options(threads=threads, brick_tasks=1))
+            again = Program(program.functions, program.constants, decisions=decided)
+            executable = made.setdefault(threads, Executable(again, model.codes, DEVICE))
+            same(executable.run(inputs), wanted)
+    assert did.kernel_compiles == 0 and did.runs == 6
+
+
+def test_threads_run_the_same_and_different_programs_at_once():
+    built = []
+    for extent in (8, 32, 100):
+        model = Model()
+        program = model.program((Var("x", vector(extent)),), lambda b, x: [b.mix(b.flip(x), x)])
+        executable = Executable(program, model.codes, DEVICE)
+        built.append((executable, inputs_of(program, extent), program))
+    wanted = [evaluate(program, inputs) for _, inputs, program in built]
+    wrong, start = [], threading.Barrier(4)
+
+    def many(seed):
+        start.wait()
+        for n in range(60):
+            at = (seed + n) % len(built)
+            found = built[at][0].run(built[at][1])
+            wrong.extend(k for k, a in wanted[at].items() if not np.array_equal(found[k], a))
+
+    threads = [threading.Thread(target=many, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 def test_idle_workers_use_no_processor_time():
     x, y = np.arange(64), np.zeros(64, np.int64)
     launch, keep = halves(x, y)
@@ -69,7 +167,7 @@ def test_idle_workers_use_no_processor_time():
 
 
 def test_a_stopped_team_starts_again():
-    own = Team()
+    own = Team(hands=3)
     x, y = np.arange(64), np.zeros(64, np.int64)
     launch, keep = halves(x, y, 3)
     for _ in range(3):
@@ -88,6 +186,7 @@ def test_an_impossible_number_of_units_is_refused():
 SCRIPT = """
 import os, sys
 import numpy as np
+from explorer.counters import counters
 from tests.runtime.test_workers import halves, team
 x, y = np.arange(64), np.zeros(64, np.int64)
 launch, keep = halves(x, y)
@@ -104,6 +203,23 @@ if child:
 """
 
 
+BUSY_CHILD = """
+import threading
+def many():
+    for _ in range(500): launch.run(team())
+threads = [threading.Thread(target=many) for _ in range(3)]
+for thread in threads: thread.start()
+for _ in range(5):
+    child = os.fork()
+    if not child:
+        for _ in range(3): launch.run(team())
+        counters.add("runs")
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]): sys.exit(1)
+for thread in threads: thread.join()
+"""
+
+
 @pytest.mark.parametrize("rest", ["", "sys.exit(0)", "import time; time.sleep(0.2)"])
 def test_the_process_ends_by_itself(rest):
     subprocess.run([sys.executable, "-c", SCRIPT + rest], check=True, timeout=60)
@@ -111,4 +227,5 @@ def test_the_process_ends_by_itself(rest):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_has_workers_of_its_own():
-    subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT + CHILD], check=True, timeout=60)
+    script = SCRIPT + CHILD + BUSY_CHILD
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
