@@ -158,7 +158,7 @@ class PreparedKernel:
             case _:
                 return operands.sizes[a.name]
         self._keep.append(array)
-        return address_of(array)
+        return address_of(array) + a.begin_bytes(operands.sizes)
 
 
 def prepare(

@@ -189,7 +189,8 @@ def _address(body: str, *header: str) -> int:
     return compile_cfunc(source).address
 
 
-def _function(body: str, *header: str) -> Native:
+def native_function(body: str, *header: str) -> Native:
+    """A kernel's text as a function of the first task, the one after the last, and an address."""
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     return signature(_address(body, *header))
 
@@ -218,5 +219,5 @@ def _peak_gflops() -> float:
     table, zero = np.zeros(32, np.int64), np.zeros(1, np.int64)
     addresses = [_aligned(x) for x in (a, b, y)]
     args = np.array([*addresses, table.ctypes.data, zero.ctypes.data], np.int64)
-    seconds = _best_seconds(_function(PRODUCT, header), args, 400, RUNS)
+    seconds = _best_seconds(native_function(PRODUCT, header), args, 400, RUNS)
     return 2 * rows * vectors * width * 256 / seconds / 1e9

@@ -1,28 +1,45 @@
 """The two-dimensional schedule: rTasks laid on units and time like bricks in a wall.
 
 Rammer: Ma et al., OSDI 2020, "Enabling holistic deep learning compiler optimizations with
-rTasks". Its nouns: rOperator, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions`), the
-wavefront policy (`policy`; `gang` is what its published code does), barrier-rTasks (`transform`).
-Each operator has one rKernel here: there is no choice between a fast and an efficient one yet.
+rTasks". Its nouns: rOperator, rKernel, rTask, vDevice and vEU (`model`), rProgram (`ir.decisions`),
+append and wait (`append_wait`), the wavefront policy of Algorithm 1 (`wavefront`, `rkernels`;
+`gang` is what its published code does), barrier-rTasks (`transform`). Not in the paper:
+`critical_path`, and `weight_stationary`, which leaves weights in caches of units (`kept`).
 """
 
-from explorer.rammer.model import Facts, Placement, Policy, ROperator, RTask, Share, VDevice
+from explorer.rammer.append_wait import Builder
+from explorer.rammer.model import (
+    Facts,
+    Placement,
+    Policy,
+    RKernel,
+    ROperator,
+    RTask,
+    Share,
+    VDevice,
+)
 from explorer.rammer.options import Options, Ram
 from explorer.rammer.policy import POLICIES
 from explorer.rammer.schedule import Schedule, schedule
 from explorer.rammer.simulate import simulate
+from explorer.rammer.task_profile import Overheads, TaskProfile, TaskTime
 
 __all__ = [
     "POLICIES",
+    "Builder",
     "Facts",
     "Options",
+    "Overheads",
     "Placement",
     "Policy",
+    "RKernel",
     "ROperator",
     "RTask",
     "Ram",
     "Schedule",
     "Share",
+    "TaskProfile",
+    "TaskTime",
     "VDevice",
     "schedule",
     "simulate",

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
 
 from explorer.rammer.model import ROperator, Share, VDevice
+
+
+class Written(NamedTuple):
+    """When an operator's results are there: the unit that ends last, when, and when the others do.
+
+    That is all that a reader needs: a unit's own results are there at once, others one barrier
+    later.
+    """
+
+    latest_us: float
+    unit: int
+    others_us: float
+
+
+class Laid(NamedTuple):
+    """Runs of an operator's tasks: on which unit, from which task on, how many, and when they end.
+    A unit may have more than one.
+    """
+
+    operator: int
+    kernel: int
+    units: tuple[int, ...]
+    firsts: tuple[int, ...]
+    counts: tuple[int, ...]
+    ends_us: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -13,8 +41,9 @@ class Lanes:
 
     device: VDevice
     free: list[float]
-    ends: dict[int, list[float]] = field(default_factory=dict)  # by operator, for each unit
-    shares: list[Share] = field(default_factory=list)
+    written: dict[int, Written] = field(default_factory=dict)
+    laid: list[Laid] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)  # by operator, in `laid`
 
     @staticmethod
     def empty(device: VDevice) -> Lanes:
@@ -22,10 +51,10 @@ class Lanes:
         return Lanes(device, device.first_starts)
 
     def take_back(self, count: int, free: list[float]) -> None:
-        """Forget all shares but the first `count`, after which the units were free at `free`."""
-        for share in self.shares[count:]:
-            self.ends.pop(share.operator, None)
-        del self.shares[count:]
+        """Forget all operators but the first `count`, after which the units were free at `free`."""
+        for laid in self.laid[count:]:
+            del self.written[laid.operator], self.places[laid.operator]
+        del self.laid[count:]
         self.free = free
 
     @property
@@ -35,66 +64,118 @@ class Lanes:
 
     @property
     def time_us(self) -> float:
-        """The time of the program, its launch included; nothing is launched for nothing."""
-        return self.span_us + self.device.launch_us if self.shares else 0.0
+        """The time of the program and of what stands before it; nothing for nothing."""
+        return self.span_us + self.device.between_us if self.laid else 0.0
 
-    def starts(self, operator: ROperator) -> list[float]:
-        """When each unit could start a task at the earliest: it is free and has the operands."""
-        starts = self.free[:]
-        for read in operator.reads:
-            ends = self.ends.get(read)
-            if ends is not None:
-                _raise_to_arrivals(starts, ends, self.device.barrier_us)
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What is placed."""
+        return tuple(
+            Share(operator, unit, first, first + count, kernel)
+            for operator, kernel, units, firsts, counts, _ in self.laid
+            for unit, first, count in zip(units, firsts, counts)
+        )
+
+    def starts(self, operator: ROperator, reads: Sequence[int] | None = None) -> list[float]:
+        """When each unit could start a task at the earliest: it is free and has the operands, or
+        those of `reads`.
+        """
+        arrival_us, unit, own_us = self._arrivals(operator.reads if reads is None else reads)
+        starts = [at if at > arrival_us else arrival_us for at in self.free]
+        if unit >= 0:
+            starts[unit] = max(self.free[unit], own_us)
         return starts
 
-    def place(self, position: int, operator: ROperator) -> None:
-        """Give each task, one after the other, to the unit that could start it first.
+    def _arrivals(self, reads: Sequence[int]) -> tuple[float, int, float]:
+        """When the operands are there, and the one unit on which they are earlier (-1: none)."""
+        barrier_us = self.device.barrier_us
+        found = [self.written[read] for read in reads if read in self.written]
+        if not found:
+            return 0.0, -1, 0.0
+        latest_us, unit, _ = max(found)
+        own_us = 0.0
+        for w in found:
+            if w.unit != unit:
+                own_us = max(own_us, w.latest_us + barrier_us)
+            else:
+                others_us = w.others_us + barrier_us if w.others_us > 0.0 else 0.0
+                own_us = max(own_us, w.latest_us, others_us)
+        return latest_us + barrier_us, unit, own_us
 
-        A unit's tasks are neighbours, so that it reads and writes neighbouring memory.
+    def place(self, position: int, operator: ROperator, kernel: int = 0) -> None:
+        """Give each task, one after the other, to the unit that could start it first; a unit's
+        tasks are neighbours, to read neighbouring memory.
         """
+        chosen = operator.kernel(kernel)
+        if chosen.tasks < 1:
+            return
         starts = self.starts(operator)
-        counts = earliest_start_counts(starts, operator.tasks, operator.task_us)
-        first = 0
-        ends = [0.0] * len(starts)
-        for unit, count in enumerate(counts):
-            if count:
-                self.shares.append(Share(position, unit, first, first + count))
-                ends[unit] = self.free[unit] = starts[unit] + count * operator.task_us
-                first += count
-        self.ends[position] = ends
+        counts = earliest_start_counts(starts, chosen.tasks, chosen.task_us)
+        units = [unit for unit, count in enumerate(counts) if count]
+        ends = [starts[unit] + counts[unit] * chosen.task_us for unit in units]
+        for split in self._splits(operator, chosen.tasks):
+            starts = self.starts_as(operator, split)
+            after = [starts[u] + n * chosen.task_us for u, n in zip(split.units, split.counts)]
+            if max(after) <= max(ends):
+                laid = split._replace(operator=position, kernel=kernel, ends_us=tuple(after))
+                self.lay(laid)
+                return
+        mine = [counts[unit] for unit in units]
+        firsts = accumulate(mine[:-1], initial=0)
+        self.lay(Laid(position, kernel, tuple(units), tuple(firsts), tuple(mine), tuple(ends)))
+
+    def starts_as(self, operator: ROperator, split: Laid) -> list[float]:
+        """When each unit could start its tasks if they are cut as those of the operand: what is
+        aligned with them and was cut the same way is then on the same unit.
+        """
+        same = [
+            self.laid[self.places[read]]
+            for read in operator.aligned
+            if read in self.places and self.laid[self.places[read]][2:5] == split[2:5]
+        ]
+        others = [r for r in operator.reads if all(r != laid.operator for laid in same)]
+        starts = self.starts(operator, others)
+        for laid in same:
+            for unit, end in zip(laid.units, laid.ends_us):
+                starts[unit] = max(starts[unit], end)
+        return starts
+
+    def _splits(self, operator: ROperator, tasks: int) -> list[Laid]:
+        """How the operands that it is aligned with were cut."""
+        found = [self.laid[self.places[read]] for read in operator.aligned if read in self.places]
+        return [o for o in found if sum(o.counts) == tasks and len(set(o.units)) == len(o.units)]
+
+    def lay(self, laid: Laid) -> None:
+        """Append an operator, whose tasks have been given to units."""
+        self.free = self.free[:]
+        for unit, end in zip(laid.units, laid.ends_us):
+            self.free[unit] = end
+        latest_us = max(laid.ends_us)
+        last = laid.units[laid.ends_us.index(latest_us)]
+        others_us = max((e for u, e in zip(laid.units, laid.ends_us) if u != last), default=0.0)
+        self.written[laid.operator] = Written(latest_us, last, others_us)
+        self.places[laid.operator] = len(self.laid)
+        self.laid.append(laid)
 
 
-def _raise_to_arrivals(starts: list[float], ends: list[float], barrier_us: float) -> None:
-    """A result of another unit can be read one barrier after it is there, one's own at once."""
-    latest = max(ends)
-    if latest <= 0.0:
-        return
-    owner = ends.index(latest)
-    second = max((e for u, e in enumerate(ends) if u != owner), default=0.0)
-    for unit, start in enumerate(starts):
-        other = second if unit == owner else latest
-        arrival = max(ends[unit], other + barrier_us if other > 0.0 else 0.0)
-        if arrival > start:
-            starts[unit] = arrival
-
-
-def earliest_start_counts(starts: list[float], tasks: int, task_us: float) -> list[int]:
+def earliest_start_counts(starts: Sequence[float], tasks: int, task_us: float) -> list[int]:
     """How many tasks each unit gets if each goes where it could start first."""
     if tasks <= 1 or task_us <= 0.0:
         counts = [0] * len(starts)
         counts[starts.index(min(starts))] = tasks
         return counts
     level = _water_level(sorted(starts), tasks * task_us)
-    counts = [max(0, int((level - start) / task_us + 1e-9)) for start in starts]
-    following = [start + count * task_us for start, count in zip(starts, counts)]
-    order = sorted(range(len(starts)), key=following.__getitem__)
+    counts = [int((level - start) / task_us + 1e-9) if start < level else 0 for start in starts]
     missing = tasks - sum(counts)  # below the number of units; negative only by rounding
-    for unit in order[:missing] if missing >= 0 else reversed(order[missing:]):
-        counts[unit] += 1 if missing > 0 else -1
+    if missing:
+        following = [start + count * task_us for start, count in zip(starts, counts)]
+        order = sorted(range(len(starts)), key=following.__getitem__)
+        for unit in order[:missing] if missing > 0 else reversed(order[missing:]):
+            counts[unit] += 1 if missing > 0 else -1
     return counts
 
 
-def _water_level(starts: list[float], work_us: float) -> float:
+def _water_level(starts: Sequence[float], work_us: float) -> float:
     """The time at which all units would end if tasks could be cut anywhere."""
     total = 0.0
     for used, start in enumerate(starts, 1):

@@ -10,6 +10,7 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES
+from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
 MOST_THREADS = 1024
@@ -18,13 +19,15 @@ MOST_THREADS = 1024
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a wall is laid. `threads` 0: as many units as the device has; `brick_tasks` 0: at most
-    `bricks` of a unit's share of an operator.
+    `bricks` of a unit's share of an operator. `profile`: measured times of tasks, which plans use
+    where they have them.
     """
 
     policy: str | Policy = "wavefront"
     threads: int = 0
     brick_tasks: int = 0
     bricks: int = 8
+    profile: TaskProfile | None = None
 
     def __post_init__(self) -> None:
         for name in ("threads", "brick_tasks"):
@@ -64,7 +67,10 @@ class Ram:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """The program at stage RAMMED, with the options among its decisions."""
-        chosen = replace(self.options, threads=self.options.threads or self.device.units)
+        """The program at stage RAMMED, with the options among its decisions. A data sheet's units
+        follow from what runs there.
+        """
+        units = 0 if self.device.kind == "gpu" else self.device.units
+        chosen = replace(self.options, threads=self.options.threads or units)
         decisions = replace(program.decisions, rammer=chosen)
         return replace(program, stage=Stage.RAMMED, decisions=decisions)

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from explorer.errors import BadPolicy
 from explorer.ir.decisions import RProgram, Wall
+from explorer.rammer.lane_wall import MANY, is_plain, lane_wall
 from explorer.rammer.model import Facts, Placement
 from explorer.rammer.options import Options
 from explorer.rammer.simulate import simulate
-from explorer.rammer.transform import Order, rprograms
+from explorer.rammer.transform import Bricks, Order, rprograms
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schedule:
-    """What runs where, what that guarantees, and what it should look like."""
+    """What runs where, and what it should look like.
 
+    `programs` are every unit's instructions, and `order` what their waits guarantee; both are
+    written when they are asked for.
+    """
+
+    facts: Facts
     placement: Placement
-    programs: tuple[RProgram, ...]
-    order: Order
+    bricks: Bricks
     wall: Wall
+
+    @property
+    def programs(self) -> tuple[RProgram, ...]:
+        """One a launch."""
+        return self._written[0]
+
+    @property
+    def order(self) -> Order:
+        """As vector clocks."""
+        return self._written[1]
+
+    @cached_property
+    def _written(self) -> tuple[tuple[RProgram, ...], Order]:
+        return rprograms(self.facts, self.placement, self.bricks)
 
 
 def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
@@ -32,8 +52,11 @@ def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
             expected="Placement",
             found=type(placement).__name__,
         )
-    programs, order = rprograms(facts, placement, options.granularity)
-    wall = simulate(
-        programs, facts.operators, facts.device, "planned", options.policy_name, device_name
-    )
-    return Schedule(placement, programs, order, wall)
+    bricks, names = options.granularity, ("planned", options.policy_name, device_name)
+    if facts.device.units > MANY and is_plain(facts):
+        return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
+    written = rprograms(facts, placement, bricks)
+    wall = simulate(written[0], facts.operators, facts.device, *names)
+    found = Schedule(facts, placement, bricks, wall)
+    found.__dict__["_written"] = written  # what the wall was made of
+    return found

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import TypeAlias
 
 import numpy as np
 
-from explorer.errors import BadPolicy
 from explorer.ir.decisions import Instruction, RProgram, Run, Wait
-from explorer.rammer.model import Facts, Placement, Share
+from explorer.rammer.model import Facts, Placement, ROperator, Share
+from explorer.rammer.placed import Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,105 +60,134 @@ def rprograms(
     order = Order(
         np.full(size[0], -1, np.int64), np.zeros(size, np.int64), np.full(size, 1 << 40, np.int64)
     )
-    placed = [0] * len(facts.operators)
+    placed = Placed(facts)
     programs = tuple(
         _Writer(facts, order, number, placed, bricks).write(shares)
         for number, shares in enumerate(placement.programs)
     )
-    for operator, tasks in zip(facts.operators, placed):
-        if tasks != operator.tasks:
-            raise BadPolicy(
-                f"the policy placed {tasks} of the {operator.tasks} tasks of {operator.name}",
-                where=operator.name,
-                expected=operator.tasks,
-                found=tasks,
-            )
+    placed.check_all()
     return programs, order
 
 
 class _Writer:
-    """Writes one rProgram share by share. `clocks[u][v]`: the step of v that u knows to be over."""
+    """Writes one rProgram, operator by operator. `clocks[u][v]`: the step of v that u knows to be
+    over.
+    """
 
     def __init__(
-        self, facts: Facts, order: Order, number: int, placed: list[int], bricks: Bricks
+        self, facts: Facts, order: Order, number: int, placed: Placed, bricks: Bricks
     ) -> None:
         self.facts, self.order, self.number = facts, order, number
         self.placed, self.bricks = placed, bricks
-        units = range(facts.device.units)
-        self.clocks = [[0] * len(units) for _ in units]
-        self.rows: list[list[Instruction]] = [[] for _ in units]
-        self.lasts: dict[int, dict[int, int]] = {}  # operator -> unit -> step
-        self.known: dict[tuple[int, int], list[int]] = {}  # (unit, step) -> clock at its end
-        self.needs: dict[int, tuple[list[Wait], list[int]]] = {}
+        units = facts.device.units
+        self.clocks = [[0] * units for _ in range(units)]
+        self.rows: list[list[Instruction]] = [[] for _ in range(units)]
+        self.ends: dict[int, _Ends] = {}
+        self.pieces: dict[int, list[_Piece]] = {}
         self.calls: dict[int, int] = {}
 
-    def write(self, shares: Iterable[Share]) -> RProgram:
-        for share in shares:
-            self._check(share)
-            self._wait(share)
-            self._run(share)
-        names = tuple(self.facts.operators[o].name for o in self.calls)
-        return RProgram(tuple(tuple(r) for r in self.rows), names)
+    def write(self, shares: Sequence[Share]) -> RProgram:
+        for position, group in groupby(shares, key=lambda share: share.operator):
+            mine = tuple(group)
+            self.placed.place(mine, shares)
+            self._operator(position, mine)
+        operators = self.facts.operators
+        names = tuple(operators[o].name for o in self.calls)
+        kernels = tuple(self.placed.kernels[o] for o in self.calls)
+        return RProgram(tuple(tuple(r) for r in self.rows), names, kernels if any(kernels) else ())
 
-    def _check(self, share: Share) -> None:
-        operator = self.facts.operators[share.operator]
-        if not (0 <= share.unit < len(self.rows) and share.first < share.last <= operator.tasks):
-            raise BadPolicy(f"the policy made an impossible share: {share}", where=operator.name)
-        if share.first != self.placed[share.operator]:
-            raise BadPolicy(
-                f"the tasks of {operator.name} must be placed in order, each once",
-                where=operator.name,
-                expected=self.placed[share.operator],
-                found=share.first,
-            )
-        for read in operator.reads:
-            if self.placed[read] != self.facts.operators[read].tasks:
-                raise BadPolicy(
-                    f"the policy placed {operator.name} before {self.facts.operators[read].name}, "
-                    "which it reads",
-                    where=operator.name,
-                )
-        self.placed[share.operator] = share.last
-
-    def _wait(self, share: Share) -> None:
-        """Only for the last awaited brick of each unit, and only where no other wait implies it."""
-        if share.operator not in self.needs:
-            self.needs[share.operator] = self._needs(share.operator)
-        waits, after = self.needs[share.operator]
-        clock = self.clocks[share.unit]
-        for wait in waits:
-            if wait.step > clock[wait.unit]:
-                self.rows[share.unit].append(wait)
-        if after:
-            clock[:] = map(max, clock, after)
-
-    def _needs(self, operator: int) -> tuple[list[Wait], list[int]]:
-        """The bricks that must be over before the operator, and the steps that this implies."""
-        steps: dict[int, int] = {}
-        for read in self.facts.operators[operator].reads:
-            for unit, step in self.lasts.get(read, {}).items():
-                steps[unit] = max(step, steps.get(unit, 0))
-        ends = {unit: self.known[unit, step] for unit, step in steps.items()}
-        waits = [
-            Wait(unit, step)
-            for unit, step in steps.items()
-            if not any(other != unit and end[unit] >= step for other, end in ends.items())
-        ]
-        return waits, [max(column) for column in zip(*ends.values())]
-
-    def _run(self, share: Share) -> None:
-        unit, clock = share.unit, self.clocks[share.unit]
-        position = share.operator
+    def _operator(self, position: int, shares: Sequence[Share]) -> None:
+        """Its waits and Runs."""
+        operator = self.facts.operators[position]
+        needed = self._needed(operator)
+        waits, after = _waits(needed)
         call = self.calls.setdefault(position, len(self.calls))
+        task_us = operator.kernel(shares[0].kernel).task_us
         self.order.program[position] = self.number
-        known = self.order.known[position]
-        np.minimum(known, clock, out=known)
-        cuts = self.bricks.cuts(share, self.facts.operators[position].task_us)
-        self.rows[unit].extend(Run(call, a, b) for a, b in pairwise(cuts))
-        clock[unit] += len(cuts) - 1
-        self.lasts.setdefault(position, {})[unit] = clock[unit]
-        self.order.last[position, unit] = clock[unit]
-        self.known[unit, clock[unit]] = clock[:]
+        ends, known = self.ends.setdefault(position, {}), []
+        for share in shares:
+            unit, rows = share.unit, self.rows[share.unit]
+            clock = self.clocks[unit]
+            if operator.aligned:
+                waits, after = _waits(self._with_pieces(needed, operator, share))
+            if waits:
+                rows.extend([wait for wait in waits if wait.step > clock[wait.unit]])
+                clock = list(map(max, clock, after))
+            known.append(clock)
+            cuts = self.bricks.cuts(share, task_us)
+            rows.extend([Run(call, a, b) for a, b in pairwise(cuts)])
+            if position in self.placed.aligned:
+                self.pieces.setdefault(position, []).append(_Piece(share, cuts, clock))
+            self.clocks[unit] = clock = clock[:]
+            clock[unit] += len(cuts) - 1
+            ends[unit] = clock[unit], clock
+            self.order.last[position, unit] = clock[unit]
+        row = self.order.known[position]
+        np.minimum(row, np.min(known, axis=0), out=row)
+        for read in set(operator.reads):
+            if self.placed.is_last_reader(read, position):
+                self.ends.pop(read, None)
+                self.pieces.pop(read, None)
+
+    def _needed(self, operator: ROperator) -> _Ends:
+        """The last bricks of all that any task of it reads."""
+        needed: _Ends = {}
+        for read in set(operator.reads) - set(operator.aligned):
+            for unit, end in self.ends.get(read, {}).items():
+                _add(needed, unit, end)
+        return needed
+
+    def _with_pieces(self, needed: _Ends, operator: ROperator, share: Share) -> _Ends:
+        """And of what the tasks of a share read."""
+        needed = dict(needed)
+        for read in operator.aligned:
+            for piece in self.pieces.get(read, ()):
+                end = piece.end(share)
+                if end is not None:
+                    _add(needed, piece.share.unit, end)
+        return needed
+
+
+_End: TypeAlias = tuple[int, list[int]]  # of a brick: its step, and what its unit knows then
+_Ends: TypeAlias = dict[int, _End]  # by unit
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A share, the tasks with which its bricks begin, and what its unit knew before it."""
+
+    share: Share
+    cuts: list[int]
+    clock: list[int]
+
+    def end(self, reader: Share) -> _End | None:
+        """Of the last brick that has tasks of the same numbers, if any has."""
+        first, last = max(self.share.first, reader.first), min(self.share.last, reader.last)
+        if first >= last:
+            return None
+        clock = self.clock[:]
+        clock[self.share.unit] += bisect_left(self.cuts, last)
+        return clock[self.share.unit], clock
+
+
+def _add(ends: _Ends, unit: int, end: _End) -> None:
+    if unit not in ends or ends[unit][0] < end[0]:
+        ends[unit] = end
+
+
+def _waits(needed: _Ends) -> tuple[list[Wait], list[int]]:
+    """For each unit the last brick, where no other one implies it; and the steps that they imply
+    together.
+    """
+    if not needed:
+        return [], []
+    clocks = [clock for _, clock in needed.values()]
+    waits = [
+        Wait(unit, step)
+        for unit, (step, _) in needed.items()
+        if sum(clock[unit] >= step for clock in clocks) == 1  # its own
+    ]
+    return waits, clocks[0] if len(clocks) == 1 else list(map(max, *clocks))
 
 
 def awaited(units: Sequence[Sequence[Instruction]]) -> list[set[int]]:

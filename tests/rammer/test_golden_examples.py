@@ -1,7 +1,10 @@
 """Small walls worked out by hand: the paper's Algorithm 1, and the gangs of its published code."""
 
+import pytest
+
 from explorer.ir.decisions import Run, Wait
-from explorer.rammer import POLICIES, Facts, Options, Placement, ROperator, Share, VDevice, schedule
+from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
+from explorer.rammer.gang import gang, gang_in_a_row
 
 
 def placed(wall):
@@ -56,12 +59,16 @@ def test_the_papers_figure_9():
     )
 
 
-def test_gangs_start_together_and_are_fused_where_that_is_shorter():
+@pytest.mark.parametrize("policy", [gang, gang_in_a_row])
+def test_gangs_start_together_and_are_fused_where_that_is_shorter(policy):
     operators = (ROperator("A", 2, 3.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
-    placement = POLICIES["gang"](Facts(operators, VDevice(4, barrier_us=1.0)))
-    assert dict(placement.weighed[0].terms) == {"joined": 5.0, "apart": 7.0}
+    placement = policy(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
+    assert [(w.label, dict(w.terms), w.refused) for w in placement.weighed] == [
+        ("wave 0 with wave 1", {"joined": 7.0, "apart": 8.0}, ""),
+        ("waves 0 to 1", {"joined": 5.0, "apart": 7.0}, ""),
+    ]
     (program,) = placement.programs
-    assert {(s.operator, s.unit) for s in program} == {
+    assert [(s.operator, s.unit) for s in program] == [
         (0, 0),
         (0, 1),
         (1, 2),
@@ -70,11 +77,14 @@ def test_gangs_start_together_and_are_fused_where_that_is_shorter():
         (2, 1),
         (2, 2),
         (2, 3),
-    }
+    ]
 
 
-def test_gangs_that_wait_too_long_for_units_are_refused():
+@pytest.mark.parametrize("policy", [gang, gang_in_a_row])
+def test_gangs_that_wait_too_long_for_units_are_refused(policy):
     operators = (ROperator("A", 3, 2.0), ROperator("B", 2, 3.0), ROperator("C", 4, 1.0, (0, 1)))
-    placement = POLICIES["gang"](Facts(operators, VDevice(4, barrier_us=1.0)))
-    assert dict(placement.weighed[0].terms) == {"joined": 7.0, "apart": 6.0}
-    assert placement.weighed[0].refused and len(placement.programs) == 3
+    placement = policy(Facts(operators, VDevice(4, barrier_us=1.0, launch_us=2.0)))
+    merged, group = placement.weighed
+    assert not merged.refused and dict(merged.terms) == {"joined": 9.0, "apart": 10.0}
+    assert dict(group.terms) == {"joined": 7.0, "apart": 6.0}
+    assert group.refused and group.why.condition == "gain" and len(placement.programs) == 3

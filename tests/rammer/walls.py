@@ -1,13 +1,14 @@
 """Random facts, and an independent reading of what a schedule's waits guarantee."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
 from hypothesis import strategies as st
 
 from explorer.ir.decisions import Run
-from explorer.rammer import Facts, ROperator, VDevice
+from explorer.rammer import Facts, RKernel, ROperator, VDevice
 
 TIMES = st.sampled_from([0.5, 1.0, 1.0, 3.0, 20.0])
 
@@ -23,6 +24,98 @@ def facts(draw, units=st.integers(1, 5), most=14):
         )
     costs = st.sampled_from([0.0, 0.25, 1.0])
     return Facts(tuple(operators), VDevice(draw(units), draw(costs), draw(costs)))
+
+
+@st.composite
+def rich_facts(draw, units=st.integers(1, 5), most=10, constants=True, library=True):
+    """With implementations to choose from, constants and caches, tasks that are aligned with those
+    that they read, and library calls.
+    """
+    plain = draw(facts(units, most))
+    operators = []
+    for o in plain.operators:
+        if library and draw(st.integers(0, 9)) == 0:
+            operators.append(replace(o, tasks=1, kind="library"))
+            continue
+        if draw(st.integers(0, 3)) == 0:
+            other = RKernel("efficient", draw(st.integers(1, 9)), draw(TIMES))
+            operators.append(replace(o, kernels=(RKernel("fastest", o.tasks, o.task_us), other)))
+            continue
+        if constants and draw(st.booleans()):
+            weights = f"weights{draw(st.integers(0, 2))}"
+            kept_us = o.task_us * draw(st.sampled_from([0.0, 0.3, 0.9]))
+            size = draw(st.sampled_from([10, 60, 300]))
+            o = replace(o, constant=weights, constant_bytes=size, kept_us=kept_us)
+        same = [
+            r
+            for r in o.reads
+            if operators[r].tasks == o.tasks and not operators[r].kernels + tuple(operators[r].kind)
+        ]
+        operators.append(
+            replace(o, aligned=tuple(draw(st.sets(st.sampled_from(same)))) if same else ())
+        )
+    cache = draw(st.sampled_from([0, 100, 1000])) if constants else 0
+    device = replace(
+        plain.device,
+        cache_bytes=cache,
+        resident=draw(st.booleans()),
+        step_us=draw(st.sampled_from([0.0, 0.125])),
+    )
+    return Facts(tuple(operators), device)
+
+
+def kernel_of(facts, made):
+    """By name, the implementation that each operator runs with."""
+    chosen = {o.name: o.kernel(0) for o in facts.operators}
+    for program in made.placement.programs:
+        for share in program:
+            operator = facts.operators[share.operator]
+            chosen[operator.name] = operator.kernel(share.kernel)
+    return chosen
+
+
+def answer(facts, position, task, known):
+    """What a task makes of what it reads: a number that tells of all of it, in order; KeyError
+    where it reads what was not written.
+    """
+    operator = facts.operators[position]
+    seen = []
+    for read in operator.reads:
+        tasks = known["tasks"][read]
+        for other in [task] if read in operator.aligned else range(tasks):
+            seen.append(known[read, other])
+    return hash((position, task, *seen))
+
+
+def answers(facts, kernels):
+    """Of all tasks, one operator after the other."""
+    known = {"tasks": [kernels[o.name].tasks for o in facts.operators]}
+    for position, tasks in enumerate(known["tasks"]):
+        for task in range(tasks):
+            known[position, task] = answer(facts, position, task, known)
+    return known
+
+
+def run_in_some_order(facts, programs, seed):
+    """The answers of a run whose units take turns as the seed says; AssertionError where they
+    deadlock.
+    """
+    names = {o.name: n for n, o in enumerate(facts.operators)}
+    tasks = [0] * len(facts.operators)
+    for program in programs:
+        for rows in program.units:
+            for row in rows:
+                if isinstance(row, Run):
+                    tasks[names[program.calls[row.call]]] += row.last - row.first
+    known = {"tasks": tasks}
+    for program in programs:
+        order = replay(program, seed)
+        assert order is not None, "the units wait for each other"
+        for run in order:
+            position = names[program.calls[run.call]]
+            for task in range(run.first, run.last):
+                known[position, task] = answer(facts, position, task, known)
+    return known
 
 
 def edges(facts):
@@ -56,21 +149,21 @@ def happens_before(program):
 def replay(program, seed):
     """The Runs in the order of one random interleaving; None where the units deadlock."""
     rng = random.Random(seed)
-    rows = [list(r) for r in program.units]
-    at, shown, order = [0] * len(rows), [0] * len(rows), []
-    while any(a < len(r) for a, r in zip(at, rows)):
-        able = []
-        for unit, r in enumerate(rows):
-            if at[unit] < len(r):
-                row = r[at[unit]]
-                if isinstance(row, Run) or shown[row.unit] >= row.step:
-                    able.append(unit)
-        if not able:
-            return None
-        unit = rng.choice(able)
-        row = rows[unit][at[unit]]
-        at[unit] += 1
+    at, shown, order = [0] * len(program.units), [0] * len(program.units), []
+    able = [unit for unit, rows in enumerate(program.units) if rows]
+    parked = {}  # units by what they wait for
+    while able:
+        place = rng.randrange(len(able))
+        unit = able[place]
+        row = program.units[unit][at[unit]]
         if isinstance(row, Run):
             shown[unit] += 1
             order.append(row)
-    return order
+            able += parked.pop((unit, shown[unit]), [])
+        elif shown[row.unit] < row.step:
+            parked.setdefault((row.unit, row.step), []).append(able.pop(place))
+            continue
+        at[unit] += 1
+        if at[unit] == len(program.units[unit]):
+            able.pop(place)
+    return order if all(a == len(rows) for a, rows in zip(at, program.units)) else None

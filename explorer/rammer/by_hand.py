@@ -1,0 +1,289 @@
+"""A wall with bricks moved by hand: what a move leaves of a placement, or the dependency that it
+would break.
+
+A brick goes to a unit, to stand there after another one. Every unit's order is kept but for that;
+a move is legal where no operator would then wait for its own results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from explorer.ir.decisions import Candidate, Refusal
+from explorer.rammer.model import Facts, Placement, Policy, Share
+from explorer.rammer.policy import POLICIES
+
+Programs: TypeAlias = list[list[Share]]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The tasks `first .. last-1` of an operator go to a unit in a launch, after the brick of
+    another operator that ends before the task `after[1]`; `after` None: to be the first there.
+    """
+
+    operator: str
+    first: int
+    last: int
+    unit: int
+    launch: int = 0
+    after: tuple[str, int] | None = None
+
+    @property
+    def words(self) -> str:
+        """The move as a sentence's subject."""
+        place = f"after {self.after[0]}" if self.after else "first"
+        return f"{self.operator} {self.first}–{self.last - 1} to unit {self.unit}, {place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Refusal):
+    """A refusal by a dependency: `reader` reads the result of `writer`."""
+
+    writer: str = ""
+    reader: str = ""
+
+
+def moved(facts: Facts, placement: Placement, move: Move) -> Placement | Refusal:
+    """After: the tasks stand where the move says, all else in its order; or why they cannot."""
+    return _Moving(facts, placement, move).result()
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A policy: another one's placement with moves made by hand. A move that does not fit the
+    placement of a binding (fewer tasks, other operators) is left out of it.
+    """
+
+    base: str | Policy
+    moves: tuple[Move, ...] = ()
+
+    def __call__(self, facts: Facts) -> Placement:
+        """The placement after all moves; `weighed` says of each whether it was made."""
+        placement = (POLICIES[self.base] if isinstance(self.base, str) else self.base)(facts)
+        known = {o.name for o in facts.operators}
+        for move in self.moves:
+            if move.operator in known:
+                found = moved(facts, placement, move)
+                refused = found.words if isinstance(found, Refusal) else ""
+                placement = placement if isinstance(found, Refusal) else found
+                weighed = Candidate(move.words, move, (), refused)
+                placement = replace(placement, weighed=(*placement.weighed, weighed))
+        return placement
+
+    @property
+    def __name__(self) -> str:
+        """What pictures call it."""
+        base = self.base if isinstance(self.base, str) else self.base.__name__
+        return f"{base}, {len(self.moves)} by hand"
+
+    def with_move(self, move: Move) -> ByHand:
+        """With one more move."""
+        return replace(self, moves=(*self.moves, move))
+
+
+@dataclass
+class _Moving:
+    """One move under way. `positions` are the operators' by name."""
+
+    facts: Facts
+    placement: Placement
+    move: Move
+    positions: dict[str, int] = field(default_factory=dict)
+
+    def result(self) -> Placement | Refusal:
+        self.positions = {o.name: n for n, o in enumerate(self.facts.operators)}
+        wrong = self._out_of_range()
+        if wrong:
+            return wrong
+        me, m = self.positions[self.move.operator], self.move
+        programs, taken = _without([list(p) for p in self.placement.programs], me, m)
+        if taken is None:
+            return Refusal("tasks", 0, m.last - m.first, f"{m.operator} has no such brick")
+        split = self._split(programs, me)
+        if split:
+            return split
+        lanes = self._lanes(programs)
+        found = self._put(lanes, replace(taken, unit=m.unit))
+        if isinstance(found, Refusal):
+            return found
+        broken = self._launches(lanes, me)
+        if broken:
+            return broken
+        ordered: list[tuple[Share, ...]] = []
+        for units in lanes:
+            order = self._ordered(units)
+            if isinstance(order, Refusal):
+                return order
+            ordered.append(tuple(_joined(order)))
+        return replace(self.placement, programs=tuple(p for p in ordered if p))
+
+    def _out_of_range(self) -> Refusal | None:
+        m, units, launches = self.move, self.facts.device.units, len(self.placement.programs)
+        if m.operator not in self.positions:
+            return Refusal("operator", 0, 0, f"no operator is called {m.operator}")
+        if not 0 <= m.unit < units:
+            return Refusal("unit", m.unit, units, f"there are {units} units, none is {m.unit}")
+        if not 0 <= m.launch < launches:
+            text = f"there are {launches} launches, none is number {m.launch}"
+            return Refusal("launch", m.launch, launches, text)
+        return None
+
+    def _split(self, programs: Programs, me: int) -> Refusal | None:
+        """An operator's tasks are of one launch: its readers wait for that one."""
+        others = {n for n, p in enumerate(programs) for share in p if share.operator == me}
+        if others <= {self.move.launch}:
+            return None
+        text = f"the other tasks of {self.move.operator} are in launch P{min(others)}"
+        change = "move it within that launch"
+        return Refusal("launch", self.move.launch, min(others), text, change)
+
+    def _lanes(self, programs: Programs) -> list[list[list[Share]]]:
+        """For each launch and unit its shares in order."""
+        units = range(self.facts.device.units)
+        return [[[s for s in p if s.unit == u] for u in units] for p in programs]
+
+    def _put(self, lanes: list[list[list[Share]]], share: Share) -> Refusal | None:
+        lane, after = lanes[self.move.launch][self.move.unit], self.move.after
+        if after is None:
+            lane.insert(0, share)
+            return None
+        name, last = after
+        for n, s in enumerate(lane):
+            if self.facts.operators[s.operator].name == name and s.first < last <= s.last:
+                pieces = (replace(s, last=last), share, replace(s, first=last))
+                lane[n : n + 1] = [p for p in pieces if p.first < p.last]
+                return None
+        text = f"{name} has no brick that ends there on unit {self.move.unit}"
+        return Refusal("brick", last, 0, text)
+
+    def _launches(self, lanes: list[list[list[Share]]], me: int) -> Refusal | None:
+        """What is read must be of this launch or of an earlier one."""
+        launch: dict[int, int] = {}
+        for n, units in enumerate(lanes):
+            launch.update({s.operator: n for lane in units for s in lane})
+        for reader, o in enumerate(self.facts.operators):
+            for read in o.reads:
+                if me in (reader, read) and launch.get(read, -1) > launch.get(reader, len(lanes)):
+                    names = [o.name for o in self.facts.operators]
+                    text = f"{names[reader]} reads {names[read]}, which would be launched after it"
+                    return _dependency(text, names[read], names[reader])
+        return None
+
+    def _ordered(self, units: Sequence[Sequence[Share]]) -> list[Share] | Refusal:
+        """The shares of a launch in an order that keeps every unit's and every dependency."""
+        left: dict[int, int] = {}
+        for share in (s for lane in units for s in lane):
+            left[share.operator] = left.get(share.operator, 0) + 1
+        heads, order = [deque(lane) for lane in units], []
+        while any(heads):
+            ready = [q for q in heads if q and not self._missing(q[0], left)]
+            if not ready:
+                return self._cycle(heads, left)
+            queue = min(ready, key=lambda q: (q[0].operator, q[0].first))
+            share = queue.popleft()
+            left[share.operator] -= 1
+            order.append(share)
+        return order
+
+    def _missing(self, share: Share, left: dict[int, int]) -> list[int]:
+        """The operators that it reads, and of which tasks are still to come."""
+        return [r for r in self.facts.operators[share.operator].reads if left.get(r)]
+
+    def _cycle(self, heads: Sequence[deque[Share]], left: dict[int, int]) -> Refusal:
+        """What stands still waits for what moved, which waits for it: the result that is read
+        across, and the neighbour on the unit by which the two would wait for each other.
+        """
+        me, lane = self.positions[self.move.operator], list(heads[self.move.unit])
+        at = next((n for n, s in enumerate(lane) if self._is_moved(s)), len(lane))
+        if 0 < at < len(lane):
+            waits = self._waits(heads, left, lane[at - 1], at - 1)
+            for reader in sorted(waits):
+                if me in self.facts.operators[reader].reads:
+                    return self._broken(me, reader, lane[at - 1].operator, "before")
+        behind = {s.operator for s in lane[at + 1 :]}
+        for read in self.facts.operators[me].reads:
+            queue = next((q for q in heads if any(s.operator == read for s in q)), None)
+            if queue is None:
+                continue
+            last = max(n for n, s in enumerate(queue) if s.operator == read)
+            waits = self._waits(heads, left, queue[last], last)
+            for other in sorted(waits & behind):
+                return self._broken(read, me, other, "after")
+        text = f"{self.move.operator} would wait for its own results"
+        return Refusal("dependency", 1, 0, text)
+
+    def _waits(
+        self, heads: Sequence[deque[Share]], left: dict[int, int], share: Share, at: int
+    ) -> set[int]:
+        """The operators of all shares that one waits for, its own included: those before it on
+        its unit, and those whose results they read.
+        """
+        places: dict[int, list[tuple[int, int]]] = {}
+        for unit, queue in enumerate(heads):
+            for n, s in enumerate(queue):
+                places.setdefault(s.operator, []).append((unit, n))
+        unit = next(n for n, q in enumerate(heads) if at < len(q) and q[at] is share)
+        todo, seen = [(unit, at)], {(unit, at)}
+        while todo:
+            here, n = todo.pop()
+            before = [(here, n - 1)] if n else []
+            for read in self._missing(heads[here][n], left):
+                before += places.get(read, [])
+            for place in before:
+                if place not in seen:
+                    seen.add(place)
+                    todo.append(place)
+        return {heads[u][n].operator for u, n in seen}
+
+    def _is_moved(self, share: Share) -> bool:
+        m = self.move
+        mine = self.facts.operators[share.operator].name == m.operator
+        return mine and share.first == m.first and share.last == m.last
+
+    def _broken(self, writer: int, reader: int, neighbour: int, side: str) -> Broken:
+        """`neighbour` would stand before or after what moved."""
+        names = [o.name for o in self.facts.operators]
+        mine = reader if side == "before" else writer
+        waits = "" if neighbour == mine else f", which waits for {names[mine]},"
+        if side == "after":
+            waits = "" if neighbour == mine else f", for which {names[mine]} waits,"
+        text = (
+            f"{names[reader]} reads {names[writer]}, and {names[neighbour]}{waits} "
+            f"would stand {side} {self.move.operator} on unit {self.move.unit}"
+        )
+        return _dependency(text, names[writer], names[reader])
+
+
+def _joined(shares: Sequence[Share]) -> list[Share]:
+    """Neighbouring tasks that one unit runs one after the other are one share."""
+    out: list[Share] = []
+    latest: dict[int, int] = {}  # unit -> position of its last share
+    for share in shares:
+        at = latest.get(share.unit)
+        if at is not None and out[at] == replace(share, first=out[at].first, last=share.first):
+            out[at] = replace(out[at], last=share.last)
+        else:
+            latest[share.unit] = len(out)
+            out.append(share)
+    return out
+
+
+def _dependency(text: str, writer: str, reader: str) -> Broken:
+    return Broken("dependency", 1, 0, text, writer=writer, reader=reader)
+
+
+def _without(programs: Programs, operator: int, m: Move) -> tuple[Programs, Share | None]:
+    """The programs without these tasks, and the share that they were."""
+    taken = None
+    for program in programs:
+        for n, s in enumerate(program):
+            if s.operator == operator and s.first <= m.first and m.last <= s.last and not taken:
+                taken = replace(s, first=m.first, last=m.last)
+                rest = (replace(s, last=m.first), replace(s, first=m.last))
+                program[n : n + 1] = [r for r in rest if r.first < r.last]
+                break
+    return programs, taken if m.first < m.last else None

@@ -1,0 +1,50 @@
+"""A policy whose operators all run with their fastest, or all with their most efficient rKernel:
+what it would cost to leave the choice away (the paper, figure 17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
+from explorer.rammer.policy import POLICIES
+from explorer.rammer.rkernels import efficient, fastest
+
+
+@dataclass(frozen=True)
+class OneKernel:
+    """A policy that is told of one implementation an operator: `which` is "fastest" or
+    "efficient".
+    """
+
+    base: str | Policy
+    which: str
+
+    def __call__(self, facts: Facts) -> Placement:
+        """The base's placement of these kernels."""
+        units = facts.device.units
+        taken = [
+            fastest(o, units) if self.which == "fastest" else efficient(o) for o in facts.operators
+        ]
+        operators = tuple(_only(o, n) for o, n in zip(facts.operators, taken))
+        place = POLICIES[self.base] if isinstance(self.base, str) else self.base
+        placement = place(replace(facts, operators=operators))
+
+        def named(share: Share) -> Share:
+            return replace(share, kernel=taken[share.operator])
+
+        programs = tuple(tuple(map(named, p)) for p in placement.programs)
+        return replace(placement, programs=programs)
+
+    @property
+    def __name__(self) -> str:
+        """What pictures call it."""
+        base = self.base if isinstance(self.base, str) else self.base.__name__
+        return f"{base}, {self.which} rKernels"
+
+
+def _only(operator: ROperator, kernel: int) -> ROperator:
+    if not operator.kernels:
+        return operator
+    k = operator.kernels[kernel]
+    return replace(operator, tasks=k.tasks, task_us=k.task_us, kept_us=k.kept_us, kernels=())

@@ -1,0 +1,125 @@
+"""Operators on a data-sheet device: rKernels from grids of thread blocks, and units from how many
+blocks a multiprocessor holds (Rammer, section 4.2).
+
+A vEU is a place for a resident block; a multiprocessor has as many as the most demanding rKernel
+leaves room for. How long a block takes depends on how many run beside it; a schedule needs one
+number, so it is that of its wave: with all blocks of the operators that do not need each other, at
+most as many as there are units. What other waves do meanwhile is left out. Op-by-op, an operator
+has the device to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.devices.model import Device
+from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
+from explorer.rammer.waves import waves
+
+AS_FAST = 1.05  # of grids that are as fast as this, the one that takes least of the device
+
+
+@dataclass(frozen=True, slots=True)
+class Gridded:
+    """An operator of a run with the grids that it could be launched with; none: it has no tasks."""
+
+    name: str
+    grids: tuple[ThreadBlocks, ...]
+    reads: tuple[int, ...] = ()
+    origin: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two grids that a policy may choose from."""
+
+    fastest: ThreadBlocks
+    efficient: ThreadBlocks
+
+
+def pair_of(grids: Sequence[ThreadBlocks], device: Device) -> Pair:
+    """The grid that is fastest alone, and the one that takes least time times resources."""
+    whole = [(b.whole_us(device), b) for b in grids]
+    limit = AS_FAST * min(us for us, _ in whole)
+    fast = [b for us, b in whole if us <= limit]
+    fastest = min(fast, key=lambda b: b.area_us(device))
+    return Pair(fastest, min(grids, key=lambda b: b.area_us(device)))
+
+
+def vdevice_of(
+    runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
+) -> VDevice:
+    """The units of a device for some runs: multiprocessors by resident blocks of the most demanding
+    grid that may be chosen, and no more than the widest wave has blocks for. `alone`: only the
+    fastest may be; `units`: as many as asked, not 0.
+    """
+    every = [_pairs(run, device) for run in runs]
+    offered = [b for pairs in every for p in pairs if p for b in _offered(p, alone)]
+    crowds = (_crowds(run, pairs, alone) for run, pairs in zip(runs, every, strict=True))
+    widest = max((n for crowd in crowds for both in crowd for n in both), default=1)
+    held = min((b.resident(device) for b in offered), default=1)
+    held = max(1, min(held, -(-widest // device.units)))
+    count = units or device.units * held
+    each = -(-count // device.units)
+    return VDevice(
+        count, device.barrier_us, device.launch_us, per_core=min(held, each), together=True
+    )
+
+
+def facts_of(
+    run: Sequence[Gridded], device: Device, vdevice: VDevice, alone: bool = False
+) -> Facts:
+    """The operators of a run with their rKernels, timed beside their waves, or alone."""
+    pairs = _pairs(run, device)
+    crowds = _crowds(run, pairs, alone)
+    made = []
+    for o, pair, crowd in zip(run, pairs, crowds, strict=True):
+        if pair is None:
+            made.append(ROperator(o.name, 0, 0.0, o.reads, o.origin))
+            continue
+        kernels = [_kernel("fastest", pair.fastest, crowd[0], device, vdevice)]
+        if not alone and pair.efficient != pair.fastest:
+            kernels.append(_kernel("efficient", pair.efficient, crowd[1], device, vdevice))
+        first = kernels[0]
+        made.append(
+            ROperator(o.name, first.tasks, first.task_us, o.reads, o.origin, tuple(kernels))
+        )
+    return Facts(tuple(made), vdevice)
+
+
+def _pairs(run: Sequence[Gridded], device: Device) -> list[Pair | None]:
+    """The pair of each operator, those of equal kernels chosen once."""
+    known: dict[tuple[ThreadBlocks, ...], Pair | None] = {(): None}
+    for o in run:
+        if o.grids not in known:
+            known[o.grids] = pair_of(o.grids, device)
+    return [known[o.grids] for o in run]
+
+
+def _offered(pair: Pair, alone: bool) -> tuple[ThreadBlocks, ...]:
+    return (pair.fastest,) if alone else (pair.fastest, pair.efficient)
+
+
+def _kernel(
+    name: str, blocks: ThreadBlocks, crowd: int, device: Device, vdevice: VDevice
+) -> RKernel:
+    beside, flying = blocks.beside(device, crowd, vdevice.per_core)
+    return RKernel(name, blocks.grid, blocks.task_us(beside, min(flying, vdevice.units)))
+
+
+def _crowds(
+    run: Sequence[Gridded], pairs: Sequence[Pair | None], alone: bool
+) -> list[tuple[int, int]]:
+    """For each operator the blocks that there are of its wave, all fastest and all efficient."""
+    counts = [(p.fastest.grid, p.efficient.grid) if p else (0, 0) for p in pairs]
+    if alone:
+        return counts
+    found = list(counts)
+    order = Facts(tuple(ROperator(o.name, 1, 1.0, o.reads) for o in run), VDevice(1))
+    for wave in waves(order):
+        total = (sum(counts[n][0] for n in wave), sum(counts[n][1] for n in wave))
+        for n in wave:
+            found[n] = total
+    return found

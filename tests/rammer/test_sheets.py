@@ -1,0 +1,242 @@
+"""Rammer on hardware that is not here: resident blocks, times beside others, walls, by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explorer.compiler import compile as compile_model
+from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.devices.catalogue import device
+from explorer.ir.normal import normalise
+from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule, simulate
+from explorer.rammer.account import account
+from explorer.rammer.lane_wall import is_plain, lane_wall
+from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevice_of
+from explorer.roller.grids import grids
+from explorer.tuning.side_by_side import side_by_side
+from tests.rammer.walls import facts as random_facts
+from tests.roller.operators import matmul
+from tests.tuning.models import mlp
+
+V100 = device("v100")
+MOST_UNITS = 1216 * 6  # every thread of an IPU
+ANY_POLICY = st.sampled_from(sorted(POLICIES))
+
+
+def blocks(grid=16, threads=64, registers=2048, shared=1024, alone=2.0, compute=0.5, memory=0.0):
+    return ThreadBlocks("", grid, threads, registers, shared, alone, compute, memory)
+
+
+@pytest.mark.parametrize(
+    "block, held",
+    [
+        (blocks(threads=256, registers=256 * 64, shared=8192), 4),  # 65,536 registers
+        (blocks(threads=1024, registers=1024, shared=1024), 2),  # 2,048 threads
+        (blocks(threads=64, registers=2048, shared=40_000), 2),  # 98,304 bytes
+        (blocks(threads=32, registers=32, shared=0), 32),  # resident blocks
+        (blocks(threads=512, registers=512 * 200, shared=0), 1),  # too many: one at a time
+    ],
+)
+def test_the_scarcest_resource_of_a_multiprocessor_counts_its_blocks(block, held):
+    assert block.resident(V100) == held
+
+
+def test_a_block_waits_alone_and_shares_with_others():
+    block = blocks(alone=2.0, compute=0.5, memory=0.01)
+    assert block.task_us(beside=1, flying=80) == 2.0
+    assert block.task_us(beside=8, flying=80) == 4.0
+    assert block.task_us(beside=8, flying=640) == pytest.approx(6.4)
+    assert dict(block.terms(8, 640)) == pytest.approx({"alone": 2, "compute": 4, "memory": 6.4})
+
+
+def test_blocks_spread_over_multiprocessors_before_they_share_one():
+    block = blocks()
+    assert block.beside(V100, 16, most=4) == (1, 16)
+    assert block.beside(V100, 81, most=4) == (2, 81)
+    assert block.beside(V100, 10_000, most=4) == (4, 320)
+
+
+def test_the_papers_product_of_one_row_takes_what_it_measured():
+    """LSTM, h256: 16 rTasks take 7.46 us, the fastest rKernel 4.28 us (Rammer, section 5.3)."""
+    pair = pair_of(grids(normalise(matmul(1, 1024, 256)), V100), V100)
+    assert pair.efficient.grid == 16
+    assert pair.efficient.whole_us(V100) == pytest.approx(7.46, rel=0.2)
+    assert pair.fastest.whole_us(V100) == pytest.approx(4.28, rel=0.2)
+    assert pair.fastest.area_us(V100) > pair.efficient.area_us(V100)
+
+
+def test_units_are_multiprocessors_by_what_the_most_demanding_grid_leaves_room_for():
+    run = [
+        Gridded("a", (blocks(grid=800, shared=1024),)),
+        Gridded("b", (blocks(grid=8, shared=30_000),)),
+    ]
+    found = vdevice_of([run], V100)
+    assert (found.units, found.per_core) == (240, 3)
+    assert (found.barrier_us, found.launch_us) == (V100.barrier_us, V100.launch_us)
+
+
+def test_there_are_no_more_units_than_the_widest_wave_fills():
+    narrow = [Gridded("a", (blocks(grid=16),)), Gridded("b", (blocks(grid=16),), (0,))]
+    wide = [replace(o, reads=()) for o in (*narrow, *narrow, *narrow)]
+    assert vdevice_of([narrow], V100).units == 80
+    assert vdevice_of([wide], V100).units == 160
+
+
+def test_operators_of_one_wave_share_what_one_alone_has_to_itself():
+    grid = blocks(grid=80, alone=1.0, compute=1.0)
+    run = [Gridded(name, (grid,)) for name in "ab"]
+    units = vdevice_of([run], V100)
+    assert units.per_core == 2
+    assert [o.task_us for o in facts_of(run, V100, units).operators] == [2.0, 2.0]
+    assert [o.task_us for o in facts_of(run, V100, units, alone=True).operators] == [1.0, 1.0]
+
+
+def test_an_operator_without_elements_has_no_tasks():
+    run = [Gridded("empty", ()), Gridded("b", (blocks(grid=2),), (0,))]
+    units = vdevice_of([run], V100)
+    facts = facts_of(run, V100, units)
+    assert facts.operators[0].tasks == 0
+    assert schedule(facts, Options()).wall.total_us > 0
+
+
+def test_two_layers_leave_units_idle_that_one_schedule_fills():
+    """A(2 x 3), B(4 x 1) on 4 units: op-by-op 3 + 1, 10 of 16 filled; together 10 of 12."""
+    facts = Facts((ROperator("A", 2, 3.0), ROperator("B", 4, 1.0)), VDevice(4, per_core=2))
+    apart = account(schedule(facts, Options(policy="op-by-op")).wall, 2)
+    assert (apart.total_us, apart.launches, apart.cores) == (4.0, 2, 2)
+    assert apart.busy == pytest.approx(10 / 16)
+    assert apart.core_busy == pytest.approx(1.0)  # two bricks at a time on two cores of two
+    together = account(schedule(facts, Options()).wall, 2)
+    assert (together.total_us, together.launches) == (3.0, 1)
+    assert together.busy == pytest.approx(10 / 12)
+
+
+def test_time_between_kernels_is_launches_and_the_rest_is_kernels():
+    chain = (ROperator("A", 2, 3.0), ROperator("B", 1, 1.0, (0,)))
+    facts = Facts(chain, VDevice(2, barrier_us=0.5, launch_us=1.0))
+    found = account(schedule(facts, Options(policy="op-by-op")).wall)
+    assert found.overhead_us == pytest.approx(2.0)
+    assert found.kernel_us == pytest.approx(found.total_us - 2.0)
+    filled = found.busy * found.units * found.total_us
+    assert filled + sum(us for _, us in found.idle) == pytest.approx(2 * found.total_us)
+
+
+@given(random_facts(units=st.integers(1, 9)), ANY_POLICY, st.integers(0, 2))
+def test_a_wall_laid_share_by_share_is_the_one_of_its_instructions(facts, policy, tasks):
+    assert is_plain(facts)
+    found = schedule(facts, Options(policy=policy, brick_tasks=tasks))
+    names = ("planned", policy)
+    instructed = simulate(found.programs, facts.operators, facts.device, *names)
+    laid = lane_wall(facts, found.placement, found.bricks, *names)
+    assert laid.total_us == pytest.approx(instructed.total_us)
+    assert laid.cuts_us == pytest.approx(instructed.cuts_us)
+    for ours, theirs in ((laid.bricks, instructed.bricks), (laid.gaps, instructed.gaps)):
+        assert rows(ours) == rows(theirs)
+
+
+def rows(parts):
+    """Bricks or gaps by unit and time, rounded; of two that end at once either was waited for."""
+    return sorted(
+        (
+            p.unit,
+            round(p.start_us, 6),
+            round(p.end_us, 6),
+            p.cause.replace("imbalance", "dependency"),
+        )
+        if hasattr(p, "cause")
+        else (p.unit, round(p.start_us, 6), round(p.end_us, 6), p.call, p.first, p.last, p.program)
+        for p in parts
+    )
+
+
+GRIDS = st.builds(
+    blocks,
+    grid=st.integers(1, 200),
+    threads=st.sampled_from([32, 256, 512]),
+    registers=st.sampled_from([1024, 16384, 40_000]),
+    shared=st.sampled_from([0, 8192, 48_000]),
+    alone=st.sampled_from([0.5, 2.0, 20.0]),
+    compute=st.sampled_from([0.0, 0.4, 5.0]),
+    memory=st.sampled_from([0.0, 0.01]),
+)
+
+
+@st.composite
+def runs(draw):
+    """A few operators, each with one or two grids, that read some before them."""
+    found = []
+    for n in range(draw(st.integers(1, 6))):
+        reads = draw(st.sets(st.integers(0, n - 1), max_size=2)) if n else set()
+        found.append(
+            Gridded(
+                f"op{n}", tuple(draw(st.lists(GRIDS, min_size=1, max_size=2))), tuple(sorted(reads))
+            )
+        )
+    return found
+
+
+@given(runs(), st.sampled_from(["v100", "mi50", "ipu", "h100"]), ANY_POLICY)
+def test_bricks_and_gaps_fill_the_wall_of_any_sheet(run, name, policy):
+    sheet, alone = device(name), policy == "op-by-op"
+    facts = facts_of(run, sheet, vdevice_of([run], sheet, alone), alone)
+    found = account(schedule(facts, Options(policy=policy)).wall, facts.device.per_core)
+    area = found.units * found.total_us
+    idle = sum(us for _, us in found.idle)
+    assert found.busy * area + idle == pytest.approx(area, rel=1e-6)
+    assert 0.0 < found.busy <= found.core_busy + 1e-9 <= 1.0 + 2e-9
+
+
+@given(runs())
+def test_one_unit_takes_all_tasks_after_each_other(run):
+    facts = facts_of(run, V100, vdevice_of([run], V100, units=1))
+    assert facts.device.units == facts.device.per_core == 1
+    for policy in ("wavefront", "critical-path"):
+        found = schedule(facts, Options(policy=policy))
+        work = sum(b.end_us - b.start_us for b in found.wall.bricks)
+        launches = len(found.programs) * V100.launch_us
+        assert found.wall.total_us == pytest.approx(work + launches)
+
+
+@given(runs())
+def test_units_without_end_take_the_longest_way(run):
+    free = replace(V100, barrier_us=0.0, launch_us=0.0)
+    single = [replace(o, grids=(replace(o.grids[0], grid=min(20, o.grids[0].grid)),)) for o in run]
+    facts = facts_of(single, free, vdevice_of([single], free, units=1000))
+    way = [0.0] * len(run)
+    for n, o in enumerate(facts.operators):
+        way[n] = o.task_us + max((way[r] for r in o.reads), default=0.0)
+    for policy in ("wavefront", "critical-path"):
+        assert schedule(facts, Options(policy=policy)).wall.total_us == pytest.approx(max(way))
+
+
+@settings(max_examples=25)
+@given(st.one_of(st.integers(1, 200), st.sampled_from([320, 1216, MOST_UNITS])), ANY_POLICY)
+def test_any_number_of_units_has_a_wall(units, policy):
+    operators = (
+        ROperator("a", 97, 3.0),
+        ROperator("b", 3000, 0.5),
+        ROperator("c", 5, 2.0, (0, 1)),
+    )
+    facts = Facts(operators, VDevice(units, 0.5, 1.0))
+    found = account(schedule(facts, Options(policy=policy, bricks=1)).wall)
+    assert found.units == units and found.busy <= 1.0 + 1e-9
+    assert found.busy * units * found.total_us == pytest.approx(sum(o.work_us for o in operators))
+
+
+@pytest.mark.parametrize("name", ["v100", "ipu"])
+def test_a_model_is_simulated_on_a_sheet_under_every_policy(name, tmp_path):
+    c = compile_model(mlp(tmp_path), target=name, until="planned")
+    sides = side_by_side(c)
+    assert [s.policy for s in sides] == list(POLICIES)
+    base = next(s for s in sides if s.policy == "op-by-op")
+    for s in sides:
+        assert s.wall.kind == "simulated" and s.wall.device == name
+        assert s.account.units % device(name).units == 0
+        assert s.account.total_us <= base.account.total_us * (1 + 1e-9)
+        assert s.account.launches <= base.account.launches
+    few = c.with_options(rammer=Options(threads=100)).planned_wall()
+    assert few.units == 100 and few.total_us >= c.planned_wall().total_us * (1 - 1e-9)
+    rammed = next(s for s in sides if s.policy == "wavefront")
+    assert rammed.weighed and rammed.account.overhead_us <= base.account.overhead_us
