@@ -7,30 +7,17 @@ level. A copy is measured beside a read, since stores cost more than loads.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from threading import Barrier, Thread
 from time import perf_counter_ns
 
 import numpy as np
 
-from explorer.codegen.numba_cpu import DECORATOR, HEADER
-from explorer.codegen.object_code import compile_cfunc
 from explorer.devices.model import Device, MemoryLevel
+from explorer.measure.bandwidth import READ
+from explorer.measure.this_cpu import Native, native_function
 
-READ = """
-def kernel(first, last, args):
-    wide()
-    x = argument(args, 0)
-    y = argument(args, 1)
-    n = argument(args, 2)
-    for task in range(first, last):
-        total = F(0.0)
-        for i in range(n):
-            total = add_any_order(total, ld_float32(x, i))
-        st_float32(y, 0, total)
-"""
 COPY = """
 def kernel(first, last, args):
     wide()
@@ -44,8 +31,6 @@ def kernel(first, last, args):
 BURST_BYTES = 16 << 20  # moved in one timed run of a thread
 RUNS = 25
 PART = 2  # a span fills so much of a level: half of it
-
-Native = Callable[[int, int, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +79,11 @@ def _bandwidth(level: MemoryLevel, device: Device, threads: int) -> Bandwidth:
     size = (held or 4 * PART * last) // PART
     each = size // threads if level.shared else size  # bytes of one thread
     together = held if held is None or level.shared else held * threads
-    read = _gb_per_s(_function(READ), each, 0, threads)
-    copied = [_gb_per_s(f, each // 2, each // 2, threads) for f in (_function(COPY), _memmove())]
+    read = _gb_per_s(native_function(READ), each, 0, threads)
+    copied = [
+        _gb_per_s(f, each // 2, each // 2, threads) for f in (native_function(COPY), _memmove())
+    ]
     return Bandwidth(level.name, together, round(read, 1), round(max(copied), 1))
-
-
-@cache
-def _function(body: str) -> Native:
-    source = "\n".join([*HEADER, "", DECORATOR + body])
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return signature(compile_cfunc(source).address)
 
 
 def _memmove() -> Native:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -16,11 +16,10 @@ import numpy as np
 from explorer.errors import IronworksError
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
+from explorer.tuning.model_forms import forms, in_order, seed_of
 
 Inputs = Mapping[str, np.ndarray]
 Outputs = Mapping[str, np.ndarray]
-
-SEED = re.compile(rb"seed (\d+)\Z")  # how the zoo ends the head of a model it salted
 
 
 class Skipped(Exception):
@@ -56,6 +55,25 @@ def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
         raise Skipped(f"{name} cannot run it: {first or type(problem).__name__}") from problem
 
 
+def entered(
+    names: Iterable[str], model: Model, inputs: Inputs, threads: int, stack: ExitStack
+) -> tuple[list[Peer], dict[str, str]]:
+    """The runtimes of these names that can run the model, and of the others the reason; the stack
+    closes them.
+    """
+    found: list[Peer] = []
+    skipped: dict[str, str] = {}
+    for name in names:
+        try:
+            peer = prepare(name, model, inputs, threads)
+        except Skipped as reason:
+            skipped[name] = str(reason)
+            continue
+        stack.callback(peer.close)
+        found.append(peer)
+    return found, skipped
+
+
 def onnx_source(model: Model) -> str | bytes:
     """What another runtime loads: the model's own file, or the bytes of one of the zoo's models.
 
@@ -65,8 +83,7 @@ def onnx_source(model: Model) -> str | bytes:
         if not Path(model.path).is_file():
             raise Skipped("the model was not read from an ONNX file")
         return model.path
-    seed = SEED.search(model.head)
-    found: bytes = zoo.proto(model.path, int(seed[1]) if seed else 0).SerializeToString()
+    found: bytes = zoo.proto(model.path, seed_of(model)).SerializeToString()
     return found
 
 
@@ -80,61 +97,70 @@ def _onnxruntime(model: Model, inputs: Inputs, threads: int) -> Peer:
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "1")
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = ort.InferenceSession(onnx_source(model), options, ["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    feed = dict(inputs)
 
-    def run() -> Outputs:
-        return dict(zip(names, session.run(names, feed)))
+    def ready(name: str, form: Model) -> Peer:
+        session = ort.InferenceSession(onnx_source(form), options, ["CPUExecutionProvider"])
+        names, feed = [o.name for o in session.get_outputs()], dict(inputs)
+        how = f"{ort.__version__} ({name})" if name else str(ort.__version__)
+        return Peer("onnxruntime", how, lambda: dict(zip(names, session.run(names, feed))))
 
-    run()
-    return Peer("onnxruntime", str(ort.__version__), run)
+    return _warm(in_order([ready(*form) for form in forms(model)])[0])
+
+
+def _warm(peer: Peer) -> Peer:
+    peer.run()
+    return peer
 
 
 def _torch(model: Model, inputs: Inputs, threads: int) -> Peer:
-    """Eager PyTorch: one call an operator, from Python."""
-    from explorer.tuning.torch_peer import torch, torch_plan
+    """Eager PyTorch, one call an operator, in the form that is fastest here."""
+    from explorer.tuning import torch_forms
 
-    return _torch_peer("torch", torch, torch_plan(model.program), model, inputs, threads)
+    return _torch_peer("torch", torch_forms.eager, model, inputs, threads)
 
 
 def _torch_compile(model: Model, inputs: Inputs, threads: int) -> Peer:
     """The same calls, given to PyTorch's compiler; it needs a C++ compiler here."""
-    from explorer.tuning.torch_peer import torch, torch_plan
+    from explorer.tuning import torch_forms
 
-    plan = torch.compile(torch_plan(model.program).__call__, dynamic=False)
-    return _torch_peer("torch.compile", torch, plan, model, inputs, threads)
+    return _torch_peer("torch.compile", torch_forms.compiled, model, inputs, threads)
 
 
 def _torch_peer(
-    name: str,
-    torch: Any,
-    plan: Callable[..., tuple[Any, ...]],
-    model: Model,
-    inputs: Inputs,
-    threads: int,
+    name: str, form_of: Callable[..., Any], model: Model, inputs: Inputs, threads: int
 ) -> Peer:
-    before = torch.get_num_threads()
+    from explorer.tuning.torch_peer import torch
 
-    def run() -> Outputs:
-        with torch.inference_mode():
-            found = plan(*(torch.from_numpy(inputs[n]) for n in model.inputs))
-            return {n: t.numpy() for n, t in zip(model.outputs, found)}
+    before = torch.get_num_threads()
 
     def close() -> None:
         torch.set_num_threads(before)
 
     torch.set_num_threads(threads)
     try:
-        run()
+        form = form_of(model, inputs)
     except Exception:
         close()
         raise
-    return Peer(name, str(torch.__version__), run, close)
+
+    def run() -> Outputs:
+        return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
+
+    return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
 
 
 def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
-    raise Skipped("Ironworks has no JAX form of a model yet")
+    """The model as one jitted function, on as many threads as JAX was started with here."""
+    from explorer.tuning import jax_peer
+
+    if not jax_peer.started(threads):
+        raise Skipped(f"JAX runs in this process with another number of threads than {threads}")
+    form = jax_peer.fastest(model, inputs)
+
+    def run() -> Outputs:
+        return dict(zip(model.outputs, form.run()))
+
+    return _warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
 
 
 PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> the package it needs, and how it is loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from explorer.measure.compare import (
 from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, take_turns
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers import PEERS, Peer, Skipped, own_version, prepare
+from explorer.tuning.peers import PEERS, entered, own_version
 
 OURS = "ironworks"
 ALONE = "no other runtime ran"
@@ -131,7 +131,8 @@ def race(
     given = {n: np.ascontiguousarray(a) for n, a in ours.named(inputs).items()}
     answer = ours.run(given)
     with ExitStack() as stack:
-        peers, skipped = _prepared(ours, given, dict.fromkeys(against), stack)
+        entering = dict.fromkeys(against)
+        peers, skipped = entered(entering, ours.model, given, threads_of(ours), stack)
         errors = [check_answers(answer, peer.run(), peer.name) for peer in peers]
         works = [lambda: ours.run(given), *(peer.run for peer in peers)]
         first, *others = take_turns(works, seconds, clock)
@@ -140,7 +141,7 @@ def race(
         versus = comparison(first, series)
         runners.append(Runner(peer.name, peer.version, versus.second, error, versus))
     return RaceResult(
-        ours.model.name, threads_of(ours), machine().line, tuple(runners), tuple(skipped)
+        ours.model.name, threads_of(ours), machine().line, tuple(runners), tuple(skipped.items())
     )
 
 
@@ -158,22 +159,6 @@ def threads_of(c: Compilation) -> int:
 
 def _compiled(model: Model | Compilation | str | Path) -> Compilation:
     return model if isinstance(model, Compilation) else compile_model(model)
-
-
-def _prepared(
-    ours: Compilation, inputs: Mapping[str, np.ndarray], against: Iterable[str], stack: ExitStack
-) -> tuple[list[Peer], list[tuple[str, str]]]:
-    peers: list[Peer] = []
-    skipped: list[tuple[str, str]] = []
-    for name in against:
-        try:
-            peer = prepare(name, ours.model, inputs, threads_of(ours))
-        except Skipped as reason:
-            skipped.append((name, str(reason)))
-            continue
-        stack.callback(peer.close)
-        peers.append(peer)
-    return peers, skipped
 
 
 def _fields(r: Runner) -> dict[str, object]:

@@ -13,6 +13,7 @@ import numpy as np
 from explorer.ops.record import Site
 
 torch: Any = import_module("torch")
+F: Any = torch.nn.functional
 
 Run = Callable[..., Any]
 
@@ -69,8 +70,11 @@ def _squeeze(site: Site) -> Run:
 
 
 def _expand(site: Site) -> Run:
-    def run(x: Any, shape: Any) -> Any:
-        return x.expand(torch.broadcast_shapes(x.shape, tuple(shape.tolist())))
+    known = _numbers(site, 1, "shape")
+
+    def run(x: Any, shape: Any = None) -> Any:
+        wanted = known if known is not None else tuple(shape.tolist())
+        return x.expand(torch.broadcast_shapes(x.shape, wanted))
 
     return run
 
@@ -150,6 +154,45 @@ def _constant_of_shape(site: Site) -> Run:
     return lambda shape: torch.full(tuple(shape.tolist()), value, dtype=dtype)
 
 
+def _pad(site: Site) -> Run:
+    """With one value all around; PyTorch counts the dims from the last one."""
+    if site.text("mode", "constant") != "constant" or site.has(3) or site.attrs.get("axes"):
+        site.unsupported("does not fill all around with one value")
+    pads = _numbers(site, 1, "pads")
+    if pads is None:
+        site.unsupported("needs its widths before the run")
+    sides = list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :]))
+    widths = tuple(n for pair in reversed(sides) for n in pair)
+    value = site.values[2] if site.has(2) else None
+    fill = site.number("value", 0.0) if value is None else float(value.item())
+    return lambda x, *_: F.pad(x, widths, value=fill)
+
+
+def _depth_to_space(site: Site) -> Run:
+    by = site.integer("blocksize")
+    if site.text("mode", "DCR") == "CRD":
+        return lambda x: F.pixel_shuffle(x, by)
+
+    def run(x: Any) -> Any:
+        n, c, h, w = x.shape
+        x = x.reshape(n, by, by, c // by**2, h, w).permute(0, 3, 4, 1, 5, 2)
+        return x.reshape(n, c // by**2, h * by, w * by)
+
+    return run
+
+
+def _resize(site: Site) -> Run:
+    """Bilinear between the centres of pixels, to sizes that are known."""
+    half = site.text("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    sizes = _numbers(site, 3, "sizes")
+    if site.text("mode", "nearest") != "linear" or not half or sizes is None:
+        site.unsupported("is no bilinear one to known sizes")
+    if len(sizes) not in (2, 4) or site.integers("axes", (2, 3)) != (2, 3):
+        site.unsupported("is not of height and width alone")
+    wanted = tuple(sizes[-2:])
+    return lambda x, *_: F.interpolate(x, wanted, mode="bilinear", align_corners=False)
+
+
 LAYOUT: Mapping[str, Callable[[Site], Run]] = {
     "Reshape": _reshape,
     "Transpose": _transpose,
@@ -166,4 +209,7 @@ LAYOUT: Mapping[str, Callable[[Site], Run]] = {
     "Shape": _shape,
     "Range": _range,
     "ConstantOfShape": _constant_of_shape,
+    "Pad": _pad,
+    "DepthToSpace": _depth_to_space,
+    "Resize": _resize,
 }

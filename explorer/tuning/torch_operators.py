@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.record import Site
+from explorer.tuning.torch_blocks import BLOCKS
 from explorer.tuning.torch_layout import LAYOUT
 from explorer.tuning.torch_windows import WINDOWS
 
@@ -37,6 +38,15 @@ def _div(site: Site) -> Run:
         return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
 
     return run
+
+
+def _pow(site: Site) -> Run:
+    """A power that is known is a number, for which PyTorch has quicker ways."""
+    power = site.values[1]
+    if power is None or power.ndim:
+        return torch.pow  # type: ignore[no-any-return]
+    number = power.item()
+    return lambda x, _: torch.pow(x, number)
 
 
 def _cast(site: Site) -> Run:
@@ -109,7 +119,8 @@ def _reduction(run: Run) -> Make:
 def _cumsum(site: Site) -> Run:
     if site.integer("exclusive") or site.integer("reverse"):
         site.unsupported("is exclusive or reverse, which torch.cumsum is not")
-    return lambda x, axis: torch.cumsum(x, int(axis))
+    known = site.attrs.get("axis")
+    return lambda x, axis=known: torch.cumsum(x, int(axis))
 
 
 def _lstm(site: Site) -> Run:
@@ -118,24 +129,32 @@ def _lstm(site: Site) -> Run:
     if site.has(4) or site.has(7) or site.attrs.get("activations"):
         site.unsupported("has lengths, peepholes or other activations")
 
-    def gates(weights: Any) -> Any:  # ONNX: in, out, forget, cell; PyTorch: in, forget, cell, out
-        i, o, f, c = weights[0].chunk(4)
-        return torch.cat((i, f, c, o))
+    known = [None if v is None else _gates(torch.from_numpy(v)) for v in _weights(site)]
 
     def run(
         x: Any, w: Any, r: Any, b: Any = None, _: Any = None, h: Any = None, c: Any = None
     ) -> Any:
+        late = (w, r, *(() if b is None else b.split(4 * r.shape[2], 1)))
+        weights = [_gates(v) if k is None else k for k, v in zip(known, late)]
         zero = x.new_zeros(1, x.shape[1], r.shape[2])
-        weights = [
-            gates(w),
-            gates(r),
-            *(gates(p) for p in (() if b is None else b.split(4 * r.shape[2], 1))),
-        ]
         state = (zero if h is None else h, zero if c is None else c)
         y, h, c = torch.lstm(x, state, weights, b is not None, 1, 0.0, False, False, False)
         return y.unsqueeze(1), h, c
 
     return run
+
+
+def _weights(site: Site) -> list[Any]:
+    """Those of an LSTM that stand in the model, the biases apart; None for the others."""
+    w, r, b = (*site.values[1:4], None, None)[:3]
+    halves = (None, None) if b is None else np.split(b, 2, 1)
+    return [w, r, *halves]
+
+
+def _gates(weights: Any) -> Any:
+    """ONNX: in, out, forget, cell; PyTorch: in, forget, cell, out."""
+    i, o, f, c = weights[0].chunk(4)
+    return torch.cat((i, f, c, o))
 
 
 def constant_integers(site: Site, position: int, name: str) -> tuple[int, ...] | None:
@@ -156,7 +175,7 @@ CALLS: Mapping[str, Run] = {  # one element from one or two, and what needs no a
     "Cos": torch.cos, "Sin": torch.sin, "Floor": torch.floor, "Ceil": torch.ceil,
     "Round": torch.round, "Sign": torch.sign, "Reciprocal": torch.reciprocal,
     "Softplus": F.softplus, "HardSwish": F.hardswish, "IsNaN": torch.isnan,
-    "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Pow": torch.pow,
+    "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul,
     "Equal": torch.eq, "Less": torch.lt, "LessOrEqual": torch.le,
     "Greater": torch.gt, "GreaterOrEqual": torch.ge,
     "Not": torch.logical_not, "And": torch.logical_and, "Or": torch.logical_or,
@@ -168,6 +187,7 @@ CALLS: Mapping[str, Run] = {  # one element from one or two, and what needs no a
 OPERATORS: Mapping[str, Make] = {
     **{name: _always(run) for name, run in CALLS.items()},
     "Div": _div,
+    "Pow": _pow,
     "Cast": _cast,
     "Clip": _clip,
     "LeakyRelu": _leaky_relu,
@@ -183,11 +203,13 @@ OPERATORS: Mapping[str, Make] = {
     "ReduceMean": _reduction(torch.mean),
     "ReduceMax": _reduction(torch.amax),
     "ReduceMin": _reduction(torch.amin),
+    "ReduceL2": _reduction(lambda x, axes, keep: torch.linalg.vector_norm(x, 2, axes, keep)),
     "CumSum": _cumsum,
     "Gemm": _gemm,
     "BatchNormalization": _batch_norm,
     "LayerNormalization": _layer_norm,
     "LSTM": _lstm,
+    **BLOCKS,
     **WINDOWS,
     **LAYOUT,
 }

@@ -45,25 +45,66 @@ class Plan:
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The outputs; a value is let go when its last reader has run."""
         slots = [*arguments, *self.frame[self.parameters :]]
-        for step in self.steps:
-            found = step.run(*(None if i is None else slots[i] for i in step.reads))
-            results = found if isinstance(found, tuple) else (found,)
-            for slot, value in zip(step.writes, results):
-                slots[slot] = value
-            for slot in step.dead:
-                slots[slot] = None
-        return tuple(slots[i] for i in self.outputs)
+        return run_steps(self.steps, slots, self.outputs)
 
 
-def torch_plan(program: Program) -> Plan:
-    """The model of an imported program as PyTorch calls; its weights are shared, not copied.
+def run_steps(
+    steps: tuple[Step, ...], slots: list[Any], outputs: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """The outputs of steps over slots, which are left empty where nothing reads them later."""
+    for step in steps:
+        found = step.run(*(None if i is None else slots[i] for i in step.reads))
+        results = found if isinstance(found, tuple) else (found,)
+        for slot, value in zip(step.writes, results):
+            slots[slot] = value
+        for slot in step.dead:
+            slots[slot] = None
+    return tuple(slots[i] for i in outputs)
+
+
+class Frozen(torch.nn.Module):  # type: ignore[misc]
+    """A plan as a module with its weights, whose values PyTorch's compiler may then use."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.steps, self.outputs, self.names = plan.steps, plan.outputs, []
+        for n, weight in enumerate(plan.frame[plan.parameters :]):
+            name = "" if weight is None else f"weight{n}"
+            self.names.append(name)
+            if name:
+                self.register_buffer(name, weight)
+        self.eval()
+
+    def forward(self, *arguments: Any) -> tuple[Any, ...]:
+        """The outputs of the plan."""
+        weights = (getattr(self, name) if name else None for name in self.names)
+        return run_steps(self.steps, [*arguments, *weights], self.outputs)
+
+
+def torch_plan(program: Program, channels_last: bool = False) -> Plan:
+    """The model of an imported program as PyTorch calls; its weights are shared, not copied, but
+    for those of convolutions that are put channels last.
 
     Raises UnsupportedOperator for the first operator that has no PyTorch call here.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that nobody must write the weights
         weights = {n: torch.from_numpy(c.array) for n, c in program.constants.items()}
+    if channels_last:
+        for name in windows_of(program):
+            if name in weights:
+                weights[name] = weights[name].to(memory_format=torch.channels_last)
     return _plan(program, program.main, weights)
+
+
+def windows_of(program: Program) -> set[str]:
+    """The weights of convolutions of images."""
+    return {
+        b.expr.args[1].name
+        for _, b in program.bindings()
+        if isinstance(b.expr, OpCall) and b.expr.op == "Conv" and b.expr.args[1] is not None
+        if len(b.expr.attr("kernel_shape") or (0, 0)) == 2  # type: ignore[arg-type]
+    }
 
 
 def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> Plan:

@@ -1,30 +1,39 @@
 """How time and memory grow with a program: chains, trees and transformer-like stacks of operators.
 
     python -m tests.benchmarks.growth [--kinds chain,tree] [--sizes 1000,10000] [--until legalized]
+    python -m tests.benchmarks.growth --weld gain,two_step,shipped [--sizes 200,1700,3400]
 
 A row is a compilation in a process of its own: operators, seconds by the clock and of the
 processor, the ratio of the latter to the row with a tenth of the operators, peak memory of the
-process, and the slowest steps.
+process, and the slowest steps. With `--weld` a row is the grouping of a DenseNet alone, prices
+included, with nothing remembered: what it takes an operator should not grow.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
 import numpy as np
 
 import explorer
+from explorer.codegen.garbage import rare_collections
 from explorer.frontends.model import Model
 from explorer.ir.calls import Attrs, OpCall, Var
 from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
+from explorer.measure.this_cpu import this_cpu
+from explorer.roller import Price
+from explorer.welder import POLICIES, Weld
+from explorer.welder import Options as WelderOptions
 
 WIDTH = 64
 ROWS = Tensor((symbol("n"), WIDTH), "float32")
@@ -118,6 +127,34 @@ def seeded(seed: int, shape: tuple[int, ...]) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) / 8).astype(np.float32)
 
 
+def densenet(count: int, growth: int = 8, side: int = 14) -> Program:
+    """Dense layers (norm, relu, 1 x 1, norm, relu, 3 x 3, join), 24 before each transition."""
+    body, channels = Body(0), 16
+    body.params = (Var("x", Tensor((1, channels, side, side), "float32")),)
+    constants: dict[str, Constant] = {}
+
+    def given(*shape: int) -> Var:
+        name = f"w{len(constants)}"
+        constants[name] = Constant(np.abs(seeded(len(constants), shape)) + np.float32(0.1))
+        return Var(name, constants[name].type)
+
+    def conv(x: Var, inputs: int, outputs: int, kernel: int) -> Var:
+        scales = [given(inputs) for _ in range(4)]
+        active = body.op("Relu", body.op("BatchNormalization", x, *scales))
+        attrs = (("kernel_shape", (kernel, kernel)), ("pads", (kernel // 2,) * 4))
+        return body.op("Conv", active, given(outputs, inputs, kernel, kernel), attrs=attrs)
+
+    value, layers = body.params[0], 0
+    while len(body.bindings) < count:
+        narrow = conv(value, channels, 4 * growth, 1)
+        more = conv(narrow, 4 * growth, growth, 3)
+        value, channels = body.op("Concat", value, more, attrs=(("axis", 1),)), channels + growth
+        layers += 1
+        if layers % 24 == 0:
+            value, channels = conv(value, channels, channels // 2, 1), channels // 2
+    return body.program((value,), constants)
+
+
 KINDS: dict[str, Callable[[int], Program]] = {
     "chain": chain,
     "tree": tree,
@@ -143,9 +180,50 @@ def measure(kind: str, count: int, until: str) -> dict[str, object]:
     }
 
 
-def apart(kind: str, count: int, until: str) -> dict[str, object]:
-    """The same in a process of its own."""
-    words = [sys.executable, "-m", "tests.benchmarks.growth", "--one", kind, str(count), until]
+def weld(policy: str, count: int) -> dict[str, object]:
+    """The grouping of a DenseNet in this process, with nothing remembered from another."""
+    with TemporaryDirectory() as folder:
+        os.environ["IRONWORKS_CACHE"] = folder
+        before = tasked(count)
+        pass_ = Weld(this_cpu(), Price(this_cpu()), WelderOptions(policy=policy))
+        with rare_collections():
+            begin, busy = perf_counter(), process_time()
+            after = pass_(before)
+            return {
+                "seconds": perf_counter() - begin,
+                "busy": process_time() - busy,
+                "kernels": len(before.kernel_calls),
+                "groups": len(after.kernel_calls),
+            }
+
+
+def tasked(count: int) -> Program:
+    """A DenseNet as Welder is given it."""
+    return explorer.compile(Model("densenet", "", densenet(count)), until="tasked").program
+
+
+def weld_rows(policy: str, sizes: tuple[int, ...]) -> Iterator[str]:
+    """The table of one policy, a line at a time."""
+    yield f"\nDenseNet grouped by {policy}"
+    names = ("operators", "kernels", "groups", "s", "CPU s", "ms an operator")
+    yield "{:>10} {:>8} {:>8} {:>8} {:>8} {:>15}".format(*names)
+    for count in sizes:
+        found = apart("weld", policy, str(count))
+        if "problem" in found:
+            yield f"{count:>10,} {found['problem']}"
+            continue
+        seconds, busy = float(str(found["seconds"])), float(str(found["busy"]))
+        yield (
+            f"{count:>10,} {found['kernels']:>8} {found['groups']:>8} {seconds:>8.2f} "
+            f"{busy:>8.2f} {1000 * busy / count:>15.2f}"
+        )
+
+
+def apart(*asked: str) -> dict[str, object]:
+    """A row from a process of its own: kind, operators and last stage, or "weld", policy and
+    operators.
+    """
+    words = [sys.executable, "-m", "tests.benchmarks.growth", "--one", *asked]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
@@ -160,7 +238,7 @@ def rows(kind: str, sizes: tuple[int, ...], until: str) -> Iterator[str]:
     yield f"{'operators':>10} {'s':>8} {'CPU s':>8} {'ratio':>6} {'MB':>6}  slowest steps"
     known: dict[int, float] = {}
     for count in sizes:
-        found = apart(kind, count, until)
+        found = apart(kind, str(count), until)
         if "problem" in found:
             yield f"{count:>10,} {found['problem']}"
             continue
@@ -179,10 +257,20 @@ def main() -> None:
     parser.add_argument("--kinds", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--sizes", help="numbers of operators, with commas")
     parser.add_argument("--until", help="the last stage")
+    parser.add_argument("--weld", help=f"policies of Welder's: {', '.join(POLICIES)}")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.one and given.one[0] == "weld":
+        print(json.dumps(weld(given.one[1], int(given.one[2]))))
+        return
     if given.one:
         print(json.dumps(measure(given.one[0], int(given.one[1]), given.one[2])))
+        return
+    if given.weld:
+        sizes = tuple(int(n) for n in (given.sizes or "200,850,1700,3400").split(","))
+        for policy in given.weld.split(","):
+            for line in weld_rows(policy, sizes):
+                print(line, flush=True)
         return
     wanted = DEFAULT
     if given.kinds or given.sizes or given.until:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from explorer.frontends.onnx_import import load
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.answers import check_answers
 from explorer.tuning.peers import Skipped, onnx_source, prepare
-from tests.tuning.models import written
+from tests.tuning.models import CASES, IMAGE, of_one_operator, written
 
 torch: Any = pytest.importorskip("torch")
 ort: Any = pytest.importorskip("onnxruntime")
@@ -54,37 +54,9 @@ def test_a_model_of_the_zoo_gives_the_answers_of_onnxruntime() -> None:
     agrees(zoo.load("squeezenet"), {})
 
 
-IMAGE = {"x": [2, 6, 9, 11]}
-CASES: Mapping[str, tuple[Mapping[str, Any], Sequence[np.ndarray]]] = {
-    "MaxPool": ({"kernel_shape": [3, 2], "strides": [2, 1], "pads": [0, 1, 2, 0]}, ()),
-    "AveragePool": ({"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}, ()),
-    "Conv": (
-        {"kernel_shape": [3, 3], "pads": [0, 1, 2, 1], "group": 2, "dilations": [1, 2]},
-        (np.linspace(-1, 1, 4 * 3 * 9, dtype=np.float32).reshape(4, 3, 3, 3),),
-    ),
-    "LRN": ({"size": 3, "alpha": 0.1}, ()),
-    "GlobalMaxPool": ({}, ()),
-    "ReduceMax": ({"keepdims": 0}, (np.array([1, -1]),)),
-    "Slice": ({}, (np.array([7, 1]), np.array([-20, 9]), np.array([-1, 2]), np.array([-2, 3]))),
-    "Split": ({"axis": 3, "num_outputs": 3}, ()),
-    "Squeeze": ({}, ()),
-    "Transpose": ({}, ()),
-    "Flatten": ({"axis": 2}, ()),
-    "Gather": ({"axis": -2}, (np.array([[0, -1], [3, 2]]),)),
-    "LogSoftmax": ({"axis": 1}, ()),
-    "Pow": ({}, (np.array(2.0, np.float32),)),
-    "Clip": ({}, (np.array(-0.5, np.float32), np.array(0.25, np.float32))),
-    "Expand": ({}, (np.array([3, 2, 1, 1, 1]),)),
-}
-
-
 @pytest.mark.parametrize("op", CASES)
 def test_an_operator_means_what_it_means_in_onnxruntime(op: str, tmp_path: Path) -> None:
-    attributes, weights = CASES[op]
-    named = {f"w{n}": array for n, array in enumerate(weights)}
-    outputs = [f"y{n}" for n in range(attributes.get("num_outputs", 1))]
-    node = helper.make_node(op, ["x", *named], outputs, **attributes)
-    agrees(written(tmp_path, [node], IMAGE, outputs, named), {})
+    agrees(of_one_operator(op, tmp_path), {})
 
 
 @pytest.mark.parametrize("axis", [1, 2])
@@ -94,10 +66,10 @@ def test_an_old_softmax_goes_over_all_dims_from_its_axis_on(axis: int, tmp_path:
 
 
 def test_an_operator_without_a_call_is_named(tmp_path: Path) -> None:
-    node = helper.make_node("DepthToSpace", ["x"], ["y"], name="spread", blocksize=2)
-    model = written(tmp_path, [node], {"x": [1, 8, 2, 2]}, ["y"])
-    with pytest.raises(Skipped, match="DepthToSpace at 'spread' has no PyTorch call here"):
-        prepare("torch", model, {"x": np.zeros((1, 8, 2, 2), np.float32)}, 1)
+    node = helper.make_node("Hardmax", ["x"], ["y"], name="highest")
+    model = written(tmp_path, [node], {"x": [1, 8]}, ["y"])
+    with pytest.raises(Skipped, match="Hardmax at 'highest' has no PyTorch call here"):
+        prepare("torch", model, {"x": np.zeros((1, 8), np.float32)}, 1)
 
 
 def test_a_form_of_an_operator_that_has_no_call_is_named(tmp_path: Path) -> None:

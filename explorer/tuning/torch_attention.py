@@ -1,0 +1,184 @@
+"""Attention as PyTorch has it, in one call: softmax(q kT * scale + mask) v, taken apart by an
+exporter or written out by hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from explorer.ir.calls import AttrValue, OpCall, Var
+from explorer.ir.program import Binding, Constant, Function
+from explorer.ir.types import Tensor, dtype_of
+
+MASKED = -1e9  # a mask that adds this much or less leaves nothing of an element
+
+
+@dataclass(slots=True)
+class _Graph:
+    """Who makes and who reads each value, the constants, and those that are made on the way."""
+
+    makers: Mapping[str, Binding]
+    uses: Counter[str]
+    constants: dict[str, Constant]
+    made: list[Binding] = field(default_factory=list)
+
+    def call(self, var: Var | None, once: bool = True) -> OpCall | None:
+        """The operator that makes a value, where nothing else reads that value."""
+        binding = None if var is None else self.makers.get(var.name)
+        if binding is None or var is None or (once and self.uses[var.name] != 1):
+            return None
+        return binding.expr if isinstance(binding.expr, OpCall) else None
+
+    def number(self, var: Var | None) -> float | None:
+        """The value of a constant of one element."""
+        constant = None if var is None else self.constants.get(var.name)
+        if constant is None or constant.array.size != 1:
+            return None
+        return float(constant.array.reshape(-1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """q kT * scale + masks."""
+
+    left: Var
+    right: Var
+    scale: float
+    masks: tuple[Var, ...] = ()
+
+
+def attention(
+    function: Function, constants: Mapping[str, Constant]
+) -> tuple[Function, dict[str, Constant]]:
+    """The function with every attention as `torch.attention(q, k, v, mask)`, and the constants
+    with its masks; what it was made of is left behind, read by nobody.
+    """
+    uses = Counter(v.name for b in function.body for v in b.reads)
+    uses.update(v.name for v in function.outputs)
+    makers = {b.var.name: b for b in function.body if len(b.vars) == 1}
+    graph = _Graph(makers, uses, dict(constants))
+    body: list[Binding] = []
+    for binding in function.body:
+        found = _attention(binding, graph)
+        body += [*graph.made, binding if found is None else found]
+        graph.made.clear()
+    return replace(function, body=tuple(body)), graph.constants
+
+
+def _attention(binding: Binding, graph: _Graph) -> Binding | None:
+    product = binding.expr
+    if not isinstance(product, OpCall) or product.op != "MatMul":
+        return None
+    softmax = graph.call(product.args[0])
+    if softmax is None or softmax.op != "Softmax" or softmax.attr("flatten"):
+        return None
+    rank = len(_shape(binding.var))
+    scores = _scores(softmax.args[0], graph, rank)
+    if scores is None or rank < 3 or softmax.attr("axis", -1) not in (-1, rank - 1):
+        return None
+    mask = _mask(scores, graph, binding.var.name)
+    if mask is None:
+        return None
+    q, scale = _scaled(scores.left, graph)
+    kt, more = _scaled(scores.right, graph)
+    attrs = (("scale", scores.scale * scale * more), ("causal", int(mask == "causal")))
+    added = mask if isinstance(mask, Var) else None
+    k = _turned(kt, binding.var.name, graph)
+    return replace(binding, expr=OpCall("torch.attention", (q, k, product.args[1], added), attrs))
+
+
+def _shape(var: Var | None) -> tuple[object, ...]:
+    found = None if var is None else var.type
+    return tuple(found.shape) if isinstance(found, Tensor) and found.shape is not None else ()
+
+
+def _scores(var: Var | None, graph: _Graph, rank: int) -> _Scores | None:
+    """What a softmax is taken of, as products of two values; None where it is something else."""
+    call = graph.call(var)
+    if call is None:
+        return None
+    match call.op, call.args:
+        case "MatMul", (Var() as left, Var() as right):
+            return _Scores(left, right, 1.0)
+        case (("Mul" | "Div"), (a, b)):
+            return _times(call.op, a, b, graph, rank)
+        case "Add", (Var() as a, Var() as b):
+            for inner, mask in ((a, b), (b, a)):
+                found = _scores(inner, graph, rank)
+                if found is not None:
+                    return replace(found, masks=(*found.masks, mask))
+        case "Reshape", (inner, *_):
+            whole = [tuple(n for n in _shape(v) if n != 1) for v in (var, inner)]
+            return _scores(inner, graph, rank) if whole[0] == whole[1] else None
+    return None
+
+
+def _times(op: str, a: Var | None, b: Var | None, graph: _Graph, rank: int) -> _Scores | None:
+    for inner, factor in ((a, b), (b, a)) if op == "Mul" else ((a, b),):
+        number = graph.number(factor)
+        found = None if number is None else _scores(inner, graph, rank)
+        if found is not None and number is not None and not found.masks:
+            return replace(found, scale=found.scale * (number if op == "Mul" else 1 / number))
+    return None
+
+
+def _mask(scores: _Scores, graph: _Graph, name: str) -> Var | str | None:
+    """What is added to the scores: a value, "causal", or "" for nothing; None where it is more than
+    one value that only a run knows.
+    """
+    arrays = [graph.constants.get(m.name) for m in scores.masks]
+    if not scores.masks:
+        return ""
+    if len(scores.masks) == 1 and arrays[0] is None:
+        return scores.masks[0] if len(_shape(scores.masks[0])) in (2, 4) else None
+    if any(a is None for a in arrays):
+        return None
+    total = np.zeros((1, 1, 1, 1), np.float32)
+    for a in arrays:
+        assert a is not None
+        spare = a.array.ndim - 4
+        if spare > 0 and a.array.shape[:spare] != (1,) * spare:
+            return None
+        total = total + (a.array.reshape(a.array.shape[spare:]) if spare > 0 else a.array)
+    if not total.any():
+        return ""
+    if _is_causal(total):
+        return "causal"
+    made = Var(f"{name}.mask", Tensor(tuple(total.shape), dtype_of(total)))
+    graph.constants[made.name] = Constant(total)
+    return made
+
+
+def _is_causal(mask: np.ndarray) -> bool:
+    rows, columns = mask.shape[-2:]
+    if rows != columns or mask.size != rows * columns:
+        return False
+    above = np.triu(np.ones((rows, columns), bool), 1)
+    flat = mask.reshape(rows, columns)
+    return bool((flat[~above] == 0).all() and (flat[above] <= MASKED).all())
+
+
+def _scaled(var: Var, graph: _Graph) -> tuple[Var, float]:
+    """A value without the number that it is multiplied by, and that number."""
+    call = graph.call(var)
+    if call is not None and call.op in ("Mul", "Div"):
+        a, b = call.args
+        for inner, factor in ((a, b), (b, a)) if call.op == "Mul" else ((a, b),):
+            number = graph.number(factor)
+            if number is not None and inner is not None and _shape(inner) == _shape(var):
+                return inner, number if call.op == "Mul" else 1 / number
+    return var, 1.0
+
+
+def _turned(var: Var, name: str, graph: _Graph) -> Var:
+    """The value with its last two dims swapped: a view, in PyTorch."""
+    assert isinstance(var.type, Tensor)
+    *outer, rows, columns = var.type.dims
+    perm: tuple[AttrValue, ...] = (*range(len(outer)), len(outer) + 1, len(outer))
+    made = Var(f"{name}.k", replace(var.type, shape=(*outer, columns, rows)))
+    graph.made.append(Binding((made,), OpCall("Transpose", (var,), (("perm", perm),))))
+    return made

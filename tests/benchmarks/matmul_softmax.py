@@ -1,0 +1,170 @@
+"""Products welded with what follows them, against one kernel for each operator, and the floors.
+
+    python -m tests.benchmarks.matmul_softmax [--threads 1 2] [--seconds 2] [--only attention]
+
+The Welder paper's own pair, MatMul[98304 x 64 x 128] + Softmax (1.26 times as fast welded on its
+GPU); attention of 12 heads of 64 over 512 places; perceptrons of two products. Welded, unwelded and
+the C library's copy take turns; outputs are written into arrays that are kept. The floor of memory
+is what is read and written at the rate of that copy, the floor of arithmetic what is multiplied and
+added at the rate of this machine's units.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter_ns
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+import explorer
+from explorer.devices.model import Device
+from explorer.frontends.model import Model
+from explorer.measure.compare import comparison, measurement
+from explorer.measure.machine import machine
+from explorer.measure.this_cpu import this_cpu
+from explorer.measure.turns import take_turns
+from explorer.tuning.answers import check_answers
+from tests.benchmarks.memory_chain import compiled, copying
+
+COPIED = 1 << 24  # elements of what the copy moves: more than a cache holds
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A graph, the shapes of its inputs and of its output, and its multiply-adds."""
+
+    name: str
+    nodes: tuple[NodeProto, ...]
+    inputs: dict[str, tuple[int, ...]]
+    output: tuple[int, ...]
+    products: int
+    weights: dict[str, np.ndarray]
+
+    def model(self, folder: Path) -> Model:
+        """The graph as a model; its output is `y`."""
+        graph = helper.make_graph(
+            list(self.nodes),
+            self.name,
+            [
+                helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+                for n, s in self.inputs.items()
+            ],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, self.output)],
+            [numpy_helper.from_array(v, n) for n, v in self.weights.items()],
+        )
+        opset = [helper.make_opsetid("", 20)]
+        path = folder / f"{self.name}.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+        return explorer.load(path)
+
+    @property
+    def bytes(self) -> int:
+        """What must be read and written at least."""
+        shapes = [*self.inputs.values(), self.output, *(w.shape for w in self.weights.values())]
+        return 4 * sum(int(np.prod(s)) for s in shapes)
+
+
+def rows() -> Iterator[Row]:
+    """The pair of the paper, attention, and perceptrons."""
+    rng = np.random.default_rng(0)
+
+    def weight(*shape: int) -> np.ndarray:
+        return np.asarray(rng.standard_normal(shape) / np.sqrt(shape[0]), np.float32)
+
+    node = helper.make_node
+    m, k, n = 98304, 64, 128
+    yield Row(
+        "matmul_softmax",
+        (node("MatMul", ["x", "w"], ["s"]), node("Softmax", ["s"], ["y"], axis=-1)),
+        {"x": (m, k)},
+        (m, n),
+        m * k * n,
+        {"w": weight(k, n)},
+    )
+    heads, places, width = 12, 512, 64
+    shape = (1, heads, places, width)
+    yield Row(
+        "attention",
+        (
+            node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
+            node("MatMul", ["q", "t"], ["s"]),
+            node("Mul", ["s", "scale"], ["x"]),
+            node("Softmax", ["x"], ["p"], axis=-1),
+            node("MatMul", ["p", "v"], ["y"]),
+        ),
+        dict.fromkeys("qkv", shape),
+        shape,
+        2 * heads * places * places * width,
+        {"scale": np.array(width**-0.5, np.float32)},
+    )
+    for m, k, n in ((128, 768, 3072), (65536, 64, 64)):
+        yield Row(
+            f"perceptron_{m}x{k}x{n}",
+            (
+                node("MatMul", ["x", "w"], ["a"]),
+                node("Add", ["a", "b"], ["c"]),
+                node("Gelu", ["c"], ["d"]),
+                node("MatMul", ["d", "v"], ["e"]),
+                node("Add", ["e", "u"], ["y"]),
+            ),
+            {"x": (m, k)},
+            (m, k),
+            2 * m * k * n,
+            {"w": weight(k, n), "b": weight(n), "v": weight(n, k), "u": weight(k)},
+        )
+
+
+def multiplied_per_us(device: Device, threads: int) -> float:
+    """Multiply-adds that so many units do in a microsecond."""
+    return device.clock_ghz * 1e3 * device.fma_per_cycle * device.lanes * threads
+
+
+def race(row: Row, threads: int, seconds: float) -> str:
+    """Welded against unwelded, and what of the floors is reached."""
+    rng = np.random.default_rng(1)
+    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in row.inputs.items()}
+    out = {"y": np.zeros(row.output, np.float32)}
+    one, other = np.ones(COPIED, np.float32), np.ones(COPIED, np.float32)  # pages that are there
+    with TemporaryDirectory() as folder:
+        model = row.model(Path(folder))
+        welded, apart = (compiled(model, on, threads) for on in (True, False))
+        answer = {n: a.copy() for n, a in welded.run(given, out=out).items()}
+        check_answers(answer, apart.run(given), "unwelded")
+        works: list[Callable[[], object]] = [
+            lambda: welded.run(given, out=out),
+            lambda: apart.run(given, out=out),
+            copying(one, other, threads),
+        ]
+        mine, theirs, copy = take_turns(works, seconds, perf_counter_ns)
+    us = measurement(mine).median_us
+    rate = 2 * one.nbytes / measurement(copy).median_us
+    memory = row.bytes / rate
+    arithmetic = row.products / multiplied_per_us(this_cpu(), threads)
+    kernels = f"{len(apart.program.kernel_calls)} kernels to {len(welded.program.kernel_calls)}"
+    first = f"{row.name:24} {threads} threads, {kernels}: welded {us / 1e3:.3f} ms, "
+    floor = f"floor of memory {memory / 1e3:.3f} ms at {rate / 1e3:.1f} GB/s, {memory / us:.0%}"
+    other_floor = f"of arithmetic {arithmetic / 1e3:.3f} ms, {arithmetic / us:.0%}"
+    return f"{first}{comparison(mine, theirs)}\n    {floor} of it reached; {other_floor}"
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Parse, race, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", default="", help="rows whose name begins so")
+    chosen = parser.parse_args(given)
+    print(machine().line)
+    for row in rows():
+        for threads in chosen.threads if row.name.startswith(chosen.only) else ():
+            print(race(row, threads, chosen.seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()
