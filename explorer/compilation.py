@@ -21,11 +21,14 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Object
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
+from explorer.measure.task_times import task_profile
 from explorer.options import Options
 from explorer.passes.pipeline import Snapshot
 from explorer.passes.random_inputs import index_limits, random_inputs
+from explorer.rammer import Schedule
 from explorer.roller.policy import weigh
 from explorer.runtime.executable import Executable
+from explorer.runtime.task_times import TaskFact
 
 Inputs = Mapping[str, np.ndarray]
 
@@ -155,7 +158,7 @@ class Compilation:
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """Inputs by name; positional ones are taken in the model's order."""
-        names = [p.name for p in self.model.program.main.params]
+        names = self._parameters
         if isinstance(inputs, Mapping):
             unknown = [n for n in inputs if n not in names]
             if unknown:
@@ -175,7 +178,13 @@ class Compilation:
 
     def _array(self, name: str, value: Any) -> Any:
         """An input as an array; a sequence or an optional stays what it is."""
-        return value if isinstance(self.model.inputs.get(name), Object) else np.asarray(value)
+        return value if self._parameters[name] else np.asarray(value)
+
+    @cached_property
+    def _parameters(self) -> dict[str, bool]:
+        """The model's inputs in order, and whether each is an object rather than an array."""
+        given = self.model.program.main.params
+        return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in given}
 
     @cached_property
     def _limits(self) -> dict[str, int]:
@@ -237,11 +246,15 @@ class Compilation:
         """The brick wall as Rammer planned it for a binding."""
         return self.executable.planned_wall(self._sizes(sizes))
 
-    def measured_wall(self, inputs: Inputs) -> Wall:
-        """The brick wall of one real run, from time stamps; its bricks are the planned ones, one to
-        one.
+    def schedules(self, sizes: Sizes | None = None) -> tuple[Schedule, ...]:
+        """The schedule of each straight run, in the order in which walls number launches."""
+        return tuple(self.executable.plan(self._sizes(sizes)).schedules.values())
+
+    def measured_wall(self, inputs: Inputs, runs: int = 1) -> Wall:
+        """The brick wall of one real run, from time stamps: of `runs` in a row the one whose
+        makespan is the median. Its bricks are the planned ones, one to one.
         """
-        return self.runnable.measured_wall(self.named(inputs))
+        return self.runnable.measured_wall(self.named(inputs), runs)
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""
@@ -270,6 +283,34 @@ class Compilation:
     def profile(self, inputs: Inputs) -> Profile:
         """Time by source operator and by kernel, from the stamps of a run."""
         return profile_of(self.program, self.measured_wall(inputs))
+
+    def profiled(
+        self,
+        inputs: Inputs,
+        runs: int = 15,
+        *,
+        fresh: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Compilation:
+        """The same compilation, its walls planned with measured times of tasks: from a few stamped
+        runs, or from disk where they are known; `fresh` measures again. Nothing is compiled.
+
+        Raises Cancelled where `cancelled()` says so.
+        """
+        given = self.named(inputs)
+        profile = task_profile(self.runnable, given, runs, fresh, progress, cancelled)
+        return self.with_options(rammer=replace(self.options.rammer, profile=profile))
+
+    def task_facts(self, sizes: Sizes | None = None) -> dict[str, TaskFact]:
+        """Of each call how many tasks it has, how long one takes, and whether a clock said so."""
+        executable = self.executable
+        return executable.planner.facts(executable.plan(self._sizes(sizes)))
+
+    def uncounted_loops(self, sizes: Sizes | None = None) -> list[str]:
+        """The loops that a wall is planned with one trip of: only a run counts them."""
+        executable = self.executable
+        return executable.planner.uncounted(executable.plan(self._sizes(sizes)))
 
     def binding(self, name: str) -> Binding:
         """The kernel call of that name, or the one that holds a source operator of that name."""

@@ -31,7 +31,9 @@ from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.integer_weights import keep_integer_weights
 from explorer.passes.layout import choose_layout
+from explorer.passes.online_price import PriceInBlocks
 from explorer.passes.pipeline import Snapshot, Step, run_steps
+from explorer.passes.shared_products import ShareProducts
 from explorer.passes.winograd import Winograd
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
@@ -58,10 +60,12 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     )
     lift = _lifting(device) if options.relax.lift else ()
     filtering = Winograd(device, Price(device, 1), options.convolution)
+    price = PriceInBlocks(Price(device), options.softmax)
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     return (
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("fold constants", Stage.TYPED, fold_constants),
+        Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
         *(dispatch if libraries else ()),
         Step("legalise to kernels", Stage.LEGALIZED, legalize),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
@@ -70,13 +74,15 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, choose_layout),
+        Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
         Step("share long folds", Stage.LEGALIZED, ShareLongFolds(device.units)),
         *(fuse if options.relax.fuse else ()),
         *lift,
         Step("grind control flow", Stage.TASKED, grind),
-        Step("weld", Stage.WELDED, Weld(device, Price(device), grouping)),
+        Step("weld", Stage.WELDED, Weld(device, price, grouping)),
+        Step("walk softmax in blocks", Stage.WELDED, options.softmax),
         Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),

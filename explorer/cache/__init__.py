@@ -8,6 +8,7 @@ one user alone, because object code is loaded from it.
 
 import os
 import struct
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -25,6 +26,7 @@ __all__ = [
     "MemoryStats",
     "Verified",
     "clear",
+    "code_key",
     "content_key",
     "disk",
     "get",
@@ -43,6 +45,16 @@ def content_key(*parts: str | bytes) -> str:
         kind = b"s" if isinstance(part, str) else b"b"
         state.update(kind + struct.pack("<Q", len(data)) + data)
     return state.hexdigest()
+
+
+@cache
+def code_key(*folders: str) -> str:
+    """The digest of the code in these folders of the package: what other code decided under other
+    rules is not found.
+    """
+    root = Path(__file__).parent.parent
+    files = (f for folder in folders for f in sorted((root / folder).glob("*.py")))
+    return content_key(*(file.read_bytes() for file in files))
 
 
 _memories: dict[str, Memory[Any]] = {}

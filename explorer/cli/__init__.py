@@ -32,6 +32,8 @@ COMMANDS = {
     "check": "what would happen to a model, before anything does",
     "compile": "every step from the file to machine code, with its seconds",
     "explain": "what a system decided, and why not otherwise",
+    "weld": "which kernels share tiles, in which memory, and what if they did not",
+    "ram": "how tasks lie on units under each policy, here or on a data sheet",
     "time": "how long a run takes, in all and per operator",
     "race": "the same model in other runtimes, answers compared first",
     "devices": "what hardware is known, and this machine as it was measured",

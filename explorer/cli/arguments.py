@@ -14,6 +14,7 @@ __all__ = [
     "bind",
     "bounds",
     "bounds_flag",
+    "connection",
     "model_flags",
     "names",
     "run_flags",
@@ -193,6 +194,19 @@ def stage(text: str) -> str:
             found=text,
         )
     return text.upper()
+
+
+def connection(text: str) -> tuple[str, str]:
+    """`h_12=L1`: a value, whose name may hold an equals sign, and a memory level."""
+    value, equals, level = (part.strip() for part in text.rpartition("="))
+    if not (equals and value and level):
+        raise BadOption(
+            f"--connect takes a value and a level like h_12=L1, not {text!r}",
+            where="--connect",
+            expected="VALUE=LEVEL",
+            found=text,
+        )
+    return value, level
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
 from explorer.measure.this_cpu import measure, remember, remembered
 
-LEVELS = ("L1", "L2", "L3", "DRAM")
+LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
 
 
 def main(given: Sequence[str]) -> int:
@@ -120,7 +120,11 @@ def _value(d: Device, name: str) -> str:
     if memory is None:
         value = getattr(d, name, None)
     else:
-        fields = {"capacity": memory.capacity_bytes, "line": memory.line_bytes}
+        fields = {
+            "capacity": memory.capacity_bytes,
+            "latency": memory.latency_ns,
+            "line": memory.line_bytes,
+        }
         value = fields.get(part, memory.bandwidth_gb_per_s * d.units)
     if not isinstance(value, (int, float)):
         return ""

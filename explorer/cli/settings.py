@@ -86,6 +86,9 @@ def _value(text: str, kind: Any) -> object:
         return _value(text, inner[0])
     if origin is tuple and len(parts) == 2 and parts[1] is Ellipsis:
         return tuple(_value(part.strip(), parts[0]) for part in text.split(",") if part.strip())
+    if origin is tuple and set(parts) <= {bool, float, int, str}:
+        words = text.rsplit(":", len(parts) - 1)
+        return tuple(_value(word.strip(), part) for word, part in zip(words, parts, strict=True))
     if kind is bool:
         return _truth(text)
     if kind is float:
@@ -110,6 +113,8 @@ def _finite(text: str) -> float:
 
 def _words(kind: Any) -> str:
     named = {bool: "true or false", int: "a whole number", float: "a finite number"}
+    if get_origin(kind) is tuple and get_args(kind)[-1] is not Ellipsis:
+        return " and ".join(map(_words, get_args(kind))) + " with a colon between"
     if get_origin(kind) is tuple:
         return f"{_words(get_args(kind)[0])}, or several with commas between"
     if get_origin(kind) in (Union, UnionType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
@@ -12,7 +12,7 @@ from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, secon
 from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
-from explorer.cli.progress import doing
+from explorer.cli.progress import doing, steps
 from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
 from explorer.measure.profile import KernelTime, OperatorTime, profile_of
 from explorer.ops.bind import bind_sizes
@@ -27,12 +27,15 @@ Rows = Sequence[KernelTime] | Sequence[OperatorTime]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A kernel or an operator: its time on all units together, and its share of the measured."""
+    """A kernel or an operator: its time on all units together, and its share of the measured;
+    `source` is where a kernel's planned time is from.
+    """
 
     name: str
     planned_us: float
     measured_us: float
     share: float
+    source: str = ""
 
 
 def main(given: Sequence[str]) -> int:
@@ -43,6 +46,7 @@ def main(given: Sequence[str]) -> int:
     add = parser.add_argument
     add("--seconds", type=seconds, default=1.0, metavar="S", help="how long to measure (default 1)")
     add("--profile", action="store_true", help="also the time of each call, from time stamps")
+    add("--profiled", action="store_true", help="plan with times of tasks measured here, once")
     flags = parsed(parser, given)
     return tell(answer(flags), flags.json)
 
@@ -55,6 +59,9 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen)
+    if flags.profiled:
+        with doing() as say:
+            c = c.profiled(inputs, progress=steps(say))
     with doing(f"timing for {flags.seconds:g} s"):
         measured = c.time(inputs, seconds=flags.seconds)
     bound = bind_sizes(c.program, inputs)
@@ -70,6 +77,7 @@ def answer(flags: Namespace) -> Answer:
         "high_us": measured.high_us,
         "n": measured.n,
         "planned_us": planned.total_us,
+        "times": "measured" if flags.profiled else "modelled",
         "error": error,
         "machine": measured.machine,
     }
@@ -79,7 +87,7 @@ def answer(flags: Namespace) -> Answer:
         f"  {duration(measured.median_us)} a run, 99 % between {duration(measured.low_us)} and "
         f"{duration(measured.high_us)}, n = {measured.n:,}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
-        *rammer.trips(c),
+        *rammer.trips(c, bound),
     ]
     if flags.profile:
         profile = _profile(c, bound, inputs)
@@ -92,7 +100,11 @@ def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.n
     """Where the time of a typical run went, by kernel and by operator, beside the plan."""
     planned, measured = c.planned_wall(bound), rammer.typical(c, inputs)
     plan, run = profile_of(c.program, planned), profile_of(c.program, measured)
-    kernels = _planned_and_measured(plan.kernels, run.kernels)
+    facts = c.task_facts(bound)
+    kernels = [
+        replace(part, source=facts[part.name].source) if part.name in facts else part
+        for part in _planned_and_measured(plan.kernels, run.kernels)
+    ]
     operators = _planned_and_measured(plan.operators, run.operators)
     kinds = {o.name: o.kind + (" *" if o.shared else "") for o in run.operators}
     families = {k.name: k.family for k in run.kernels}
@@ -120,8 +132,14 @@ def _planned_and_measured(plan: Rows, run: Rows) -> list[Part]:
 
 def _table(what: str, parts: Sequence[Part], kinds: Mapping[str, str]) -> str:
     rows = [
-        (p.name, kinds[p.name], percent(p.share), *rammer.pair(p.planned_us, p.measured_us))
+        (
+            p.name,
+            kinds[p.name],
+            percent(p.share),
+            *rammer.pair(p.planned_us, p.measured_us),
+            p.source,
+        )
         for p in parts
     ]
-    head = (what, "kind", ">share", ">planned", ">measured", ">plan is off by")
+    head = (what, "kind", ">share", ">planned", ">measured", ">plan is off by", "planned from")
     return table(head, shortened(rows, None, len(head)))

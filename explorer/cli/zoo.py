@@ -8,6 +8,7 @@ from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, parsed
 from explorer.cli.text import size, table
 from explorer.frontends import zoo
+from explorer.frontends.zoo import nasbench
 
 FLOAT_BYTES = 4
 
@@ -40,6 +41,7 @@ def answer() -> Answer:
     ]
     text = table(("model", ">weights", ">size", "paper"), rows)
     note = (
-        "Graphs from the onnx package. The weights are random, from one seed: for tests and timing."
+        "Real graphs. The weights are random, from one seed: for tests and timing.\n"
+        f"  {zoo.PREFIX}{nasbench.PREFIX}17 is a random module of the seed 17 (Ying et al. 2019)."
     )
     return Answer({"models": models}, f"{text}\n\n  {note}")

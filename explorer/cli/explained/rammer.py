@@ -13,6 +13,8 @@ from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import counted, duration, percent, signed_percent, table
 from explorer.ir.calls import Loop
 from explorer.ir.decisions import Wall
+from explorer.measure.walls import compare_walls
+from explorer.rammer.account import idle_by_cause
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,22 +62,23 @@ def wall(
         "error": measured and error(planned.total_us, measured.total_us),
         "calls": calls,
     }
-    parts = [walls(planned, measured), _call_table(calls, op), *trips(c)]
+    parts = [walls(planned, measured), _call_table(calls, op), *trips(c, sizes)]
     return Answer(data, "\n\n".join(parts))
 
 
-def trips(c: Compilation) -> list[str]:
-    """What to know of the plan of a program with loops."""
-    loops = sum(isinstance(b.expr, Loop) for _, b in c.program.bindings())
-    said = "  A plan counts one trip of a loop; a run makes as many as its inputs ask for."
-    return [said] if loops else []
+def trips(c: Compilation, sizes: Mapping[str, int] | None = None) -> list[str]:
+    """What to know of the plan of a program with loops that only a run counts."""
+    if not any(isinstance(b.expr, Loop) for _, b in c.program.bindings()):
+        return []
+    found = c.uncounted_loops(sizes)
+    return [f"  Planned with one trip, as only a run counts them: {', '.join(found)}."] * bool(
+        found
+    )
 
 
 def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:
     """The measured wall whose total is the median of several, after a run that warms up."""
-    c.run(inputs)
-    walls = sorted((c.measured_wall(inputs) for _ in range(RUNS)), key=lambda wall: wall.total_us)
-    return walls[RUNS // 2]
+    return c.measured_wall(inputs, RUNS)
 
 
 def _calls(planned: Wall, measured: Wall | None) -> list[CallTime]:
@@ -103,15 +106,8 @@ def _shape(each: Wall) -> dict[str, object]:
         "units": each.units,
         "bricks": len(each.bricks),
         "busy": each.busy,
-        "idle_us": dict(_idle(each)),
+        "idle_us": idle_by_cause(each),
     }
-
-
-def _idle(each: Wall) -> dict[str, float]:
-    idle: dict[str, float] = defaultdict(float)
-    for gap in each.gaps:
-        idle[gap.cause] += gap.end_us - gap.start_us
-    return idle
 
 
 def error(planned_us: float, measured_us: float) -> float:
@@ -121,7 +117,8 @@ def error(planned_us: float, measured_us: float) -> float:
 
 def walls(planned: Wall, measured: Wall | None) -> str:
     """The two walls in all, and what each unit waited for."""
-    plan, run = _idle(planned), {} if measured is None else _idle(measured)
+    plan = idle_by_cause(planned)
+    run = {} if measured is None else idle_by_cause(measured)
     absent = nan if measured is None else 0.0
     busy = "–" if measured is None else percent(measured.busy)
     rows = [
@@ -132,6 +129,11 @@ def walls(planned: Wall, measured: Wall | None) -> str:
             for cause in sorted({**plan, **run})
         ),
     ]
+    if measured is not None:
+        found = compare_walls(planned, measured)
+        off = duration(found.total_error_us)
+        rows.append(("bricks: sum of errors", "", "", off))
+        rows.append(("bricks: rank correlation", "", "", f"{found.rank_correlation:.2f}"))
     bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
     said = "nothing measured" if measured is None else f"measured: the median of {RUNS} runs"
     head = f"{bricks} on {units}, policy {planned.policy}; {said}"
