@@ -10,10 +10,11 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from widgets import gallery, inspection, program_diff, roller_view
+from widgets import gallery, inspection, program_diff, rammer_view, roller_view, welder_view
 from widgets.gallery import OnShow
 from widgets.generated_source import LANGUAGES, line_origins
 from widgets.generated_source import data as source_data
+from widgets.hand import Hand
 from widgets.house import House, table_part
 from widgets.inspection import Walls
 from widgets.knobs import Setting
@@ -68,7 +69,7 @@ def operator(s: OnShow, op: int) -> Any:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is on show, from a point of view of Roller's."""
+    """What is on show, from a point of view: which device, which tile."""
 
     on_show: OnShow
     view: View
@@ -93,22 +94,40 @@ class Seen:
         """Its memory plan."""
         return self.on_show.plan
 
+    @property
+    def hand(self) -> Hand:
+        """Its connections that were moved by hand."""
+        return self.on_show.hand
+
     def times(self, binding: str) -> Times:
         """The tiles of a kernel that were timed."""
         return self.on_show.times(binding)
 
 
-def picture(s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1) -> Any:
-    """A room's picture and table, about an operator where one is given; for Roller's rooms what may
-    be chosen in them, too.
+def picture(
+    s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **walls: Any
+) -> Any:
+    """A room's picture and table, about an operator where one is given; for Welder's, Roller's and
+    Rammer's rooms what may be chosen in them, too.
     """
     name = s.house.operators[op].name if op >= 0 else ""
-    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank)))
+    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_walls(**walls)))
     figure, table = gallery.picture(room, seen, name)
     found = {"svg": figure.text(), "table": table_part(table, s.house)}
     if room in gallery.ABOUT_TILES:
         found["controls"] = roller_view.controls(roller_view.rolled(seen, name))
+    elif room in gallery.ABOUT_GROUPS:
+        group = welder_view.welded(seen, name)
+        found["controls"] = welder_view.controls(group, tiled=room != "connections")
+    elif room in gallery.ABOUT_WALLS:
+        found["controls"] = rammer_view.controls(rammer_view.rammed(seen), seen.view)
     return found
+
+
+def _walls(policy: str = "", units: int = 0, bricks: int = 0, kernels: str = "") -> dict[str, Any]:
+    """Which walls, from outside."""
+    found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
+    return found | {"kernels": str(kernels)}
 
 
 READERS: Mapping[str, Callable[..., Any]] = {

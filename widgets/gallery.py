@@ -7,9 +7,12 @@ from typing import Any, Protocol
 
 from explorer.errors import BadOption
 from widgets import (
-    brick_wall,
+    accept_picture,
+    brick_wall_picture,
     call_boundary,
     call_boundary_picture,
+    connections,
+    connections_picture,
     dataflow_graph,
     fusion,
     fusion_picture,
@@ -19,10 +22,13 @@ from widgets import (
     memory_picture,
     memory_plan,
     memory_policies,
+    policies_picture,
     program_diff,
+    rammer_view,
     roller_view,
     roofline,
     roofline_picture,
+    rtasks_picture,
     scale_out,
     shape_heap,
     shape_heap_picture,
@@ -32,22 +38,32 @@ from widgets import (
     staircase,
     staircase_picture,
     task_tree,
+    tile_curve,
+    tile_curve_picture,
     tile_graph,
+    tile_graph_picture,
     tile_layout,
     tile_panels,
     tile_panels_picture,
+    tile_stream,
+    tile_stream_picture,
+    two_layers_picture,
+    wall_table,
+    welder_view,
 )
+from widgets.hand import Hand
 from widgets.house import House
 from widgets.inspection import Walls
 from widgets.knobs import Setting
 from widgets.rolled import Rolled, Times, View
 from widgets.svg import Svg, label
 from widgets.table import Table
+from widgets.welded import Welded
 
 
 class OnShow(Protocol):
     """What a picture is made from: a compilation at a binding of its symbols, its walls and its
-    memory plan; for Roller which device and tile, and the tiles that were timed.
+    memory plan; for Welder and Roller which device and tile, and the tiles that were timed.
     """
 
     @property
@@ -60,6 +76,8 @@ class OnShow(Protocol):
     def plan(self) -> Any: ...
     @property
     def view(self) -> View: ...
+    @property
+    def hand(self) -> Hand: ...
     def times(self, binding: str) -> Times: ...
 
 
@@ -121,14 +139,51 @@ def _grinder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     return rows, task_tree.figure(rows, op), task_tree.table(rows)
 
 
-def _welder(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+def _groups(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
-    return rows, tile_graph.figure(rows, op), tile_graph.table(rows)
+    convs = [o.name for o in s.house.operators if o.family == "conv"]
+    return rows, tile_graph_picture.figure(rows, op, convs), tile_graph.table(rows)
 
 
 def _layout(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     rows = tile_layout.data(s.now.compiled.program, dict(s.now.sizes))
     return rows, tile_layout.figure(rows, op), tile_layout.table(rows)
+
+
+def _of_welder(data: Callable[[Welded], Any], figure: Any, table: Any) -> Room:
+    """A room about the tiles of one group."""
+
+    def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+        found = welder_view.welded(s, op)
+        if found is None:
+            return _nothing("Welder has left no groups.")
+        rows = data(found)
+        return rows, figure(rows, op), table(rows)
+
+    return room
+
+
+def _connections(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+    """The connections of one group, as they are or as they were moved by hand."""
+    found = welder_view.welded(s, op)
+    if found is None:
+        return _nothing("Welder has left no groups.")
+    outcome = s.hand.outcome if s.hand.device == found.device.name else None
+    program = outcome.program if outcome else None
+    if program is None:
+        program = welder_view.program_for(s, found.device)
+    found = welder_view.regrouped(s.now, found, program, op)
+    graph = program.decisions.tile_graph
+    assert graph is not None
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+    rows = connections.data(found, welder_view.before_welding(s.now.compiled), graph, sizes)
+    return rows, connections_picture.figure(rows, op), connections_picture.table(rows)
+
+
+def _nothing(said: str) -> tuple[Any, Svg, Table]:
+    """A picture of what is not there."""
+    said_ = said.removesuffix(".")
+    return (), Svg(780, 40, label(12, 24, said, "i"), said_), Table(("tile",), (), (), said_)
 
 
 def _of_roller(data: Callable[[Rolled], Any], figure: Any, table: Any) -> Room:
@@ -137,8 +192,7 @@ def _of_roller(data: Callable[[Rolled], Any], figure: Any, table: Any) -> Room:
     def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
         found = roller_view.rolled(s, op)
         if found is None:
-            words = Svg(780, 40, label(12, 24, "Roller has tiled nothing.", "i"), "No tiles")
-            return (), words, Table(("tile",), (), (), "Roller has tiled nothing")
+            return _nothing("Roller has tiled nothing.")
         rows = data(found)
         return rows, figure(rows), table(rows)
 
@@ -149,8 +203,19 @@ def _rammer(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     planned, measured = s.walls.planned, s.walls.measured
     if planned is None:
         raise BadOption("nothing is scheduled: compile through Rammer")
-    figure = brick_wall.figure(planned, measured, op)
-    return (planned, measured), figure, brick_wall.table(planned, measured)
+    compared = s.walls.compared
+    figure = brick_wall_picture.figure(planned, measured, op, compared)
+    return (planned, measured), figure, wall_table.table(planned, measured, op, compared)
+
+
+def _of_rammer(picture: Any) -> Room:
+    """A room about walls of any device and policy."""
+
+    def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
+        found = rammer_view.rammed(s)
+        return found, picture.figure(found), picture.table(found)
+
+    return room
 
 
 def _memory(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
@@ -180,7 +245,16 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "levels": ("Three levels", _levels),
     "fusion": ("Fusion", _fusion),
     "grinder": ("uTask tree", _grinder),
-    "welder": ("Tile graph", _welder),
+    "welder": (
+        "Memory levels",
+        _of_welder(tile_stream.data, tile_stream_picture.figure, tile_stream_picture.table),
+    ),
+    "curve": (
+        "Tile curve",
+        _of_welder(tile_curve.data, tile_curve_picture.figure, tile_curve_picture.table),
+    ),
+    "connections": ("What if", _connections),
+    "groups": ("Tile graph", _groups),
     "roller": (
         "Tiles",
         _of_roller(tile_panels.data, tile_panels_picture.figure, tile_panels_picture.table),
@@ -196,6 +270,10 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     ),
     "layout": ("Tune", _layout),
     "rammer": ("Brick wall", _rammer),
+    "policies": ("Policies", _of_rammer(policies_picture)),
+    "accept": ("Accept rule", _of_rammer(accept_picture)),
+    "layers": ("Two layers", _of_rammer(two_layers_picture)),
+    "rtasks": ("rTasks", _of_rammer(rtasks_picture)),
     "memory": ("Memory plan", _memory),
     "codegen": ("Generated source", _codegen),
 }
@@ -221,4 +299,6 @@ def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
     return figure, table
 
 
+ABOUT_WALLS = ("policies", "accept", "layers", "rtasks")  # of any device and policy
+ABOUT_GROUPS = ("welder", "curve", "connections")  # of any device and tile
 ABOUT_TILES = ("roller", "staircase", "waves", "roofline")  # of any device and tile

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from explorer.ir.types import Tensor
 from widgets import brick_wall, dataflow_graph, stage_strip, theme
-from widgets.brick_wall import Call, WallRows
+from widgets.brick_wall import Call
 from widgets.compiled import Compiled
 from widgets.dataflow_graph import Graph
 from widgets.knobs import Knob, threads
@@ -155,18 +155,6 @@ def knob_parts(knobs: Sequence[Knob]) -> Part:
         }
         for k in knobs
     ]
-
-
-def wall_parts(walls: Mapping[str, WallRows | None]) -> tuple[dict[str, Part], dict[str, bytes]]:
-    """Descriptions by name, and the bytes of each."""
-    heads: dict[str, Part] = {}
-    bodies: dict[str, bytes] = {}
-    for name, rows in walls.items():
-        if rows is None:
-            bodies[name] = b""
-        else:
-            heads[name], bodies[name] = brick_wall.packed(rows)
-    return heads, bodies
 
 
 def table_part(table: Table, house: House) -> Part:

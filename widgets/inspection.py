@@ -11,6 +11,7 @@ from typing import Any
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, Tiling, TilingDecision
 from explorer.ir.program import Binding
+from explorer.measure.walls import WallComparison
 from widgets import memory_plan, outline, tile_graph
 from widgets.brick_wall import WallRows
 from widgets.house import House
@@ -23,10 +24,11 @@ SHOWN = 8  # candidates, and so many refused ones
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The walls that are on show; `measured` is None before the first run."""
+    """The walls that are on show; `measured` and `compared` are None before the first run."""
 
     planned: WallRows | None
     measured: WallRows | None
+    compared: WallComparison | None = None
 
 
 def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[str, Any]:

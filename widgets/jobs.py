@@ -14,10 +14,13 @@ KEPT = 16  # finished jobs whose answers can still be fetched
 
 @dataclass
 class Job:
-    """`done` of `of` steps; `answer` or `error` is there once `over` is set."""
+    """`done` of `of` steps, and `what` is done before the first; `answer` or `error` is there once
+    `over` is set.
+    """
 
     of: int
     done: int = 0
+    what: str = ""
     answer: Any = None
     error: dict[str, Any] | None = None
     over: Event = field(default_factory=Event)
@@ -35,6 +38,7 @@ class Job:
         return {
             "n": self.done,
             "of": self.of,
+            "what": self.what,
             "over": over,
             "data": self.answer if over else None,
             "error": self.error if over else None,

@@ -13,8 +13,10 @@ from explorer.ir.dims import SymbolBound, symbols_of
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
 from explorer.rammer import POLICIES
+from explorer.welder import POLICIES as WELDING
 from widgets.compiled import Compiled
 
+OFF = "off"
 MOST_TILES = 12
 FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
 
@@ -69,7 +71,7 @@ def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
     return (
         _threads(now, pinned),
         _tile(now, pinned, op),
-        _fusion(now, pinned),
+        fusion(now, pinned),
         _policy(now, pinned),
         *(_size(now, pinned, name) for name in names),
     )
@@ -86,7 +88,9 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
         case "policy":
             changed = {"rammer": replace(options.rammer, policy=value)}
         case "fusion":
-            changed = {"welder": replace(options.welder, enabled=value)}
+            off = value == OFF
+            policy = options.welder.policy if off else value
+            changed = {"welder": replace(options.welder, enabled=not off, policy=policy)}
         case "tile":
             return with_tile(now, *value)
         case _:
@@ -135,17 +139,25 @@ def _threads(now: Setting, pinned: Setting) -> Knob:
     )
 
 
-def _fusion(now: Setting, pinned: Setting) -> Knob:
+def fusion(now: Setting, pinned: Setting) -> Knob:
+    """Off, or one of Welder's policies."""
+    current = _welding(now)
+    values = tuple(dict.fromkeys([OFF, *WELDING, current]))
     return Knob(
         "fusion",
         "fusion",
-        "segments",
-        (False, True),
-        ("off", "on"),
-        int(now.compiled.options.welder.enabled),
-        int(pinned.compiled.options.welder.enabled),
-        "whether Welder joins kernels",
+        "segments" if len(values) <= 4 else "choice",
+        values,
+        tuple(_name(v) for v in values),
+        _position(values, current) or 0,
+        _position(values, _welding(pinned)),
+        "how Welder joins kernels, if at all",
     )
+
+
+def _welding(s: Setting) -> Any:
+    welder = s.compiled.options.welder
+    return welder.policy if welder.enabled else OFF
 
 
 def _policy(now: Setting, pinned: Setting) -> Knob:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from widgets import theme
 from widgets.brick_wall import WallRows
+from widgets.brick_wall_picture import blocks_of, lanes_of
 
 WIDTH = 960
 
@@ -37,25 +38,26 @@ def wall(planned: WallRows, measured: WallRows | None = None, scheme: str = "lig
     """For each unit a thin planned lane over a thick measured one."""
     total = max(planned.total_us, measured.total_us if measured else 0) or 1
     tokens = theme.SCHEMES[scheme]
+    count = lanes_of(planned, 2 if measured else 1)
+    found = [_lanes(w, count, total, tokens) for w in (planned, measured) if w]
+    thick = (8, 24) if count <= 12 else (2, 3)
     lanes = []
-    for unit in range(planned.units):
-        lanes.append(np.repeat(_lane(planned, unit, total, tokens)[None], 8, 0))
-        lanes.append(np.full((2, WIDTH, 3), _rgb(tokens["pane"]), np.uint8))
-        if measured:
-            lanes.append(np.repeat(_lane(measured, unit, total, tokens)[None], 24, 0))
-            lanes.append(np.full((6, WIDTH, 3), _rgb(tokens["pane"]), np.uint8))
+    for lane in range(count):
+        for pixels, high in zip(found, thick):
+            lanes.append(np.repeat(pixels[lane][None], high, 0))
+            lanes.append(np.full((2, WIDTH, 3), _rgb(tokens["pane"]), np.uint8))
     return encoded(np.ascontiguousarray(np.concatenate(lanes)))
 
 
-def _lane(rows: WallRows, unit: int, total: float, tokens: dict[str, str]) -> NDArray[np.uint8]:
-    line = np.full((WIDTH, 3), _rgb(tokens["tint"]), np.uint8)
+def _lanes(rows: WallRows, count: int, total: float, tokens: dict[str, str]) -> NDArray[np.uint8]:
+    pixels = np.full((count, WIDTH, 3), _rgb(tokens["tint"]), np.uint8)
     colours = [_rgb(tokens[theme.family_token(c.family)]) for c in rows.calls]
-    mine = np.flatnonzero(rows.unit == unit)
-    left = (rows.start[mine] * (WIDTH / total)).astype(int)
-    right = np.maximum((rows.end[mine] * (WIDTH / total)).astype(int), left + 1)
-    for a, b, call in zip(left, right, rows.call[mine]):
-        line[a : b - 1 if b - a > 3 else b] = colours[call]
-    return line
+    blocks = blocks_of(rows, count)
+    left = (blocks.start * (WIDTH / total)).astype(int)
+    right = np.maximum((blocks.end * (WIDTH / total)).astype(int), left + 1)
+    for lane, a, b, call in zip(blocks.lane, left, right, blocks.call):
+        pixels[lane, a : b - 1 if b - a > 3 else b] = colours[call]
+    return pixels
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from widgets.brick_wall import tick_step
+from widgets.brick_wall_picture import tick_step
 from widgets.compiled import Measurement
 from widgets.svg import Svg, fit, label, path, rect
 from widgets.table import Table, time_text

@@ -12,15 +12,16 @@ from html import escape
 from typing import Any
 
 from explorer.errors import IronworksError
-from widgets import front_end, gallery, roller_view
-from widgets.gallery import ABOUT_TILES
+from widgets import front_end, gallery, roller_view, welder_view
+from widgets.gallery import ABOUT_GROUPS, ABOUT_TILES
 from widgets.house import fixed_parts
 from widgets.session import Session
 from widgets.table import time_text
 
 LANGUAGES = ("numba", "llvm", "assembly")
 ABOUT_AN_OPERATOR = (
-    "welder",
+    "groups",
+    *ABOUT_GROUPS,
     *ABOUT_TILES,
     "layout",
     "relax",
@@ -28,7 +29,7 @@ ABOUT_AN_OPERATOR = (
     "levels",
     "fusion",
 )  # pictures that follow the selection
-HEAVIEST = 12  # kernels, with Roller's pictures of each
+HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
 SHEETS = ("v100",)  # and of one kernel for these devices
 EACH_OPERATOR = ("relax", "calls", "levels", "fusion")  # and show it before it is one with others
 
@@ -67,13 +68,16 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
 def _pictures(session: Session, answers: dict[str, Any]) -> None:
     """Each room's picture; those that follow the selection once a kernel."""
     shared: dict[tuple[str, tuple[str, ...]], Any] = {}
-    heavy = roller_view.heaviest_calls(session, HEAVIEST)
+    heavy = {
+        **dict.fromkeys(ABOUT_TILES, roller_view.heaviest_calls(session, HEAVIEST)),
+        **dict.fromkeys(ABOUT_GROUPS, welder_view.greatest_groups(session, HEAVIEST)),
+    }
     for room in gallery.ROOMS:
         whole = session.answer("picture", {"room": room, "op": -1})
         for op, operator in enumerate(session.house.operators):
             answer = whole
             if room in ABOUT_AN_OPERATOR and operator.calls:
-                if room in ABOUT_TILES and operator.calls[0] not in heavy:
+                if room in heavy and operator.calls[0] not in heavy[room]:
                     continue
                 mine = (operator.name,) if room in EACH_OPERATOR else operator.calls
                 key = (room, mine)
@@ -82,7 +86,7 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
                 answer = shared[key]
             answers[question_key("picture", {"room": room, "op": op})] = {"data": answer}
         answers[question_key("picture", {"room": room, "op": -1})] = {"data": whole}
-        for device in SHEETS if room in ABOUT_TILES else ():
+        for device in SHEETS if room in heavy and room != "connections" else ():
             args = {"room": room, "op": -1, "device": device}
             answers[question_key("picture", args)] = {"data": session.answer("picture", args)}
 

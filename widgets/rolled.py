@@ -31,11 +31,16 @@ Times: TypeAlias = Mapping[Tiling, Measurement]
 @dataclass(frozen=True, slots=True)
 class View:
     """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
-    to choose from, -1 for the one in use.
+    to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
+    bricks a share and which rKernels, "" and 0 for those in use.
     """
 
     device: str = ""
     rank: int = -1
+    policy: str = ""
+    units: int = 0
+    bricks: int = 0
+    kernels: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def rolled(s: RollerOnShow, op: str) -> Rolled | None:
     sizes, view = dict(s.now.sizes), s.view
     sizes = {**s.now.compiled.program.env.hints, **sizes}
     own = view.device in ("", s.now.compiled.device.name)
-    device: Device = s.now.compiled.device if own else _device(view.device)
+    device: Device = s.now.compiled.device if own else device_of(view.device)
     name = binding.var.name
     key = ("construction", name, device.name)
     c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
@@ -81,7 +81,8 @@ def rolled(s: RollerOnShow, op: str) -> Rolled | None:
     )
 
 
-def _device(name: str) -> Device:
+def device_of(name: str) -> Device:
+    """This machine, or a data sheet by name; raises NoSuchDevice."""
     from explorer.measure.this_cpu import this_cpu
 
     return this_cpu() if name == "this-cpu" else data_sheet(name)

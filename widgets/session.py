@@ -13,13 +13,16 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.ir.decisions import Wall
 from explorer.measure.compare import Comparison
+from explorer.measure.walls import compare_walls
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.what_if import compare
-from widgets import answers, brick_wall, state, verdict
+from widgets import answers, brick_wall, state, verdict, wall_hand
 from widgets.bench import Bench, Timer
 from widgets.brick_wall import WallRows
 from widgets.compiled import Arrays, Compiled
-from widgets.house import House, knob_parts, program_parts, read, wall_parts
+from widgets.hand import Hand
+from widgets.hands import Hands
+from widgets.house import House, knob_parts, program_parts, read
 from widgets.inspection import Walls
 from widgets.jobs import Job
 from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned, with_tile
@@ -29,6 +32,7 @@ from widgets.roller_view import rolled
 from widgets.table import time_text
 from widgets.tuning import tiling_of, timed
 from widgets.verdict import Step
+from widgets.wall_views import Binary, WallViews
 from widgets.watched import Rounds, Watched, rounds_in
 
 MORE_UNITS = 8
@@ -50,12 +54,15 @@ class Session:
         kept: state.State = state.State(),
         compare: Callable[..., Comparison] = compare,
         timer: Timer = timed,
+        hands: Hands | None = None,
     ) -> None:
         self.compare = compare
         self.bench = Bench(timer)
+        self.hands = hands or Hands()
         self.view = View()
         self._made: Arrays | None = None
         self._ahead: Step | None = None
+        self._profiled: tuple[Any, Any] = (None, None)  # what was measured, and what came of it
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -80,8 +87,9 @@ class Session:
         more = self._more_units(step.setting, house)
         self.house: House = house
         self.walls = Walls(planned, None)
-        self.more = more
+        self.views = WallViews(self.walls, more, tuple(c.schedules(sizes)))
         self.plan = c.memory(sizes)
+        self.hands.clear()
         self._made = None
         self.revision += 1
 
@@ -114,17 +122,19 @@ class Session:
         timed = self.past[-1].time
         middle = timed.median_us if timed else sorted(w.total_us for w in runs)[len(runs) // 2]
         wall = min(runs, key=lambda w: abs(w.total_us - middle))
-        self.walls = replace(self.walls, measured=brick_wall.data(wall, self.house.calls))
+        compiled, calls = self.now.compiled, self.house.calls
+        compared = compare_walls(compiled.planned_wall(dict(self.now.sizes)), wall)
+        self.walls = Walls(self.walls.planned, brick_wall.data(wall, calls), compared)
+        self.views = replace(self.views, walls=self.walls)
 
     # Parts
 
     def parts(self) -> dict[str, Any]:
         """Every JSON part of the house."""
-        heads, _ = wall_parts(self._walls())
         return {
             **program_parts(self.house),
             "knobs": knob_parts(self.knobs()),
-            "walls": heads,
+            "walls": self.views.packed[0],
             "verdict": self.verdict(),
             "history": self.history(),
             "undo": self._undo(),
@@ -134,14 +144,7 @@ class Session:
 
     def buffers(self) -> dict[str, bytes]:
         """Every binary part."""
-        return wall_parts(self._walls())[1]
-
-    def _walls(self) -> dict[str, WallRows | None]:
-        return {
-            "wall_planned": self.walls.planned,
-            "wall_measured": self.walls.measured,
-            "wall_more": self.more,
-        }
+        return self.views.packed[1]
 
     def knobs(self) -> tuple[Knob, ...]:
         """The knobs at their present values."""
@@ -171,6 +174,10 @@ class Session:
         known: dict[str, Callable[..., Any]] = {
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "turn": self.turn,
+            "wall": self.slice,
+            "move_brick": self.move_brick,
+            "begin_profile": self.begin_profile,
+            "profile": self.profile,
             "begin_measure": self.begin_measure,
             "measure": self.measure,
             "undo": self.undo,
@@ -183,6 +190,12 @@ class Session:
             "job": self.bench.jobs.told,
             "cancel": self.bench.jobs.cancel,
             "take": self.take,
+            "hand": partial(self.hands.told, self.now),
+            "move": partial(self.hands.move, self.now),
+            "join": partial(self.hands.join, self.now),
+            "unmove": partial(self.hands.unmove, self.now),
+            "time_hand": self.time_hand,
+            "take_hand": self.take_hand,
             "link": self.link,
             "save": self.save,
             "restore": self.restore,
@@ -217,6 +230,55 @@ class Session:
         self.future = []
         return {"said": f"{step.what}: planned {time_text(self._planned_us())}", "measure": True}
 
+    # The wall
+
+    def slice(self, wall: str, **view: Any) -> Binary:
+        """A part of a wall."""
+        return self.views.slice(wall, **view)
+
+    def move_brick(self, **drop: Any) -> Any:
+        """A brick to another place, planned at once; the dependency that this would break."""
+        if self.walls.planned is None:
+            raise BadOption("nothing is scheduled: compile through Rammer")
+        found = wall_hand.dropped(self.now, self.walls.planned, wall_hand.Drop(**drop))
+        if isinstance(found, dict):
+            return found
+        setting, move = found
+        before = self._planned_us()
+        told = self._go(Step(setting, move.words))
+        us = self._planned_us()
+        change = f", {us / before - 1:+.1%}" if before else ""
+        said = f"{move.words}: planned {time_text(us)}{change}"
+        return told | {"said": said, "measure": False}
+
+    def begin_profile(self) -> Any:
+        """Begin to measure how long each task takes, beside; `profile` then plans with that."""
+        found = self._profilable()
+        inputs = self.inputs
+
+        def work(job: Job) -> None:
+            def told(what: str, done: int, of: int) -> None:
+                job.what, job.of = what, of
+                job.told(done)
+
+            self._profiled = found, found.profiled(inputs, progress=told)
+
+        return {"job": self.bench.jobs.start(1, work)}
+
+    def profile(self) -> Any:
+        """Plan with measured times of tasks; they are measured now where that was not begun."""
+        found = self._profilable()
+        measured, made = self._profiled
+        changed = made if measured is found else found.profiled(self.inputs)
+        self._profiled = None, None
+        return self._go(Step(replace(self.now, compiled=changed), "task times measured"))
+
+    def _profilable(self) -> Any:
+        found: Any = self.now.compiled
+        if not hasattr(found, "profiled"):
+            raise BadOption(f"{found.model.name} cannot be measured")
+        return found
+
     # Tiles tried by hand
 
     def times(self, binding: str) -> Times:
@@ -247,6 +309,24 @@ class Session:
         tiling = tiling_of(fields, subject)
         what = f"tile of {subject.binding} → {tiling_text(tiling)}"
         return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
+
+    # Connections moved by hand
+
+    @property
+    def hand(self) -> Hand:
+        """The connections that were moved by hand."""
+        return self.hands.hand
+
+    def time_hand(self, device: str = "") -> Any:
+        """Begin to compile what was moved by hand, and to time it against what is on show."""
+        us = self._planned_us()
+        return self.hands.start(self.now, self.inputs, self.bench.jobs, self.compare, us)
+
+    def take_hand(self, device: str = "") -> Any:
+        """Compile what was moved by hand, and go on with it."""
+        what = ", ".join(f"{value} → {level}" for value, level in self.hand.moves)
+        changed = self.hands.compiled(self.now)
+        return self._go(Step(replace(self.now, compiled=changed), what))
 
     def begin_measure(self) -> Any:
         """Begin to compare the setting on show with A, beside; `measure` then takes what was found.

@@ -11,12 +11,16 @@ import anywidget
 import traitlets
 
 from explorer.errors import BadOption, IronworksError
-from widgets import front_end, gallery, png, race_chart, roller_view, state
+from explorer.ir.stage import Stage
+from widgets import front_end, gallery, png, race_chart, roller_view, state, welder_view
 from widgets.compiled import Arrays, Compiled
 from widgets.house import fixed_parts
+from widgets.rolled import Rolled
 from widgets.session import Session
 from widgets.svg import Svg, stacked
 from widgets.table import Table
+from widgets.wall_views import Binary
+from widgets.welded import Welded
 
 JSON_PARTS = (
     "bar",
@@ -60,9 +64,10 @@ class Asked(anywidget.AnyWidget):
             sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
             self.send({"id": message.get("id"), "error": {"sentence": sentence}})
             raise
-        if message.get("kind") in CHANGES:
+        if message.get("kind") in CHANGES and not _refused(data):
             self._tell()
-        self.send({"id": message.get("id"), "data": data})
+        found = data if isinstance(data, Binary) else Binary(data)
+        self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
 
     def _tell(self) -> None:
         """Send the page what has changed."""
@@ -108,7 +113,26 @@ class House(Asked):
         return _with_still(bundle, figure, _words(self.session), image)
 
 
-CHANGES = frozenset({"turn", "take", "measure", "undo", "redo", "pin", "focus", "restore"})
+CHANGES = frozenset(
+    {
+        "turn",
+        "move_brick",
+        "profile",
+        "take",
+        "take_hand",
+        "measure",
+        "undo",
+        "redo",
+        "pin",
+        "focus",
+        "restore",
+    }
+)
+
+
+def _refused(data: Any) -> bool:
+    """Whether a command was answered with the reason why nothing has changed."""
+    return isinstance(data, Mapping) and bool(data.get("refused"))
 
 
 def _told(session: Session) -> dict[str, Any]:
@@ -132,32 +156,53 @@ def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
     return bundle
 
 
+# The rooms of one system: its name, the pictures that stand alone as well, and those that do not.
+ALONE = {
+    "roller": ("Roller", gallery.ABOUT_TILES, ("layout",)),
+    "welder": ("Welder", gallery.ABOUT_GROUPS, ("groups",)),
+    "rammer": ("Rammer", ("rammer", *gallery.ABOUT_WALLS), ()),
+}
+
+
 class Rooms(Asked):
-    """Roller's rooms alone: for every device, with the construction's steps and tiles by hand."""
+    """One system's rooms alone: for every device, with what can be done by hand in them."""
 
     _esm = front_end.script()
     _css = front_end.styles()
     rooms = _part()
     title = _part()
+    names = _part()
     op = _part()
 
-    def __init__(self, session: Session, op: str) -> None:
-        rooms = [[name, gallery.room(name)[0]] for name in (*gallery.ABOUT_TILES, "layout")]
-        found = roller_view.rolled(session, op)
+    def __init__(self, session: Session, system: str, op: str) -> None:
+        name, self.still, more = ALONE[system]
+        rooms = [[room, gallery.room(room)[0]] for room in (*self.still, *more)]
         names = [o.name for o in session.house.operators]
-        mine = found.ops[0] if found else op
-        title = f"Roller, {session.now.compiled.model.name}"
+        mine = _about(session, system, op)
+        title = f"{name}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
-        super().__init__(rooms=rooms, title=title, op=at)
+        super().__init__(rooms=rooms, title=title, names=names, op=at)
         self.session, self.mine = session, op
         self.on_msg(self._asked)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live rooms; and for pages without a kernel all pictures below each other."""
         bundle = super()._repr_mimebundle_(**kwargs)
-        found = [gallery.picture(name, self.session, self.mine) for name in gallery.ABOUT_TILES]
+        found = [gallery.picture(name, self.session, self.mine) for name in self.still]
         text = "\n\n".join(table.text(12) for _, table in found)
         return _with_still(bundle, stacked([figure for figure, _ in found]), text)
+
+
+def _about(session: Session, system: str, op: str) -> str:
+    """The operator that a system's pictures are about where they were asked about `op`."""
+    found: Rolled | Welded | None
+    if system == "rammer":
+        return op
+    if system == "roller":
+        found = roller_view.rolled(session, op)
+    else:
+        found = welder_view.welded(session, op)
+    return op if found is None or op in found.ops else found.ops[0]
 
 
 class Room(anywidget.AnyWidget):
@@ -216,13 +261,13 @@ def show(
 ) -> Room | Rooms:
     """One room, about a source operator where one is named. `measured` times Roller's tiles."""
     session = Session(c, sizes=sizes, inputs=inputs)
-    if room == "rammer":
+    if room == "rammer" and c.program.stage is Stage.EMITTED:  # a sheet has no code
         session.run_once()
     if measured:
         session.time_tiles(op)
     title, _ = gallery.room(room)
-    if room == "roller":
-        return Rooms(session, op)
+    if room in ALONE:
+        return Rooms(session, room, op)
     return Room(title, c.model.name, *gallery.picture(room, session, op))
 
 

@@ -37,6 +37,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "waves",
         "roofline",
         "layout",
+        "rammer",
+        "policies",
+        "accept",
+        "layers",
+        "rtasks",
     ),  # of stages with several pictures
 }
 

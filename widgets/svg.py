@@ -134,6 +134,11 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     return "…"
 
 
+def path_end(name: str) -> str:
+    """The last two parts of a name that is a path, without the exporter's ending."""
+    return "/".join(name.removesuffix("_output_0").strip("/").split("/")[-2:])
+
+
 def wrapped(text: str, room: float, px: float = 11, *, mono: bool = False) -> list[str]:
     """The text in lines that fit into the room, cut between words."""
     lines = [""]
@@ -207,6 +212,11 @@ def stepped(body: str, number: int, said: str = "") -> str:
     """
     title = f"<title>{escape(said)}</title>" if said else ""
     return f'<g data-step="{number}">{title}{body}</g>'
+
+
+def together(marks: Iterable[str], ops: Iterable[str]) -> str:
+    """Marks that stand for the same operators: a click on any of them is one on all."""
+    return f"<g{_ops(ops)}>{''.join(marks)}</g>"
 
 
 def cross(x: float, y: float, size: float = 5) -> str:

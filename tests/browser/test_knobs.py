@@ -95,15 +95,6 @@ def test_a_link_is_restored_when_the_page_opens(live: Page) -> None:
     assert live.get_attribute("#house .stage[aria-current=step]", "data-stage") == "ROLLED"
 
 
-def test_a_million_bricks_cost_what_a_screen_shows(live: Page) -> None:
-    live.evaluate("million()")
-    live.wait_for_function("driver.wall.bricks() === 1_000_000")
-    for act in ("whole()", "zoom(0.01)", "pan(0.3)", "zoom(0.001)", "zoom(50)"):
-        live.evaluate(f"driver.wall.{act}")
-        live.wait_for_timeout(60)
-        assert 0 < live.evaluate("driver.wall.stats.blocks") < 8 * 1440
-
-
 def test_undo_pin_and_link_are_asked_for(live: Page) -> None:
     for key in ("u", "Shift+U", "p"):
         live.keyboard.press(key)

@@ -1,21 +1,17 @@
 """Roller's rooms over a session: steps by key, other devices, a tile edited, timed and pinned."""
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
-from explorer.errors import IronworksError
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Comparison, Measurement
-from tests.browser.driver import Tab
+from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets import made_by_hand as hand
-from widgets import front_end, gallery
-from widgets.house import fixed_parts
+from widgets import gallery
 from widgets.jobs import Job
 from widgets.report import document
 from widgets.session import Session
@@ -23,20 +19,7 @@ from widgets.tuning import Subject
 
 pytestmark = pytest.mark.browser
 
-HOST = """
-const content = JSON.parse(document.getElementById("content").textContent);
-const asking = { ...page.fileHost(content), alive: true, has: undefined,
-  async ask(kind, args = {}) {
-    const answer = await askPython(kind, args);
-    if (answer.error) throw answer.error;
-    return answer;
-  } };
-globalThis.driver = page.mountRoom(document.getElementById("room"), asking);
-"""
-
-
 CONV, FC = 0, 4  # among the operators
-HAS = "([where, text]) => document.querySelector(where)?.textContent.includes(text)"
 
 
 def timer(s: Subject, tiling: Tiling, job: Job) -> Comparison:
@@ -57,42 +40,9 @@ def session() -> Session:
 def room(
     browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
-    rooms = [[name, gallery.room(name)[0]] for name in (*gallery.ABOUT_TILES, "layout")]
-    parts = {
-        **fixed_parts(),
-        "rooms": rooms,
-        "title": "Roller",
-        "op": getattr(request, "param", FC),
-    }
-    content = json.dumps({"parts": parts, "bytes": {}, "answers": {}})
-    script = front_end.script().replace("export default", "const page =")
-    path = tmp_path / "room.html"
-    path.write_text(
-        f'<!doctype html><meta charset="utf-8"><style>{front_end.styles()}</style>'
-        f'<div id="room"></div><script id="content" type="application/json">{content}</script>'
-        f'<script type="module">{script}\n{HOST}</script>',
-        encoding="utf-8",
-    )
-
-    def ask(kind: str, args: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return {"data": session.answer(kind, args)}
-        except IronworksError as problem:
-            return {"error": problem.fields()}
-
-    tab = Tab(browser, 900, 800)
-    tab.page.expose_function("askPython", ask)
-    tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector(".room svg.pic")
-    yield tab.page
-    assert not tab.faults and not tab.outside
-    tab.close()
-
-
-def enter(page: Page, title: str) -> None:
-    page.locator(".room [role=tab]", has_text=title).click()
-    page.wait_for_selector(f".room [role=tab][aria-selected=true]:has-text('{title}')")
-    page.wait_for_timeout(100)
+    op, names = getattr(request, "param", FC), (*gallery.ABOUT_TILES, "layout")
+    with rooms(browser, tmp_path, session, names, "Roller", op, named=False, width=900) as page:
+        yield page
 
 
 @pytest.mark.parametrize("room", [CONV], indirect=True)

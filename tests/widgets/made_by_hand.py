@@ -198,7 +198,7 @@ GRAPH = TileGraph(
         ),
     ),
     (TileEdge("conv_out", "relu_out", "conv_out", BATCH * 2304, "register", (1, 16, 6, 6)),),
-    "greedy",
+    "gain",
 )
 WELDED = program(
     (
@@ -254,7 +254,8 @@ class Rammer:
 @dataclass(frozen=True)
 class Switch:
     enabled: bool = True
-    policy: str = "greedy"
+    policy: str = "gain"
+    connect: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -393,6 +394,9 @@ class HandMade:
 
     def planned_wall(self, sizes: Mapping[str, int]) -> Wall:
         return wall("planned", self.options.rammer.threads)
+
+    def schedules(self, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        return ()
 
     def measured_wall(self, inputs: Mapping[str, np.ndarray]) -> Wall:
         return wall("measured", self.options.rammer.threads, 1.07)

@@ -8,7 +8,13 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 # a notebook, its sections, and the pictures that it leaves behind
-ALL = [("00_tour", 7, 5), ("01_relax", 7, 5), ("02_roller", 7, 3)]
+ALL = [
+    ("00_tour", 7, 5),
+    ("01_relax", 7, 5),
+    ("02_roller", 7, 3),
+    ("03_welder", 7, 4),
+    ("04_rammer", 6, 2),
+]
 
 
 def read(name: str) -> nbformat.NotebookNode:

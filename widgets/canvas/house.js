@@ -13,13 +13,13 @@ import { roomsView } from "./rooms.js";
 import { renderRoom } from "./room.js";
 
 // The pictures of a stage, the first one first; every other stage shows the wall.
+const WALL = [["rammer", "Brick wall"]];
 const PICTURES = {
   TYPED: [["relax", "Shapes"], ["heap", "Shape heap"], ["calls", "Calls"]],
   LEGALIZED: [["levels", "Three levels"], ["fusion", "Fusion"]],
-  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Tile graph"]], 
-  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["layout", "Tune"]], PLANNED: [["memory", "Memory plan"]],
+  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Memory levels"], ["curve", "Tile curve"], ["connections", "What if"], ["groups", "Tile graph"]],
+  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["layout", "Tune"]], RAMMED: [...WALL, ["policies", "Policies"], ["accept", "Accept rule"], ["layers", "Two layers"], ["rtasks", "rTasks"]], PLANNED: [["memory", "Memory plan"]],
 };
-const WALL = [["rammer", "Brick wall"]];
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 let houses = 0;
@@ -50,7 +50,7 @@ export function mount(el, host) {
     pick: ops => select(ops.includes(state.op) && ops.length > 1 ? ops[(ops.indexOf(state.op) + 1) % ops.length] : headOf(ops)),
     pickCall: call => { const ops = calls()[call]?.[2] ?? []; if (ops.length) ctx.pick(ops); },
     hover: ops => { root.querySelectorAll(".ln.hover").forEach(n => n.classList.remove("hover")); if (ops.length && !ops.includes(state.op)) say(`${ops.map(ctx.opName).join(", ")}`, true); else status(); },
-    say, set: patch => { Object.assign(state, patch); remember(); }, thread, turn,
+    move: (kind, args) => command(kind, args), say, set: patch => { Object.assign(state, patch); remember(); }, thread, turn,
   };
   const headOf = ops => [...ops].sort((a, b) => weight(a) - weight(b) || a - b)[0];
   const weight = op => { const at = HEAVY.indexOf(operators()[op]?.[3]); return at < 0 ? 9 : at; };
@@ -65,7 +65,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const rooms = roomsView({ host, say, op: () => state.op, pick: ops => ctx.pick(ops), take: args => command("take", args) }, picture);
+  const rooms = roomsView({ host, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Brick wall", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -78,7 +78,7 @@ export function mount(el, host) {
   function say(text, passing = false) { live.textContent = text; if (!passing) spoken = text; }
   let spoken = "";
   function status() {
-    if (state.op < 0) { live.textContent = spoken || "Nothing is selected: click a node, a line or a brick, or press J."; return; }
+    if (state.op < 0 || spoken) { live.textContent = spoken || "Nothing is selected: click a node, a line or a brick, or press J."; return; }
     const [planned, measured, more] = wall.counts(lit), nodes = graph.graph?.nodes.filter(n => n.ops.includes(state.op)).length ?? 0;
     const lines = counted.program, sources = counted.source;
     live.textContent = `${ctx.opName(state.op)} is lit in every pane: ${plural(nodes, "node")}, ${plural(lines, "line")}, ${plural(sources, "source line")}, ${planned} + ${measured} bricks${more ? `, ${more} modelled` : ""}`;
@@ -167,12 +167,12 @@ export function mount(el, host) {
   }
 
   // The main picture follows the stage
-  const loops = () => calls().some(c => c[1] === "control flow");
   async function picture_() {
     const known = PICTURES[state.stage] ?? WALL, [room, title] = known.find(([name]) => name === state.room) ?? known[0], number = ++reads.picture, own = room === "rammer";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
-    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, `planned (outlined${loops() ? ", one trip of a loop" : ""}) over measured (filled)`) : h("span", { class: "s cut" }, state.stage),
-      h("span", { class: "sp" }), known.length > 1 ? tabs(known, room, enter, "Picture") : [h("span", { class: "selinfo" }), h("span", { class: "sp" })], own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : "planned; not measured yet") : h("span", { class: "s cut" }, state.stage),
+      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, known.length > 1 ? tabs(known, room, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+      own && host.alive && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
     body.querySelector(".pw").setAttribute("aria-label", title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
@@ -185,6 +185,8 @@ export function mount(el, host) {
   }
   function enter(room) { state.room = room; remember(); picture_(); }
   function enlarge() { body.classList.toggle("big"); picture_(); requestAnimationFrame(redraw); }
+  /** The picked brick one place on, or on another unit. */
+  const nudge = (along, across) => picture.hidden && wall.hand.picked ? wall.hand.nudge(along, across) || true : false;
   /** The stage's next picture. */
   function nextRoom() {
     const names = (PICTURES[state.stage] ?? WALL).map(([name]) => name);
@@ -255,11 +257,12 @@ export function mount(el, host) {
 
   // Commands to the kernel. While one runs the old picture stays; of several turns only the last matters.
   async function command(kind, args = {}) {
-    busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
+    busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", take_hand: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
     try {
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
       if (data?.measure && !next) await measured().then(answer => say(answer?.data?.said ?? ""));
+      return data;
     } catch (error) { say(error.sentence ?? String(error)); throw error; } finally {
       if (!--busy) house.removeAttribute("aria-busy");
       verdict();
@@ -280,6 +283,13 @@ export function mount(el, host) {
       await new Promise(done => setTimeout(done, 120));
     }
     return host.ask("measure");
+  }
+  /** Time what was only planned so far. */
+  async function remeasure() {
+    busy++; house.setAttribute("aria-busy", "true"); say("Measuring…", true);
+    await measured().then(answer => say(answer?.data?.said ?? ""), error => say(error.sentence ?? String(error)));
+    if (!--busy) house.removeAttribute("aria-busy");
+    verdict();
   }
   let next = null; // the turn that waits for the one under way
   function turn(knob, index, label) {
@@ -315,10 +325,12 @@ export function mount(el, host) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input,select,textarea")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey;
     const acts = {
-      "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => wall.zoom(0.6), x: () => wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
-      r: nextRoom, n: nextSymbol, e: enlarge, ",": () => rooms.step(-1), ".": () => rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0) select(-1); else wall.whole(); },
-      ArrowLeft: () => !picture.hidden && rooms.step(-1) || wall.pan(-0.2), ArrowRight: () => !picture.hidden && rooms.step(1) || wall.pan(0.2), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
+      "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
+      r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && host.alive && !wall.measured ? (remeasure(), true) : false,
+      ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
+      ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
+      ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },
       Tab: () => panes(shift ? -1 : 1),
     };
@@ -341,7 +353,7 @@ export function mount(el, host) {
   function redraw() { graph.draw(); program.draw(); source.draw(); wall.draw(); }
   function repaint() { colours.fresh(); redraw(); }
   function everything() { top(); stages(); knobs.load(); verdict(); graphHead(); families(); wall.load(); select(state.op); text(); kernel(); picture_(); }
-  const by = { bar: top, undo: top, stages, knobs: () => knobs.load(), verdict, history: () => inspector.show(), graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); if (state.table) picture_(); } };
+  const by = { bar: top, undo: top, stages, knobs: () => knobs.load(), verdict, history: () => inspector.show(), graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); picture_(); } };
   let pending = 0;
   function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
   for (const [part, act] of Object.entries(by)) host.on(part, act);

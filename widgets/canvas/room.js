@@ -3,23 +3,36 @@ import { h, put, tabs } from "./dom.js";
 import { kernelHost } from "./host.js";
 import { roomsView } from "./rooms.js";
 
-/** Put rooms into `el` over a host with the parts `rooms` ([name, title] pairs), `title` and `op`. */
+/** Put rooms into `el` over a host with the parts `rooms` ([name, title] pairs), `title`, `names` of the operators and `op`, the one to begin with. */
 export function mountRoom(el, host) {
-  const rooms = host.get("rooms"), state = { room: rooms[0][0], table: false };
+  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: rooms[0][0], table: false, op: host.get("op") };
   const root = h("div", { class: "ironworks", "data-lm-suppress-shortcuts": "true" }), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
-  const view = roomsView({ host, say, op: () => host.get("op"), pick: () => {}, take: args => host.ask("take", args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
+  const view = roomsView({ host, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
+  const word = name => name.replaceAll(" ", "%20"); // as widgets/svg.py writes it
+  /** All rooms are about the group of this operator. */
+  function choose(op) {
+    if (op === undefined || op < 0 || op >= names.length) return false;
+    state.op = op;
+    say(names[op]);
+    show();
+  }
+  const light = () => picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(names[state.op] ?? ""))));
+  picture.addEventListener("click", event => {
+    const mine = event.target.closest("[data-op]")?.dataset.op.split(" ") ?? [];
+    choose(names.findIndex(name => mine.includes(word(name))));
+  });
   const show = () => {
     put(head, h("b", {}, host.get("title")), tabs(rooms, state.room, room => { state.room = room; show(); }, "Picture"), live, h("span", { class: "sp" }),
       h("button", { class: "btn", type: "button", "aria-pressed": String(state.table), title: "Show as a table (T)", onclick: flip }, "Table"));
-    view.show(state.room, state.table);
+    view.show(state.room, state.table).then(light);
   };
   const flip = () => { state.table = !state.table; show(); };
   const next = () => { const at = rooms.findIndex(([name]) => name === state.room); state.room = rooms[(at + 1) % rooms.length][0]; show(); };
   const article = h("article", { class: "room live", tabindex: 0, "aria-label": host.get("title"), onkeydown: keys }, head, picture);
   function keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input,select,textarea")) return;
-    const act = { ",": () => view.step(-1), ".": () => view.step(1), "<": () => view.end(-1), ">": () => view.end(1), r: next, t: flip }[event.key];
+    const act = { ",": () => view.step(-1), ".": () => view.step(1), "<": () => view.end(-1), ">": () => view.end(1), z: () => view.zoom(1.25), x: () => view.zoom(0.8), j: () => choose(state.op + 1), k: () => choose(state.op - 1), r: next, t: flip }[event.key];
     if (!act || act() === false) return;
     event.preventDefault(); event.stopPropagation();
   }

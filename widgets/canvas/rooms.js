@@ -1,61 +1,126 @@
 // A room's picture with what belongs to it: the choice of device and tile, the stepper, the form to try a tile; or its table.
-import { h, put } from "./dom.js";
+import { h, put, clamp } from "./dom.js";
 import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
+import { weldView } from "./weld.js";
 
-/** Rooms shown in `picture`. `ctx`: host, op(), say(text), take(args), pick(ops). */
+const BELOW = { welder: "curve" }; // a picture that has another one below it
+// Which rooms choose a device and a tile together.
+const FAMILY = { policies: "rammer", accept: "rammer", layers: "rammer", rtasks: "rammer", welder: "welder", curve: "welder", connections: "welder", roller: "roller", staircase: "roller", waves: "roller", roofline: "roller" };
+
+/** Rooms shown in `picture`. `ctx`: host, op(), say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
-  const view = { device: "", rank: -1 }, drawn = h("div", { class: "drawn" }), bar = h("div", { class: "rbar" });
-  let asked = 0, steps = null, shown = null, about = null;
-  const tuning = tuningView({ host: ctx.host, say: ctx.say, take: ctx.take, timed: () => {} });
+  const views = {}, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
+  let asked = 0, steps = null, shown = null, scale = 1;
+  const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
+
+  const weld = weldView({ host: ctx.host, device: () => viewOf("connections").device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
+
+  /** The device and tile of a room's family; another operator begins with the tile in use. */
+  function viewOf(room) {
+    const family = FAMILY[room], found = views[family] ??= { device: "", rank: -1, about: null, more: {} }, kernel = ctx.op();
+    if (found.about !== kernel) { found.about = kernel; found.rank = -1; }
+    return found;
+  }
+  function question(room, table) {
+    const view = viewOf(room), extra = FAMILY[room] ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
+    return ctx.host.ask("picture", { room, op: table && !(view.device || FAMILY[room] && ctx.host.alive) ? -1 : ctx.op(), ...extra });
+  }
 
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */
   async function show(room, table) {
-    const number = ++asked, op = table ? -1 : ctx.op(), kernel = ctx.op();
-    if (about !== kernel) { about = kernel; view.rank = -1; }
-    const extra = { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }) };
-    const at = table && view.device ? kernel : op;
-    let data;
-    try { ({ data } = await ctx.host.ask("picture", { room, op: at, ...(ROLLER.has(room) ? extra : {}) })); } catch (error) {
+    const number = ++asked, view = viewOf(room);
+    let data, more = null;
+    try {
+      ({ data } = await question(room, table));
+      if (BELOW[room] && !table) more = await question(BELOW[room], false).catch(() => null);
+    } catch (error) {
       if (number !== asked) return false;
-      put(picture, view.device || view.rank >= 0 ? h("button", { class: "btn", type: "button", style: "margin:12px 12px 0", onclick: () => { view.device = ""; view.rank = -1; show(room, table); } }, "Back to the tile in use") : null, h("div", { class: "empty" }, error.sentence ?? String(error)));
+      put(picture, view.device || view.rank >= 0 || Object.keys(view.more).length ? h("button", { class: "btn", type: "button", style: "margin:12px 12px 0", onclick: () => { view.device = ""; view.rank = -1; view.more = {}; show(room, table); } }, "Back to what is in use") : null, h("div", { class: "empty" }, error.sentence ?? String(error)));
       return true;
     }
     if (number !== asked) return false;
     shown = { room, table };
     steps = null;
-    controls(data.controls, op);
+    controls(data.controls, ctx.op());
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
+    below.innerHTML = more ? more.data.svg : "";
     if (!table) steps = stepperBar(drawn);
-    const live = room === "layout" && !table && ctx.host.alive;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, live ? tuning.box : null, drawn);
-    if (live) tuning.load(ctx.op());
-    drawn.querySelectorAll("[data-rank]").forEach(node => node.addEventListener("click", () => choose({ rank: Number(node.dataset.rank) })));
+    const live = !table && ctx.host.alive, form = live ? { layout: tuning.box, connections: weld.box }[room] : null;
+    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, drawn, more ? below : null);
+    if (form === tuning.box) tuning.load(ctx.op());
+    if (form === weld.box) { weld.attach(drawn); await weld.load(); }
+    picture.querySelectorAll("[data-rank]").forEach(choosing);
+    scaled();
     return true;
   }
-  function choose(patch) {
+  /** A mark that stands for a tile: clicked, or focused and entered, it is taken; arrows go to its neighbours. */
+  function choosing(node) {
+    const take = () => choose({ rank: Number(node.dataset.rank) }, node.tabIndex >= 0);
+    node.addEventListener("click", take);
+    node.addEventListener("keydown", event => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key !== "Enter" && event.key !== " " && !by) return;
+      event.preventDefault(); event.stopPropagation();
+      if (by) picture.querySelector(`[data-rank="${Number(node.dataset.rank) + by}"]`)?.focus(); else take();
+    });
+  }
+  async function choose(patch, focus = false) {
     const held = shown.room;
-    Object.assign(view, patch);
-    show(held, shown.table);
+    Object.assign(viewOf(held), patch);
+    const done = await show(held, shown.table);
+    if (done && focus) picture.querySelector(`[data-rank="${patch.rank}"][tabindex]`)?.focus({ preventScroll: true });
   }
   function controls(found, op) {
     if (!found?.devices) return;
-    const { devices, device, tiles, rank } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
+    const { devices, device, tiles, rank, first = 0, note, more = [], action = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
+    const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onkeydown: e => e.stopPropagation(), onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
-      h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ rank: e.target.selectedIndex }) }, tiles.map((t, i) => h("option", { selected: i === rank }, `${i + 1}: ${t}`)))));
+      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
+      more.map(([name, title, options, at]) => h("label", {}, title, h("select", { "aria-label": title, disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
+      action.length && live ? h("button", { class: "btn", type: "button", onclick: event => act(event.currentTarget, action) }, action[1]) : null,
+      note ? h("span", { class: "note" }, note) : null);
+  }
+  /** What a button does takes a while: it says how far it is, and a second click ends it. */
+  async function act(button, [name, title]) {
+    if (button.dataset.job) { ctx.host.ask("cancel", { job: Number(button.dataset.job) }).catch(() => {}); return; }
+    try {
+      const { data } = await ctx.host.ask(`begin_${name}`);
+      button.dataset.job = data.job;
+      for (;;) {
+        const { data: now } = await ctx.host.ask("job", { job: data.job });
+        if (now.error) throw now.error;
+        if (now.over) break;
+        button.textContent = `Cancel: ${now.n} of ${now.of}`;
+        await new Promise(done => setTimeout(done, 120));
+      }
+      await ctx.take(name, {});
+    } catch (error) { ctx.say(error.sentence ?? String(error)); }
+    delete button.dataset.job;
+    button.textContent = title;
+    await show(shown.room, shown.table);
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
     return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),
       cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(ctx.op()) ? "on" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
       cells.length > 2000 ? h("tr", {}, h("td", { colspan: columns.length }, `… and ${cells.length - 2000} more`)) : null);
   }
+  /** The picture larger or smaller; it then scrolls. */
+  function zoom(factor) {
+    if (!shown || shown.table) return false;
+    scale = factor ? clamp(scale * factor, 1, 4) : 1;
+    scaled();
+    return true;
+  }
+  function scaled() {
+    picture.classList.toggle("zoomed", scale > 1);
+    picture.querySelectorAll(".drawn svg.pic").forEach(svg => { svg.style.width = scale > 1 ? `${100 * scale}%` : ""; });
+  }
   return {
-    show, tableOf,
+    show, tableOf, zoom,
     /** A step on or back, where the picture has steps. */
     step: by => steps ? (steps.move(by), true) : false,
     end: which => steps ? (steps.end(which), true) : false,
   };
 }
-
-const ROLLER = new Set(["roller", "staircase", "waves", "roofline"]);

@@ -1,0 +1,74 @@
+"""Rammer's rooms over a session: policies, units and rKernels are chosen where they are seen;
+tables say the same; narrow windows scroll.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import explorer
+from tests.browser.over_session import HAS, enter, rooms
+from tests.widgets.test_rammer_rooms import UNITS, wide
+from widgets import gallery
+from widgets.session import Session
+
+pytestmark = pytest.mark.browser
+
+TITLES = ("Policies", "Accept rule", "Two layers", "rTasks")
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
+
+
+@pytest.fixture
+def room(
+    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    width, scheme = getattr(request, "param", (1000, "light"))
+    names, look = gallery.ABOUT_WALLS, {"width": width, "scheme": scheme}
+    with rooms(browser, tmp_path, session, names, "Rammer", **look) as page:
+        yield page
+
+
+def test_what_is_chosen_holds_in_every_room(room: Page) -> None:
+    room.locator(".rbar select[aria-label=policy]").select_option("critical-path")
+    room.wait_for_function(HAS, arg=[".drawn svg", "critical-path on 2 units"])
+    room.locator(".rbar select[aria-label=units]").select_option("8")
+    room.wait_for_function(HAS, arg=[".drawn svg", "critical-path on 8 units"])
+    enter(room, "Two layers")
+    room.wait_for_function(HAS, arg=[".drawn svg", "8 units, planned: critical-path"])
+    room.locator(".rbar select[aria-label=rKernels]").select_option("efficient")
+    room.wait_for_function(HAS, arg=[".drawn svg", "critical-path, efficient rKernels"])
+
+
+def test_every_room_has_its_table_by_key(room: Page) -> None:
+    for title in TITLES:
+        enter(room, title)
+        room.locator(".room.live").focus()
+        room.keyboard.press("t")
+        room.wait_for_selector(".room .picture table.tbl tr:nth-child(2)")
+        room.keyboard.press("t")
+        room.wait_for_selector(".room .picture svg.pic")
+    room.keyboard.press("r")
+    room.wait_for_selector(".room [role=tab][aria-selected=true]:has-text('Policies')")
+
+
+@pytest.mark.parametrize("room", [(560, "dark"), (1500, "dark")], indirect=True)
+def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
+    for title in TITLES:
+        enter(room, title)
+        sizes = room.evaluate(
+            "[...document.querySelectorAll('.picture svg.pic')].map(s => "
+            "s.getBoundingClientRect().width / s.viewBox.baseVal.width)"
+        )
+        assert sizes and all(size >= 0.999 for size in sizes)
+
+
+def test_what_cannot_be_measured_says_so(room: Page) -> None:
+    enter(room, "rTasks")
+    room.locator(".rbar .btn", has_text="Measure task times").click()
+    room.wait_for_function(HAS, arg=[".room .said", "was compiled until PLANNED only"])

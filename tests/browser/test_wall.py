@@ -1,0 +1,166 @@
+"""The brick wall over a session: slices as it is looked at from nearer, bricks moved by pointer and
+by key, a move that bounces, and a moved wall that is run.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import explorer
+import explorer.np as enp
+from explorer.measure.compare import Comparison, Measurement
+from explorer.rammer.by_hand import ByHand
+from tests.browser.over_session import house
+from tests.widgets import many_bricks
+from widgets import wall_slices
+from widgets.session import Session
+
+pytestmark = pytest.mark.browser
+
+SHORT = explorer.Options(rammer=explorer.rammer.Options(threads=2, bricks=3))
+ALIVE = "#room .status [aria-live]"
+
+
+@explorer.trace
+def chain(a: explorer.tensor("float32", 96, 64), b: explorer.tensor("float32", 64, 128)):  # type: ignore[no-untyped-def,valid-type]
+    x = enp.matmul(a, b)
+    return enp.matmul(enp.exp(x - enp.max(x, axis=-1, keepdims=True)), enp.transpose(b))
+
+
+def compare(first: Any, second: Any, inputs: Any, seconds: float) -> Comparison:
+    """Rounds without a clock."""
+    one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
+    return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> explorer.Compilation:
+    return explorer.compile(explorer.load(chain), options=SHORT)
+
+
+@pytest.fixture
+def session(compiled: explorer.Compilation) -> Session:
+    return Session(compiled, compare=compare)
+
+
+@pytest.fixture
+def page(browser: Browser, tmp_path: Path, session: Session) -> Iterator[Page]:
+    session.measure()
+    with house(browser, tmp_path, session) as found:
+        found.wait_for_function("driver.wall.bricks() > 0")
+        yield found
+
+
+@pytest.fixture
+def million(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    with house(browser, tmp_path, many_bricks.session(2)) as found:
+        found.wait_for_function("driver.wall.bricks() === 1_000_000")
+        yield found
+
+
+def said(page: Page, text: str) -> None:
+    has = "([where, text]) => document.querySelector(where)?.textContent.includes(text)"
+    page.wait_for_function(has, arg=[ALIVE, text])
+
+
+def spot(page: Page, call: int) -> tuple[float, float]:
+    """Where a call's first planned brick is on the page."""
+    x, y = page.evaluate(f"driver.wall.spot({call}, true)")
+    box = page.locator("#room .pw canvas").bounding_box()
+    assert box is not None
+    return box["x"] + x, box["y"] + y
+
+
+def calls(session: Session) -> dict[str, int]:
+    return {c.name: n for n, c in enumerate(session.house.calls)}
+
+
+def test_a_million_bricks_cost_what_a_screen_shows(million: Page) -> None:
+    million.evaluate("sent.length = 0")
+    for act in ("whole()", "zoom(0.01)", "pan(0.3)", "zoom(0.01)", "pan(-0.5)", "zoom(50)"):
+        million.evaluate(f"driver.wall.{act}")
+        million.wait_for_timeout(250)
+        assert 0 < million.evaluate("driver.wall.stats.blocks") < 8 * 1440
+    sent = million.evaluate("sent")
+    assert 4 <= len(sent) <= 12 and max(sent) < wall_slices.VIEW_BYTES / 2
+
+
+def test_what_is_looked_at_from_near_stands_brick_by_brick(million: Page) -> None:
+    million.evaluate("driver.wall.view = [5000, 5040]")
+    million.wait_for_function("driver.wall.stats.slices >= 2")
+    million.wait_for_timeout(100)
+    box = million.locator("#room .pw canvas").bounding_box()
+    assert box is not None
+    million.mouse.move(box["x"] + 400, box["y"] + 50)
+    tip = million.inner_text("#room .pw .tip")
+    assert "task " in tip and " µs" in tip and "bricks" not in tip
+
+
+def test_a_brick_is_dragged_to_another_unit_and_undone(page: Page, session: Session) -> None:
+    bricks = session.walls.planned
+    assert bricks is not None and bricks.units == 2
+    before = session.now.compiled.options.rammer.policy
+    x, y = spot(page, int(bricks.call[0]))
+    page.mouse.click(x, y)
+    page.wait_for_function("driver.wall.hand.picked !== null")
+    start = page.evaluate("driver.wall.hand.picked.unit")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 3, y + (46 if start == 0 else -46), steps=4)
+    assert page.evaluate("driver.wall.hand.ghost.unit") == 1 - start
+    page.mouse.up()
+    said(page, f"to unit {1 - start}")
+    policy = session.now.compiled.options.rammer.policy
+    assert isinstance(policy, ByHand) and policy.moves[0].unit == 1 - start
+    assert session.walls.measured is None and "planned" in page.inner_text(ALIVE)
+    page.locator("#room .bar .name").click()
+    page.keyboard.press("u")
+    said(page, "Undone")
+    assert session.now.compiled.options.rammer.policy == before
+
+
+def test_an_illegal_move_bounces_with_the_dependency_in_words(page: Page, session: Session) -> None:
+    rows = session.walls.planned
+    assert rows is not None
+    last = int(rows.call[rows.rows[1] - 1])
+    x, y = spot(page, last)
+    first, _ = spot(page, int(rows.call[0]))
+    page.mouse.click(x, y)
+    page.wait_for_function("driver.wall.hand.picked !== null")
+    page.mouse.down()
+    page.mouse.move(first - 4, y, steps=4)
+    page.mouse.up()
+    page.wait_for_selector("#room .bounce:not([hidden])")
+    text = page.inner_text("#room .bounce")
+    assert text.startswith("Not legal: ") and " reads " in text and "would stand" in text
+    assert page.evaluate("driver.wall.hand.broken.arrow.toStart") > 0
+    assert session.walls.measured is not None and len(session.past) == 1
+
+
+def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
+    page: Page, session: Session
+) -> None:
+    page.locator("#room .bar .name").click()
+    page.keyboard.press("j")
+    page.keyboard.press(".")
+    said(page, "Shift and an arrow move it")
+    unit = page.evaluate("driver.wall.hand.picked.unit")
+    page.keyboard.press("Shift+ArrowDown" if unit == 0 else "Shift+ArrowUp")
+    said(page, f"to unit {1 - unit}")
+    assert page.evaluate("driver.wall.hand.picked.unit") == 1 - unit
+    page.locator("#room .pw .btn", has_text="Measure").click()
+    page.wait_for_function("driver.wall.measured")
+    assert session.walls.measured is not None
+    c, inputs = session.now.compiled, session.inputs
+    moved, straight = c.run(inputs), session.pinned.setting.compiled.run(inputs)  # type: ignore[attr-defined]
+    for name, value in straight.items():
+        assert (moved[name] == value).all()
+
+
+def test_a_wall_without_bricks_says_so(browser: Browser, tmp_path: Path) -> None:
+    with house(browser, tmp_path, many_bricks.session(2, 0)) as found:
+        label = found.get_attribute("#room .pw canvas", "aria-label")
+        assert label is not None and label.endswith("nothing is scheduled")

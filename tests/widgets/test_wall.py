@@ -1,0 +1,192 @@
+"""Slices of walls of any length, who waits for whom, and where the time goes."""
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import explorer
+import explorer.np as enp
+from explorer.errors import BadOption
+from explorer.ir.decisions import Brick, RProgram, Run, Wait, Wall
+from tests.widgets import many_bricks
+from widgets import brick_wall, brick_wall_picture, png, wall_slices, wall_table, wall_waits
+from widgets.brick_wall import Call, WallRows
+from widgets.session import Session
+from widgets.wall_lanes import lane_blocks
+from widgets.wall_slices import Source, Window
+
+CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",)) for n in range(5))
+
+
+@explorer.trace
+def two_ways(a: explorer.tensor("float32", 96, 64), b: explorer.tensor("float32", 64, 128)):  # type: ignore[no-untyped-def,valid-type]
+    x = enp.matmul(a, b)
+    y = enp.matmul(a, b * 2.0)
+    return enp.sum(enp.exp(x - enp.max(x, axis=-1, keepdims=True)) + y, axis=-1)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    found = Session(explorer.compile(explorer.load(two_ways)))
+    found.run_once()
+    yield found
+
+
+def busy_us(rows: WallRows, start: float, end: float) -> float:
+    inside = np.minimum(rows.end, end) - np.maximum(rows.start, start)
+    return float(np.maximum(inside, 0).sum())
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(10, 4000), st.floats(0, 0.9), st.floats(0.001, 1))
+def test_blocks_hold_every_brick_once_and_fit_into_their_room(
+    units: int, bricks: int, left: float, share: float
+) -> None:
+    rows = many_bricks.wall(units, bricks, CALLS)
+    start = left * rows.total_us
+    view = Window(start, min(rows.total_us, start + share * rows.total_us), 300)
+    room = 20_000
+    found = lane_blocks(rows, view, 1, room)
+    assert found.bytes <= room
+    inside = (rows.end > view.start_us) & (rows.start < view.end_us)
+    assert int(found.bricks.sum()) == int(inside.sum())
+    alone = found.brick[found.brick >= 0]
+    assert len(set(alone.tolist())) == len(alone)
+    for lane in range(units):
+        mine = found.lane == lane
+        assert np.all(found.end[mine][:-1] <= found.start[mine][1:] + 1e-9)
+    filled = float(((found.end - found.start) * found.share).sum())
+    assert filled == pytest.approx(float((rows.end - rows.start)[inside].sum()), rel=1e-6)
+
+
+@settings(max_examples=15)
+@given(st.integers(161, 700), st.floats(0, 0.8))
+def test_many_units_share_lanes_and_lose_no_time(units: int, left: float) -> None:
+    rows = many_bricks.wall(units, units * 20, CALLS)
+    view = Window(left * rows.total_us, rows.total_us, 400)
+    group = -(-units // 160)
+    found = lane_blocks(rows, view, group, 100_000)
+    assert found.bytes <= 100_000 and int(found.lane.max()) < 160
+    sizes = np.minimum(group, units - group * found.lane)
+    filled = float(((found.end - found.start) * found.share * sizes).sum())
+    assert filled == pytest.approx(busy_us(rows, view.start_us, view.end_us), rel=0.02)
+
+
+@pytest.mark.parametrize("units", [2, 64, 480])
+def test_a_million_bricks_take_less_than_a_megabyte_a_view(units: int) -> None:
+    session = many_bricks.session(units)
+    assert session.walls.planned is not None and session.walls.planned.bricks > 990_000
+    assert sum(map(len, session.buffers().values())) < wall_slices.VIEW_BYTES
+    total = session.walls.planned.total_us
+    for share in (0.1, 0.01):
+        view = {"start_us": 0.3 * total, "end_us": (0.3 + share) * total, "pixels": 3000}
+        found = [
+            session.slice(wall, **view, lit=[0, 1]) for wall in ("wall_planned", "wall_measured")
+        ]
+        assert sum(len(f.buffers[0]) for f in found) < wall_slices.VIEW_BYTES
+
+
+def test_a_slice_is_its_columns() -> None:
+    rows = many_bricks.wall(2, 40, CALLS)
+    head, body = wall_slices.sliced(Source(rows), Source(rows).whole)
+    n, k, m, w = (head[name] for name in ("blocks", "singles", "gaps", "waits"))
+    assert (n, k, w, head["least_us"]) == (40, 40, 0, 0.0)
+    assert len(body) == 21 * n + 16 * k + 13 * m + 24 * w
+    assert np.array_equal(np.frombuffer(body, "<u4", n), rows.unit)
+    assert np.allclose(np.frombuffer(body, "<f4", n, 4 * n), rows.start, rtol=1e-6)
+    long = rows.gap_end > rows.gap_start
+    assert body[-m:] == rows.cause[long].astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("bad", ["soon", float("inf"), float("nan"), None, []])
+def test_a_window_that_is_none_is_refused(bad: object) -> None:
+    session = many_bricks.session(2, 100)
+    for name in ("start_us", "pixels"):
+        view = {"start_us": 0, "end_us": 5, "pixels": 10, name: bad}
+        with pytest.raises(BadOption):
+            session.answer("wall", {"wall": "wall_planned", **view})
+    with pytest.raises(BadOption, match="no wall"):
+        session.answer("wall", {"wall": "garden", "start_us": 0, "end_us": 5})
+
+
+def test_a_still_picture_of_a_million_bricks_is_small() -> None:
+    session = many_bricks.session(2)
+    planned, measured = session.walls.planned, session.walls.measured
+    assert planned is not None
+    assert len(brick_wall_picture.figure(planned, measured).text()) < 600_000
+    wide, high = struct.unpack(">2I", png.wall(planned, measured)[16:24])
+    assert wide == png.WIDTH and high < 100
+    table = wall_table.table(planned, measured, "fc")
+    assert len(table.rows) == wall_table.MOST_ROWS and "of 1,000,000 bricks" in table.caption
+    assert {row[1] for row in table.rows} == {"fc_out"}
+
+
+def test_an_arrow_goes_from_the_last_awaited_brick_to_the_one_that_waits() -> None:
+    """Unit 1 waits for the second brick of unit 0, in each of two trips."""
+    program = RProgram(
+        ((Run(0, 0, 1), Run(0, 1, 2), Run(1, 0, 1)), (Run(0, 2, 3), Wait(0, 2), Run(1, 1, 2))),
+        ("a", "b"),
+    )
+    origin = frozenset({"op"})
+    bricks = []
+    for trip in range(2):
+        t = 10.0 * trip
+        for unit, at, call, first in ((0, 0, "a", 0), (0, 2, "a", 1), (0, 4, "b", 0)):
+            bricks.append(Brick(unit, t + at, t + at + 2, call, first, first + 1, origin, 0, trip))
+        for unit, at, call, first in ((1, 0, "a", 2), (1, 5, "b", 1)):
+            bricks.append(Brick(unit, t + at, t + at + 2, call, first, first + 1, origin, 0, trip))
+    rows = brick_wall.data(Wall("measured", tuple(bricks), (), 2, 20.0), ())
+    found = wall_waits.waits(rows, (program,))
+    ends = [(float(rows.end[a]), float(rows.start[b])) for a, b in zip(found.awaited, found.reader)]
+    assert ends == [(4.0, 5.0), (14.0, 15.0)]
+    assert [rows.calls[rows.call[b]].name for b in found.reader] == ["b", "b"]
+
+
+def test_waits_of_a_real_wall_point_forwards(session: Session) -> None:
+    for source in session.views.sources.values():
+        rows, waits = source.rows, source.waits
+        assert np.all(rows.end[waits.awaited] <= rows.start[waits.reader] + 0.05)
+        assert np.all(rows.unit[waits.awaited] != rows.unit[waits.reader])
+
+
+def test_named_gaps_and_bricks_make_up_units_times_time(session: Session) -> None:
+    for rows in (session.walls.planned, session.walls.measured, session.views.more):
+        assert rows is not None
+        areas = rows.areas_us()
+        assert "not named" not in areas
+        assert sum(areas.values()) == pytest.approx(rows.units * rows.total_us, rel=0.01)
+        idle = sum(us for name, us in areas.items() if name != "busy")
+        gaps = float((rows.gap_end - rows.gap_start).sum())
+        assert idle == pytest.approx(gaps, rel=0.01)
+        assert idle == pytest.approx(rows.area_us - areas["busy"], rel=0.01, abs=1e-6)
+    table = wall_table.areas(session.walls.planned, session.walls.measured)
+    assert table.rows[-1][0] == "all" and table.rows[-1][2] == table.rows[-1][4] == "100.0%"
+
+
+def test_each_brick_knows_what_the_other_wall_says_of_it(session: Session) -> None:
+    planned, measured, found = (
+        session.walls.planned,
+        session.walls.measured,
+        session.walls.compared,
+    )
+    assert planned is not None and measured is not None and found is not None
+    took, should, partner = wall_table.twins_us(planned, measured, found)
+    assert not np.isnan(took).any() and not np.isnan(should).any()
+    for i, j in enumerate(partner.tolist()):
+        assert planned.first[i] == measured.first[j] and planned.unit[i] == measured.unit[j]
+        assert took[i] == pytest.approx(measured.end[j] - measured.start[j])
+    caption = wall_table.caption(planned, measured, found)
+    assert "plan " in caption and "errors of bricks" in caption
+    assert wall_table.table(planned, measured, "", found).rows[0][-1]
+
+
+def test_nothing_scheduled_is_a_picture_too() -> None:
+    rows = brick_wall.data(Wall("planned", (), (), 2, 0.0), ())
+    head, body = wall_slices.packed(Source(rows))
+    assert head["bricks"] == 0 and head["slice"]["blocks"] == 0 and body == b""
+    assert brick_wall_picture.figure(rows).title and wall_table.table(rows).rows == ()
+    assert rows.shares() == {"busy": 1.0}

@@ -1,0 +1,143 @@
+"""Which walls Rammer's pictures are about: of which device, of how many units, by which policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import explorer
+from explorer.devices.catalogue import device_names
+from explorer.errors import BadOption
+from explorer.ir.decisions import Candidate
+from explorer.rammer import POLICIES
+from explorer.rammer.one_kernel import OneKernel
+from explorer.tuning.side_by_side import BASELINE, Side, side, side_by_side
+from widgets.brick_wall import Call, WallRows, data
+from widgets.house import House
+from widgets.knobs import Setting
+from widgets.rolled import View
+from widgets.roller_view import device_of
+
+UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
+MOST_COUNTED = 64  # units: the waits of a data sheet's are millions
+BRICKS = (1, 2, 4, 8, 16, 32)
+KERNELS = ("", "fastest", "efficient")
+
+
+class RammerOnShow(Protocol):
+    """What Rammer's pictures are made from: what is on show, and from which point of view."""
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def view(self) -> View: ...
+
+
+@dataclass(frozen=True)
+class Rammed:
+    """A program as Rammer lays it for a device: `chosen` by the policy of the view, whose name is
+    `policy`, and every policy's wall; `own`: on the device that was compiled for. `decided`: what
+    was weighed before any wall was laid, for whole products of a recurrent model, and the order
+    that was taken.
+    """
+
+    device: str
+    own: bool
+    chosen: Side
+    sides: tuple[Side, ...]
+    calls: tuple[Call, ...]
+    policy: str
+    decided: tuple[tuple[str, str, tuple[Candidate, ...]], ...] = ()
+    order: str = ""
+
+    @property
+    def baseline(self) -> Side:
+        """The wall of two-layer scheduling."""
+        found = (s for s in self.sides if s.policy == BASELINE)
+        return next(found, self.chosen)
+
+    @property
+    def kind(self) -> str:
+        """What its walls are called."""
+        return "planned" if self.own else "simulated on a data sheet"
+
+    def barriers(self, of: Side) -> str:
+        """Waits of one unit for another, where there are few enough units to count them."""
+        return f"{of.barriers:,}" if of.wall.units <= MOST_COUNTED else "not counted"
+
+    def rows(self, of: Side) -> WallRows:
+        """The columns of one of its walls."""
+        return data(of.wall, self.calls)
+
+
+def rammed(s: RammerOnShow) -> Rammed:
+    """The walls of the view; raises NoSuchDevice or BadOption for what there is not."""
+    view = s.view
+    key = repr(("rammed", view, s.now.compiled.options.rammer))
+    return s.house.kept(key, s.now.sizes, lambda: _rammed(s))
+
+
+def _rammed(s: RammerOnShow) -> Rammed:
+    c: Any = s.now.compiled
+    own = s.view.device in ("", c.device.name)
+    own_policy = c.options.rammer.policy
+    known_as = own_policy if isinstance(own_policy, str) else own_policy.__name__
+    if s.view.policy not in ("", known_as, *POLICIES):
+        known = ", ".join(POLICIES)
+        raise BadOption(f"Rammer has no policy {s.view.policy[:40]!r}", expected=known)
+    if s.view.kernels not in KERNELS:
+        raise BadOption(f"there are no rKernels {s.view.kernels[:40]!r}")
+    changes: dict[str, Any] = {}
+    if s.view.units or not own:
+        changes["threads"] = s.view.units
+    if s.view.bricks:
+        changes["bricks"] = s.view.bricks
+    options = replace(c.options.rammer, **changes)
+    if not own:
+        chosen = replace(c.options, rammer=replace(options, profile=None))
+        c = explorer.compile(c.model, device_of(s.view.device), chosen)
+    elif changes:
+        c = c.with_options(rammer=options)
+    sizes = dict(s.now.sizes)
+    sides = side_by_side(c, sizes=sizes)
+    asked = own_policy if s.view.policy in ("", known_as) else s.view.policy
+    mine = next((x for n, x in zip(POLICIES, sides) if n == asked), None)
+    if s.view.kernels:
+        by_one = replace(c.options.rammer, policy=OneKernel(asked, s.view.kernels))
+        mine = side(c.with_options(rammer=by_one), sizes)
+    mine = mine or side(c, sizes)
+    if mine not in sides:
+        sides = (mine, *sides)
+    decisions = c.program.decisions
+    named = asked if isinstance(asked, str) else asked.__name__
+    decided = tuple((d.weight, d.chosen, d.candidates) for d in decisions.products)
+    return Rammed(c.device.name, own, mine, sides, s.house.calls, named, decided, decisions.order)
+
+
+def controls(found: Rammed, view: View) -> Mapping[str, Any]:
+    """What may be chosen in the pictures, with what is on show."""
+    names = dict.fromkeys(("this-cpu", found.device, *device_names()))
+    units = found.chosen.wall.units
+    count = sorted({*UNITS, units})
+    policies = list(dict.fromkeys((*POLICIES, found.policy)))
+    return {
+        "devices": list(names),
+        "device": found.device,
+        "tiles": [],
+        "rank": -1,
+        "note": "" if found.own else "a data sheet: simulated",
+        "more": [
+            ["policy", "policy", policies, policies.index(found.policy)],
+            ["units", "units", count, count.index(units)],
+            ["kernels", "rKernels", list(KERNELS), KERNELS.index(view.kernels)],
+            ["bricks", "bricks a share", list(BRICKS), _at(BRICKS, view.bricks or 8)],
+        ],
+        "action": ["profile", "Measure task times"] if found.own else [],
+    }
+
+
+def _at(values: tuple[int, ...], value: int) -> int:
+    return values.index(value) if value in values else 0
