@@ -104,18 +104,39 @@ def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
     return 1 if load_acquire(line + 8 * isa.S_STEP) >= least else 0
 
 
+@native(WORD, 2)
+def lost(team, hand):  # type: ignore[no-untyped-def]
+    """Cycles that the hand neither ran nor slept since the last look, less a quarter of what it
+    ran: one process that comes and goes does no harm."""
+    box = mailbox(team, hand)
+    call_clock(
+        load(team + 8 * isa.T_CLOCK), load(team + 8 * isa.T_CLOCK_ID), box + 8 * isa.M_SECONDS
+    )
+    wall = cycles()
+    cpu = load(box + 8 * isa.M_SECONDS) * 1_000_000_000 + load(box + 8 * isa.M_NS)
+    ran = (cpu - load(box + 8 * isa.M_CPU)) // 1000 * load(team + 8 * isa.T_PER_MS) // 1000
+    gone = wall - load(box + 8 * isa.M_WALL) - load(box + 8 * isa.M_SLEPT) - ran
+    store(box + 8 * isa.M_WALL, wall)
+    store(box + 8 * isa.M_CPU, cpu)
+    store(box + 8 * isa.M_SLEPT, 0)
+    return gone - ran // 4
+
+
 @inlined
 def called(team, hand, turn):  # type: ignore[no-untyped-def]
     """The next launch that the hand is called to. Who slept for a moment only last time stays awake
-    for longer: runs come in quick succession."""
+    for longer: runs come in quick succession. A core that others take meanwhile is none lost."""
     box = mailbox(team, hand)
     begin = cycles()
     spin, patience = load(team + 8 * isa.T_SPIN), load(box + 8 * isa.M_IDLE)
     gone = 0
     while gone < patience:
         for _ in range(CHECKS):
-            if load_acquire(box + 8 * isa.M_TURN) > turn:
-                return load_acquire(box + 8 * isa.M_TURN)
+            seen = load_acquire(box + 8 * isa.M_TURN)
+            if seen > turn:
+                if gone >= spin and load(team + 8 * isa.T_CLOCK) != 0:
+                    lost(team, hand)
+                return seen
             pause()
         gone = cycles() - begin
         if gone >= spin:
@@ -129,41 +150,29 @@ def called(team, hand, turn):  # type: ignore[no-untyped-def]
     longest = load(team + 8 * isa.T_IDLE)
     soon = cycles() - begin < longest
     store(box + 8 * isa.M_IDLE, longest if soon else load(team + 8 * isa.T_PATIENCE))
+    if load(team + 8 * isa.T_CLOCK) != 0:
+        lost(team, hand)
     return seen
 
 
 @native(WORD, 2)
 def contended(team, hand):  # type: ignore[no-untyped-def]
     """Whether others have the hand's core for a good part of its time: then it is not called for a
-    while, twice as long each time.
-
-    Time that it neither ran nor slept since the last look is lost. A quarter of what it ran makes
-    up for it, so that one process that comes and goes does no harm.
-    """
+    while, twice as long each time."""
     if load(team + 8 * isa.T_CLOCK) == 0:
         return 0
     box = mailbox(team, hand)
-    call_clock(
-        load(team + 8 * isa.T_CLOCK), load(team + 8 * isa.T_CLOCK_ID), box + 8 * isa.M_SECONDS
-    )
-    wall = cycles()
-    cpu = load(box + 8 * isa.M_SECONDS) * 1_000_000_000 + load(box + 8 * isa.M_NS)
-    ran = (cpu - load(box + 8 * isa.M_CPU)) // 1000 * load(team + 8 * isa.T_PER_MS) // 1000
-    gone = wall - load(box + 8 * isa.M_WALL) - load(box + 8 * isa.M_SLEPT) - ran
-    lost = max(0, load(box + 8 * isa.M_LOST) + gone - ran // 4)
-    store(box + 8 * isa.M_WALL, wall)
-    store(box + 8 * isa.M_CPU, cpu)
-    store(box + 8 * isa.M_SLEPT, 0)
-    store(box + 8 * isa.M_LOST, lost)
+    missed = max(0, load(box + 8 * isa.M_LOST) + lost(team, hand))
+    store(box + 8 * isa.M_LOST, missed)
     most = load(team + 8 * isa.T_LOST)
-    if lost == 0:
+    if missed == 0:
         store(box + 8 * isa.M_BACKOFF, 0)
-    if lost < most:
+    if missed < most:
         return 0
     backoff = max(2 * load(box + 8 * isa.M_BACKOFF), load(team + 8 * isa.T_BACKOFF))
     backoff = min(backoff, load(team + 8 * isa.T_LONGEST))
     store(box + 8 * isa.M_BACKOFF, backoff)
-    store(box + 8 * isa.M_RETRY, wall + backoff)
+    store(box + 8 * isa.M_RETRY, cycles() + backoff)
     store(box + 8 * isa.M_LOST, most // 2)
     return 1
 

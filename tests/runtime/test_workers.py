@@ -17,6 +17,7 @@ from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
 from explorer.ops.evaluate import evaluate
 from explorer.rammer import Options
+from explorer.runtime import instructions as isa
 from explorer.runtime.arena import address_of
 from explorer.runtime.executable import Executable
 from explorer.runtime.instructions import END, JUMP, RUN, WAIT
@@ -27,6 +28,7 @@ from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
 
 STOP = (END, 0, 0, 0, 0)
+SPIN = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
 def halves(x, y, units=2):
@@ -114,6 +116,34 @@ def test_an_exception_of_a_signal_ends_a_run_and_the_next_one_is_right(units):
         signal.signal(signal.SIGALRM, before)
         own.stop()
     assert own.workers == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or cores() < 2, reason="needs two cores")
+def test_a_core_that_others_take_between_runs_is_no_reason_to_stay_away():
+    """A process that runs while none of ours does: the others' turns of a race."""
+    away = []
+    for _ in range(5):  # what else runs here may disturb the runs themselves
+        own, (x, y) = Team(hands=2), (np.arange(1000), np.zeros(1000, np.int64))
+        launch, keep = halves(x, y)
+        mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2)
+        for _ in range(50):
+            launch.run(own)
+        core = (os.sched_getaffinity(own.thread_ids[0]) - {own._callers_core}).pop()
+        other = subprocess.Popen([sys.executable, "-c", SPIN, str(core)])
+        time.sleep(0.1)
+        for _ in range(10):
+            other.send_signal(signal.SIGSTOP)
+            for _ in range(30):
+                launch.run(own)
+            other.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        other.kill()
+        other.wait()
+        away.append(int(own._words[mailbox + isa.M_BACKOFF]))
+        own.stop()
+        if not away[-1]:
+            break
+    assert min(away) == 0 and keep.size
 
 
 def test_threads_are_changed_from_run_to_run_without_a_compilation():
