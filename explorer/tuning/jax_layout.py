@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.record import Site
+from explorer.tuning.layout_facts import bilinear_sizes, border, known
 
 jax: Any = import_module("jax")
 jnp: Any = import_module("jax.numpy")
@@ -16,19 +17,8 @@ jnp: Any = import_module("jax.numpy")
 Run = Callable[..., Any]
 
 
-def numbers(site: Site, position: int, name: str) -> tuple[int, ...] | None:
-    """Integers that are an attribute or a constant argument; None where they are not given."""
-    found = site.integers(name)
-    if found is not None or not site.has(position):
-        return found
-    value = site.values[position]
-    if value is None:
-        site.unsupported(f"needs its {name} before the run")
-    return tuple(int(n) for n in np.ravel(value))
-
-
 def _reshape(site: Site) -> Run:
-    dims = numbers(site, 1, "shape") or ()
+    dims = known(site, 1, "shape") or ()
     zero = site.integer("allowzero")
     return lambda x, *_: x.reshape(
         [x.shape[n] if d == 0 and not zero else d for n, d in enumerate(dims)]
@@ -46,17 +36,17 @@ def _flatten(site: Site) -> Run:
 
 
 def _squeeze(site: Site) -> Run:
-    axes = numbers(site, 1, "axes")
+    axes = known(site, 1, "axes")
     return lambda x, *_: jnp.squeeze(x, axes)
 
 
 def _unsqueeze(site: Site) -> Run:
-    axes = numbers(site, 1, "axes")
+    axes = known(site, 1, "axes")
     return lambda x, *_: jnp.expand_dims(x, axes)
 
 
 def _expand(site: Site) -> Run:
-    dims = numbers(site, 1, "shape") or ()
+    dims = known(site, 1, "shape") or ()
     return lambda x, *_: jnp.broadcast_to(x, np.broadcast_shapes(x.shape, dims))
 
 
@@ -66,7 +56,7 @@ def _concat(site: Site) -> Run:
 
 
 def _split(site: Site) -> Run:
-    axis, sizes = site.integer("axis"), numbers(site, 1, "split")
+    axis, sizes = site.integer("axis"), known(site, 1, "split")
 
     def run(x: Any, *_: Any) -> Any:
         part = -(-x.shape[axis] // site.results)
@@ -78,7 +68,7 @@ def _split(site: Site) -> Run:
 
 def _slice(site: Site) -> Run:
     names = ("starts", "ends", "axes", "steps")
-    starts, ends, axes, steps = (numbers(site, n + 1, name) for n, name in enumerate(names))
+    starts, ends, axes, steps = (known(site, n + 1, name) for n, name in enumerate(names))
 
     def run(x: Any, *_: Any) -> Any:
         where = [slice(None)] * x.ndim
@@ -97,12 +87,7 @@ def _gather(site: Site) -> Run:
 
 
 def _pad(site: Site) -> Run:
-    if site.text("mode", "constant") != "constant" or site.has(3) or site.attrs.get("axes"):
-        site.unsupported("does not fill all around with one value")
-    pads = numbers(site, 1, "pads") or ()
-    sides = list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :]))
-    value = site.values[2] if site.has(2) else None
-    fill = site.number("value", 0.0) if value is None else float(value.item())
+    sides, fill = border(site)
     return lambda x, *_: jnp.pad(x, sides, constant_values=fill)
 
 
@@ -121,14 +106,7 @@ def _depth_to_space(site: Site) -> Run:
 
 
 def _resize(site: Site) -> Run:
-    """Bilinear between the centres of pixels, to sizes that are known."""
-    half = site.text("coordinate_transformation_mode", "half_pixel") == "half_pixel"
-    sizes = numbers(site, 3, "sizes")
-    if site.text("mode", "nearest") != "linear" or not half or sizes is None:
-        site.unsupported("is no bilinear one to known sizes")
-    if len(sizes) not in (2, 4) or site.integers("axes", (2, 3)) != (2, 3):
-        site.unsupported("is not of height and width alone")
-    wanted = tuple(sizes[-2:])
+    wanted = bilinear_sizes(site)
     return lambda x, *_: jax.image.resize(x, (*x.shape[:2], *wanted), "linear", antialias=False)
 
 

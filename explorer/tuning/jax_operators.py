@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.record import Site
-from explorer.tuning.jax_layout import LAYOUT, numbers
+from explorer.tuning.jax_layout import LAYOUT
+from explorer.tuning.layout_facts import known
 
 jax: Any = import_module("jax")  # by name: its types differ from version to version
 jnp: Any = import_module("jax.numpy")
@@ -54,7 +55,7 @@ def _softmax(run: Run) -> Make:
 
 def _reduction(run: Run) -> Make:
     def make(site: Site) -> Run:
-        axes, keep = numbers(site, 1, "axes"), bool(site.integer("keepdims", 1))
+        axes, keep = known(site, 1, "axes"), bool(site.integer("keepdims", 1))
         return lambda x, *_: run(x, axis=axes or None, keepdims=keep)
 
     return make

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from explorer.tuning.rammer_row import AGAINST, BASELINE, RammerRow
-from explorer.tuning.rows import Race, mean
+from explorer.tuning.rows import Race, mean, over_others
 
 PAPER = ("resnext29", "nasnet", "alexnet", "deepspeech2", "lstm_tc", "seq2seq", "lstm")
 NEAR = 0.2  # of a makespan: a plan that was off by no more foretold it
@@ -25,14 +24,10 @@ NEAR = 0.2  # of a makespan: a plan that was off by no more foretold it
 
 def summary(rows: Sequence[RammerRow]) -> dict[str, object]:
     """Geometric means over the models, who is behind, and how well the plans foretold."""
-    races = {r.model: r.ratio.ratio for r in rows if r.ratio is not None}
     gains = {r.model: r.policies[BASELINE].ratio for r in rows if BASELINE in r.policies}
     foretold = [abs(r.plan.error) <= NEAR for r in rows]
     ranks = [r.plan.rank_correlation for r in rows if r.plan.rank_correlation is not None]
-    return {
-        "models": len(rows),
-        "over_fastest_other": mean(races),
-        "under_1": sorted(n for n, ratio in races.items() if ratio < 1),
+    return over_others(rows) | {
         "over_op_by_op": mean(gains),
         "greatest_over_op_by_op": max(gains.values(), default=None),
         "planned_within_20_percent": sum(foretold) / len(rows) if rows else None,
@@ -54,15 +49,6 @@ def line(row: RammerRow) -> str:
     )
 
 
-def _fields(row: RammerRow) -> dict[str, object]:
-    best = row.ratio
-    return asdict(row) | {
-        "fastest": row.fastest,
-        "fastest_other": row.fastest_other or None,
-        "ratio": None if best is None else asdict(best),
-    }
-
-
 RAMMER_RACE = Race(
     "rammer_race",
     "explorer.tuning.rammer_row",
@@ -70,7 +56,6 @@ RAMMER_RACE = Race(
     AGAINST,
     RammerRow.read,
     line,
-    _fields,
     summary,
 )
 

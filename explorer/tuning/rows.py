@@ -21,6 +21,7 @@ from explorer.measure.compare import checked_seconds
 from explorer.measure.machine import machine
 from explorer.tuning.kernel_table import LEAST_SPIN, SPIN_VARIABLE
 from explorer.tuning.peers import PEERS
+from explorer.tuning.timed import Ratio
 
 OK, NO, BAD, STOPPED = 0, 1, 2, 130
 
@@ -29,7 +30,7 @@ Say = Callable[[str], object]
 
 class Row(Protocol):
     """A model that was raced. `seconds` are those that were asked for, `against` has the runtimes
-    that took part, and `skipped` those that did not.
+    that took part, and `skipped` those that did not. `ratio` is the fastest other's time over ours.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -42,6 +43,12 @@ class Row(Protocol):
     def against(self) -> Mapping[str, Any]: ...
     @property
     def skipped(self) -> Mapping[str, str]: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def fastest_other(self) -> str: ...
+    @property
+    def ratio(self) -> Ratio | None: ...
 
 
 R = TypeVar("R", bound=Row)
@@ -59,7 +66,6 @@ class Race(Generic[R]):
     against: tuple[str, ...]
     read: Callable[[Mapping[str, Any]], R]
     line: Callable[[R], str]
-    fields: Callable[[R], dict[str, object]]
     summary: Callable[[Sequence[R]], dict[str, object]]
 
     def rows(
@@ -134,7 +140,7 @@ class Race(Generic[R]):
 
     def to_json(self, rows: Sequence[R]) -> dict[str, object]:
         """What `--json` prints."""
-        told = [self.fields(r) for r in rows]
+        told = [fields(r) for r in rows]
         return {"machine": machine().line, "rows": told, **self.summary(rows)}
 
     def _parser(self) -> argparse.ArgumentParser:
@@ -203,6 +209,25 @@ def print_row(
         return BAD
     print(json.dumps(asdict(row)))
     return OK
+
+
+def fields(row: Row) -> dict[str, object]:
+    """A row as `--json` has it."""
+    best = row.ratio
+    return asdict(row) | {
+        "fastest_other": row.fastest_other or None,
+        "ratio": None if best is None else asdict(best),
+    }
+
+
+def over_others(rows: Sequence[Row]) -> dict[str, object]:
+    """The geometric mean of the races, and where we are behind."""
+    races = {r.model: r.ratio.ratio for r in rows if r.ratio is not None}
+    return {
+        "models": len(rows),
+        "over_fastest_other": mean(races),
+        "under_1": sorted(n for n, ratio in races.items() if ratio < 1),
+    }
 
 
 def mean(ratios: Mapping[str, float]) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ops.record import Site
+from explorer.tuning.layout_facts import bilinear_sizes, border, numbers
 
 torch: Any = import_module("torch")
 F: Any = torch.nn.functional
@@ -18,17 +19,8 @@ F: Any = torch.nn.functional
 Run = Callable[..., Any]
 
 
-def _numbers(site: Site, position: int, name: str = "") -> tuple[int, ...] | None:
-    """A list of integers, if it is known before the run."""
-    found = site.integers(name) if name else None
-    if found is not None or not site.has(position):
-        return found
-    value = site.values[position]
-    return None if value is None else tuple(int(n) for n in np.ravel(value))
-
-
 def _reshape(site: Site) -> Run:
-    known, zero = _numbers(site, 1, "shape"), site.integer("allowzero")
+    known, zero = numbers(site, 1, "shape"), site.integer("allowzero")
 
     def run(x: Any, shape: Any = None) -> Any:
         wanted = known if known is not None else shape.tolist()
@@ -50,7 +42,7 @@ def _flatten(site: Site) -> Run:
 
 
 def _unsqueeze(site: Site) -> Run:
-    known = _numbers(site, 1, "axes")
+    known = numbers(site, 1, "axes")
 
     def run(x: Any, axes: Any = None) -> Any:
         wanted = known if known is not None else axes.tolist()
@@ -63,14 +55,14 @@ def _unsqueeze(site: Site) -> Run:
 
 
 def _squeeze(site: Site) -> Run:
-    known = _numbers(site, 1, "axes")
+    known = numbers(site, 1, "axes")
     if known is None and site.has(1):
         site.unsupported("needs its axes before the run")
     return lambda x, *_: x.squeeze() if known is None else x.squeeze(tuple(known))
 
 
 def _expand(site: Site) -> Run:
-    known = _numbers(site, 1, "shape")
+    known = numbers(site, 1, "shape")
 
     def run(x: Any, shape: Any = None) -> Any:
         wanted = known if known is not None else tuple(shape.tolist())
@@ -86,7 +78,7 @@ def _concat(site: Site) -> Run:
 
 def _split(site: Site) -> Run:
     axis = site.integer("axis")
-    sizes = _numbers(site, 1, "split")
+    sizes = numbers(site, 1, "split")
     if sizes is None and site.has(1):
         site.unsupported("needs its sizes before the run")
 
@@ -99,7 +91,7 @@ def _split(site: Site) -> Run:
 def _slice(site: Site) -> Run:
     """Starts, ends, axes and steps are attributes in old files, arguments in new ones."""
     given = [
-        _numbers(site, i + 1, name) for i, name in enumerate(("starts", "ends", "axes", "steps"))
+        numbers(site, i + 1, name) for i, name in enumerate(("starts", "ends", "axes", "steps"))
     ]
 
     def run(x: Any, *tensors: Any) -> Any:
@@ -155,16 +147,8 @@ def _constant_of_shape(site: Site) -> Run:
 
 
 def _pad(site: Site) -> Run:
-    """With one value all around; PyTorch counts the dims from the last one."""
-    if site.text("mode", "constant") != "constant" or site.has(3) or site.attrs.get("axes"):
-        site.unsupported("does not fill all around with one value")
-    pads = _numbers(site, 1, "pads")
-    if pads is None:
-        site.unsupported("needs its widths before the run")
-    sides = list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :]))
+    sides, fill = border(site)
     widths = tuple(n for pair in reversed(sides) for n in pair)
-    value = site.values[2] if site.has(2) else None
-    fill = site.number("value", 0.0) if value is None else float(value.item())
     return lambda x, *_: F.pad(x, widths, value=fill)
 
 
@@ -183,13 +167,7 @@ def _depth_to_space(site: Site) -> Run:
 
 def _resize(site: Site) -> Run:
     """Bilinear between the centres of pixels, to sizes that are known."""
-    half = site.text("coordinate_transformation_mode", "half_pixel") == "half_pixel"
-    sizes = _numbers(site, 3, "sizes")
-    if site.text("mode", "nearest") != "linear" or not half or sizes is None:
-        site.unsupported("is no bilinear one to known sizes")
-    if len(sizes) not in (2, 4) or site.integers("axes", (2, 3)) != (2, 3):
-        site.unsupported("is not of height and width alone")
-    wanted = tuple(sizes[-2:])
+    wanted = bilinear_sizes(site)
     return lambda x, *_: F.interpolate(x, wanted, mode="bilinear", align_corners=False)
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from explorer.frontends import zoo
 from explorer.frontends.zoo.entries import WELDER
-from explorer.tuning.rows import Race, mean
+from explorer.tuning.rows import Race, mean, over_others
 from explorer.tuning.weld_row import AGAINST, WeldRow
 
 PAPER = tuple(e.name for e in WELDER if not e.name.startswith(zoo.SMALL))
@@ -26,12 +25,8 @@ MIB = 1 << 20
 
 def summary(rows: Sequence[WeldRow]) -> dict[str, object]:
     """Geometric means over the models, the least and the greatest, and who is behind."""
-    races = {r.model: r.ratio.ratio for r in rows if r.ratio is not None}
     welding = {r.model: r.welding.ratio for r in rows}
-    return {
-        "models": len(rows),
-        "over_fastest_other": mean(races),
-        "under_1": sorted(n for n, ratio in races.items() if ratio < 1),
+    return over_others(rows) | {
         "welded_over_unwelded": mean(welding),
         "greatest_welding": max(welding.values(), default=None),
         "dram_bytes_unwelded_over_welded": mean(
@@ -53,14 +48,6 @@ def line(row: WeldRow) -> str:
     )
 
 
-def _fields(row: WeldRow) -> dict[str, object]:
-    best = row.ratio
-    return asdict(row) | {
-        "fastest_other": row.fastest_other or None,
-        "ratio": None if best is None else asdict(best),
-    }
-
-
 WELD_RACE = Race(
     "weld_race",
     "explorer.tuning.weld_row",
@@ -68,7 +55,6 @@ WELD_RACE = Race(
     AGAINST,
     WeldRow.read,
     line,
-    _fields,
     summary,
 )
 
