@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Kernel
 from explorer.ir.types import Annotation
@@ -135,6 +136,7 @@ Expr: TypeAlias = (
 )
 
 
+@by_identity
 def reads_of(expr: Expr) -> tuple[Var, ...]:
     """Every value that an expression reads, in order."""
     match expr:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read
 
 
@@ -29,6 +30,7 @@ def _variables(read: Read) -> frozenset[str] | None:
     return frozenset[str]().union(*(i.variables for i in read.index if isinstance(i, Affine)))
 
 
+@by_identity
 def contraction(c: Compute) -> Contraction | None:
     """The compute as a contraction, if one load misses the last output axis and the other all the
     row axes.

@@ -6,13 +6,14 @@ have one type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import TypeAlias
 
 import sympy
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
 from explorer.ir.types import DType
 
@@ -250,7 +251,8 @@ class Kernel:
         return frozenset[str]().union(*(c.origin for c in self.computes))
 
 
-def reads(expr: Expr) -> Iterator[Read]:
+@by_identity
+def reads(expr: Expr) -> tuple[Read, ...]:
     """Every load of an expression, the loads inside of data-dependent indices included."""
     found: list[Read] = []
     todo: list[Expr] = [expr]
@@ -261,7 +263,7 @@ def reads(expr: Expr) -> Iterator[Read]:
             case Read(_, index, _) as read:
                 found.append(read)
                 todo += [i for i in reversed(index) if not isinstance(i, Affine)]
-    return iter(found)
+    return tuple(found)
 
 
 def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.kernel import Affine, Apply, Expr, Kernel, Read
 
 
@@ -21,6 +22,7 @@ class Size:
         return self.operations <= bound.operations and self.depth <= bound.depth
 
 
+@by_identity
 def size_of(kernel: Kernel) -> Size:
     """The operations of all computes, and the depth of the deepest."""
     found = [expr_size(c.expr) for c in kernel.computes]

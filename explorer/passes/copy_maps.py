@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Affine, Axis, Read
@@ -111,6 +112,7 @@ class AffineMap:
 CopyMap: TypeAlias = ViewMap | AffineMap
 
 
+@by_identity
 def copy_map(binding: Binding) -> tuple[Var, CopyMap] | None:
     """The source and the map of a binding that moves elements and does nothing else."""
     match binding.expr:

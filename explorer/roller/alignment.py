@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from math import ceil, lcm
+from math import ceil, gcd, lcm
 
 EXECUTION_UNIT = "execution unit"
 TRANSACTION = "memory transaction"
@@ -86,10 +86,18 @@ def cache_sets(capacity_bytes: int, line_bytes: int, ways: int) -> int:
 
 
 def set_conflicts(rows: int, stride_bytes: int, line_bytes: int, sets: int) -> int:
-    """The most rows that begin in one set of a cache."""
+    """The most rows that begin in one set of a cache; where they begin comes again after a period,
+    so that millions of rows are as quick as those of one.
+    """
     if rows <= 0:
         return 0
-    return max(Counter(r * stride_bytes // line_bytes % sets for r in range(rows)).values())
+    period = sets * line_bytes // gcd(stride_bytes, sets * line_bytes)
+    times, rest = divmod(rows, period)
+    begins = [r * stride_bytes // line_bytes % sets for r in range(min(rows, period))]
+    found = Counter(begins[:rest])
+    if times:
+        found.update({s: times * n for s, n in Counter(begins).items()})
+    return max(found.values())
 
 
 def set_padding(rows: int, stride_bytes: int, line_bytes: int, sets: int, ways: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from explorer.devices.model import Device
+from explorer.ir.by_identity import by_identity
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
@@ -53,6 +54,7 @@ class Form:
         return "elementwise" if self.is_map else "reduction"
 
 
+@by_identity
 def form_of(kernel: Kernel) -> Form:
     """The form of a kernel."""
     reduced = [c for c in kernel.computes if c.reduce]

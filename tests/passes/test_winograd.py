@@ -140,11 +140,10 @@ def test_a_model_agrees_with_onnxruntime_at_every_batch(
         assert gap(want, c.run({"x": x})["y"]) < 1e-5
 
 
-@pytest.mark.parametrize("by", [F2, F4])
-def test_errors_are_small_also_at_many_channels(by: MinimalFilter) -> None:
+def test_errors_are_small_also_at_many_channels() -> None:
+    """How small is a matter of the order of sums, which differs between machines."""
     kernel = kernel_of(Shape(12, 12, 512, 16))
     values = values_of(kernel, {})
-    found, new = made(kernel, by)
     wide = {n: v.astype(np.float64) for n, v in values.items()}
     taps = np.pad(wide["x"], ((0, 0), (1, 1), (1, 1), (0, 0)))
     parts = (
@@ -153,8 +152,11 @@ def test_errors_are_small_also_at_many_channels(by: MinimalFilter) -> None:
         for j in range(3)
     )
     want = np.maximum(sum(parts) + wide["b"] + wide["r"], 0)
-    error = gap(want, direct(new, with_filters(kernel, found, by, values), {}))
-    assert error < (1e-6 if by is F2 else 1e-5)
+    errors = []
+    for by in (F2, F4):
+        found, new = made(kernel, by)
+        errors.append(gap(want, direct(new, with_filters(kernel, found, by, values), {})))
+    assert gap(want, direct(kernel, values, {})) < errors[0] < errors[1] < 1e-5
 
 
 @pytest.mark.parametrize("by", [F2, F4])

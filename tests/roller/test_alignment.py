@@ -76,6 +76,23 @@ def test_rows_a_page_apart_share_one_set_of_l1_until_they_are_padded() -> None:
     assert set_padding(12, 4096, 64, sets, 12) == 0
 
 
+@given(
+    st.integers(0, 700),
+    st.integers(0, 600),
+    st.sampled_from([1, 16, 64]),
+    st.sampled_from([1, 3, 4, 64]),
+)
+def test_rows_of_a_cache_set_are_those_that_are_counted(
+    rows: int, stride: int, line: int, sets: int
+) -> None:
+    begins = [r * stride // line % sets for r in range(rows)]
+    assert set_conflicts(rows, stride, line, sets) == max(map(begins.count, begins), default=0)
+
+
+def test_a_table_of_many_rows_takes_no_longer_than_a_period() -> None:
+    assert set_conflicts(10**12, 256, 64, 1024) == 10**12 // 256
+
+
 @given(st.integers(1, 64), st.integers(1, 200), st.integers(1, 16))
 def test_padded_rows_never_ask_more_of_a_set_than_it_holds(
     rows: int, lines: int, ways: int
