@@ -7,6 +7,8 @@ transformed output (Lavin and Gray 2016, algorithm 1).
     points[i][j][n, th, tw, o] = sum over c of tiles[i][j][n, th, tw, c] * filters[i][j][c, o]
     sums[i'][j][n, th, tw, o] = AT[i'] . points[i][j][n, th, tw, o]
     y[n, 2*th+i', 2*tw+j', o] = AT[j'] . sums[i'][j][n, th, tw, o]
+
+Where channels come in groups, those of all are transformed; points, sums and y have an axis more.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from explorer.ir.dims import Shape, ceil_div
+from explorer.ir.dims import Shape, ceil_div, product
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -43,9 +45,10 @@ class Names:
     filters: str
     points: str
     sums: str
-    down: str  # axes: tiles down and across, columns of the image, points
+    down: str  # axes: tiles down and across, columns of the image, channels of all groups, points
     across: str
     wide: str
+    channels: str
     i: str
     j: str
     inner: str
@@ -57,7 +60,7 @@ def tensor_names(kernel: Kernel) -> Names:
     for c in kernel.computes:
         taken |= {a.name for a in (*c.axes, *c.reduce)}
     tensors = ("image", "rows", "tiles", "filters", "points", "sums")
-    axes = ("th", "tw", "w", "i", "j", "inner")
+    axes = ("th", "tw", "w", "c", "i", "j", "inner")
     made: list[str] = []
     for wish in (*tensors, *axes):
         made.append(fresh(wish, {*taken, *made}))
@@ -120,6 +123,11 @@ class Transforms:
         self.size = (high, wide)
         self.count = (ceil_div(high, by.outputs), ceil_div(wide, by.outputs))
         self.origin = found.compute.origin
+        self.columns = (*found.group, found.column)
+        self.channels = found.channel
+        if found.group:
+            every = product(a.extent for a in (*found.group, found.channel))
+            self.channels = Axis(self.names.channels, every)
 
     def replaced(self) -> Kernel:
         """The kernel with the convolution's compute replaced by all of them."""
@@ -150,14 +158,15 @@ class Transforms:
         f, t, m, names = self.found, self.by.points, self.by.outputs, self.names
         lead = tuple(a.extent for a in f.batch)
         down, across = self.count
-        c, o = f.channel.extent, f.column.extent
+        c, o = self.channels.extent, tuple(a.extent for a in self.columns)
+        filters = tuple(a.extent for a in (*f.group, f.channel, f.column))
         shapes: dict[str, Shape] = {
             names.image: self.kernel.shape(f.data.tensor),
             names.rows: (t, *lead, down, m * across + t - m, c),
             names.tiles: (t, t, *lead, down, across, c),
-            names.filters: (t, t, c, o),
-            names.points: (t, t, *lead, down, across, o),
-            names.sums: (m, t, *lead, down, across, o),
+            names.filters: (t, t, *filters),
+            names.points: (t, t, *lead, down, across, *o),
+            names.sums: (m, t, *lead, down, across, *o),
         }
         return tuple(TensorSpec(n, s) for n, s in shapes.items())
 
@@ -188,13 +197,14 @@ class Transforms:
         """The transform along the columns of each tile."""
         f, by, names = self.found, self.by, self.names
         wide = Axis(names.wide, by.outputs * self.count[1] + by.points - by.outputs)
-        axes = self.over(wide, f.channel)
+        axes = self.over(wide, self.channels)
         at_h, at_w = f.places
 
         def load(k: int) -> Read:
             index = list(f.data.index)
             index[at_h] = var(names.down) * by.outputs + (k + f.begins[0])
             index[at_w] = var(names.wide) + f.begins[1]
+            index[-1] = var(self.channels.name)
             return Read(names.image, tuple(index), 0.0)
 
         plain = tuple(var(a.name) for a in axes)
@@ -206,13 +216,13 @@ class Transforms:
     def tiles(self) -> list[Compute]:
         """The transform along the rows of each tile."""
         by, names = self.by, self.names
-        channel = self.found.channel
-        axes = (Axis(names.i, by.points), *self.over(Axis(names.across, self.count[1]), channel))
+        channels = self.channels
+        axes = (Axis(names.i, by.points), *self.over(Axis(names.across, self.count[1]), channels))
 
         def load(k: int) -> Read:
             lead = tuple(var(a.name) for a in axes[:-2])
             column = var(names.across) * by.outputs + k
-            return Read(names.rows, (*lead, column, var(channel.name)))
+            return Read(names.rows, (*lead, column, var(channels.name)))
 
         i, *rest = (var(a.name) for a in axes)
         return [
@@ -225,17 +235,18 @@ class Transforms:
         by, f, names = self.by, self.found, self.names
         lead = (Axis(names.i, by.points), Axis(names.j, by.points))
         middle = self.over(Axis(names.across, self.count[1]))
-        place = tuple(var(a.name) for a in (*lead, *middle, f.channel))
-        weight = tuple(var(a.name) for a in (*lead, f.channel, f.column))
+        place = (*(var(a.name) for a in (*lead, *middle)), f.data.index[-1])
+        weight = tuple(var(a.name) for a in (*lead, *f.group, f.channel, f.column))
         product = Apply("mul", (Read(names.tiles, place), Read(names.filters, weight)))
-        return self.compute(names.points, (*lead, *middle, f.column), product, reduce=(f.channel,))
+        axes = (*lead, *middle, *self.columns)
+        return self.compute(names.points, axes, product, reduce=(f.channel,))
 
     def sums(self) -> list[Compute]:
         """The output's transform along the columns of each tile."""
-        by, f, names = self.by, self.found, self.names
+        by, names = self.by, self.names
         axes = (
             Axis(names.j, by.points),
-            *self.over(Axis(names.across, self.count[1]), f.column),
+            *self.over(Axis(names.across, self.count[1]), *self.columns),
         )
         plain = tuple(var(a.name) for a in axes)
 
@@ -272,10 +283,11 @@ class Transforms:
             Axis(names.down, down),
             inner,
             Axis(names.across, across),
-            f.column,
+            *self.columns,
         )
         lead = tuple(var(a.name) for a in f.batch)
-        tile = (var(names.down), var(names.across), var(f.column.name))
+        columns = tuple(var(a.name) for a in self.columns)
+        tile = (var(names.down), var(names.across), *columns)
 
         def load(k: int) -> Read:
             return Read(names.sums, (var(inner.name) + first, Affine((), k), *lead, *tile))
@@ -284,6 +296,6 @@ class Transforms:
             f.high.name: var(names.down) * by.outputs + var(inner.name) + first,
             f.wide.name: var(names.across) * by.outputs + j,
         }
-        values |= {a.name: var(a.name) for a in (*f.batch, f.column)}
+        values |= {a.name: var(a.name) for a in (*f.batch, *self.columns)}
         store = tuple(i.substitute(values) for i in f.compute.target)
         return self.compute(f.compute.out, axes, paired(by.output[j], load), store)

@@ -222,14 +222,14 @@ def _filters(
 ) -> Var | None:
     """The transformed weights as a constant of the program; None where one is not finite."""
     source = constants[weight.name]
-    dims = tuple(d for d in found.filter_dims)
+    dims, groups = found.filter_dims, tuple(int(a.extent) for a in found.group)
 
     def make(array: np.ndarray) -> np.ndarray:
         rest = tuple(d for d in range(array.ndim) if d not in dims)
         plain = array.transpose(*rest, *dims).reshape([array.shape[d] for d in dims])
-        return by.filters(plain)
+        return by_groups(by.filters(plain), *groups)
 
-    made = source.laid_out((by.label, dims), make)
+    made = source.laid_out((by.label, dims, *groups), make)
     if not np.isfinite(made).all():
         return None
     name = f"{weight.name}.{by.label}"
@@ -237,6 +237,14 @@ def _filters(
         name = fresh(name, constants)
         constants[name] = Constant(made)
     return Var(name, Tensor(tuple(made.shape), "float32"))
+
+
+def by_groups(filters: np.ndarray, *groups: int) -> np.ndarray:
+    """Filters [i, j, c, groups * o] as [i, j, groups, c, o]; as they are where there is one."""
+    if not groups:
+        return filters
+    i, j, c, _ = filters.shape
+    return np.ascontiguousarray(filters.reshape(i, j, c, *groups, -1).transpose(0, 1, 3, 2, 4))
 
 
 def _finite_only(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

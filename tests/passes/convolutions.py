@@ -16,11 +16,14 @@ from explorer.ops.loop_nest import evaluate_kernel
 from explorer.passes.minimal_filters import MinimalFilter
 from explorer.passes.tile_transforms import tensor_names
 from explorer.passes.window_sums import WindowSum, window_sum
+from explorer.passes.winograd import by_groups
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An image, channels in and out, zeros above, left, below and right, and a batch."""
+    """An image, channels in and out of a group, zeros above, left, below and right, a batch, and
+    groups; 0 where there is no axis of groups.
+    """
 
     high: int
     wide: int
@@ -28,6 +31,7 @@ class Shape:
     outputs: int = 16
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
     batch: Dim = 1
+    groups: int = 0
 
     @property
     def result(self) -> tuple[int, int]:
@@ -38,22 +42,31 @@ class Shape:
 def kernel_of(s: Shape) -> Kernel:
     """`y = max(conv(x, g) + b + r, 0)`, channels last."""
     (oh, ow), (top, left, _, _) = s.result, s.pads
-    out = (s.batch, oh, ow, s.outputs)
-    axes = tuple(Axis(a, e) for a, e in zip("nhwo", out, strict=True))
+    group = (Axis("j", s.groups),) if s.groups else ()
+    many = max(1, s.groups)
+    out = (s.batch, oh, ow, s.outputs * many)
+    axes = (Axis("n", s.batch), Axis("h", oh), Axis("w", ow), *group, Axis("o", s.outputs))
     over = (Axis("kh", 3), Axis("kw", 3), Axis("c", s.channels))
-    at = (var("n"), var("h") + var("kh") - top, var("w") + var("kw") - left, var("c"))
-    weight = Read("g", (var("o"), var("c"), var("kh"), var("kw")))
+    first = [var("j")] if group else []
+    channel, column = (
+        sum((j * n for j in first), v) for v, n in ((var("c"), s.channels), (var("o"), s.outputs))
+    )
+    at = (var("n"), var("h") + var("kh") - top, var("w") + var("kw") - left, channel)
+    weight = Read("g", (column, var("c"), var("kh"), var("kw")))
     product = Apply("mul", (Read("x", at, 0.0), weight))
-    point = tuple(var(a.name) for a in axes)
-    shifted = apply("add", Read("acc", point), Read("b", (var("o"),)))
+    store = (var("n"), var("h"), var("w"), column)
+    point = tuple(var(a) for a in "nhwq")
+    after = (*axes[:3], Axis("q", out[-1]))
+    shifted = apply("add", Read("acc", point), Read("b", (var("q"),)))
     total = apply("max", apply("add", shifted, Read("r", point)), 0.0)
     tensors = (
-        TensorSpec("x", (s.batch, s.high, s.wide, s.channels)),
-        TensorSpec("g", (s.outputs, s.channels, 3, 3)),
-        TensorSpec("b", (s.outputs,)),
+        TensorSpec("x", (s.batch, s.high, s.wide, s.channels * many)),
+        TensorSpec("g", (out[-1], s.channels, 3, 3)),
+        TensorSpec("b", (out[-1],)),
         *(TensorSpec(n, out) for n in ("r", "acc", "y")),
     )
-    computes = (Compute("acc", axes, product, over, "sum"), Compute("y", axes, total))
+    summed = Compute("acc", axes, product, over, "sum", store if group else ())
+    computes = (summed, Compute("y", after, total))
     return Kernel("conv", tensors, computes, ("x", "g", "b", "r"), "y", frozenset("gb"))
 
 
@@ -83,7 +96,8 @@ def with_filters(
     rest = tuple(d for d in range(weight.ndim) if d not in found.filter_dims)
     moved = weight.transpose(*rest, *found.filter_dims)
     plain = moved.reshape([weight.shape[d] for d in found.filter_dims])
-    return values | {tensor_names(kernel).filters: by.filters(plain)}
+    groups = (int(a.extent) for a in found.group)
+    return values | {tensor_names(kernel).filters: by_groups(by.filters(plain), *groups)}
 
 
 SHAPES = st.builds(
@@ -94,6 +108,7 @@ SHAPES = st.builds(
     st.integers(8, 40),
     st.tuples(*[st.integers(1, 2)] * 2, *[st.integers(0, 2)] * 2),
     st.sampled_from([1, 2]),
+    st.sampled_from([0, 0, 1, 2, 3]),
 )
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from explorer.codegen.interpret import Interpreter
 from explorer.compiler import compile
 from explorer.errors import BadOption
+from explorer.frontends.load import load
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Kernel
@@ -180,18 +181,31 @@ def test_what_is_not_finite_is_so_wherever_the_direct_sum_has_it(
     [
         ({"strides": [2, 2]}, "moves by one"),
         ({"dilations": [2, 2], "pads": [2, 2, 2, 2]}, "moves by one"),
-        ({"groups": 2}, "groups"),
     ],
 )
 def test_other_convolutions_stay_direct_and_say_why(
     more: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
-    groups = int(str(more.pop("groups", 1)))
-    path = model(tmp_path / "conv.onnx", Shape(12, 12, 32, 32), groups, **more)
+    path = model(tmp_path / "conv.onnx", Shape(12, 12, 32, 32), **more)
     c = compile(path, options=Options(convolution=ConvolutionOptions("f4")), until="WELDED")
     found = c.program.decisions.algorithms
     assert all(a.chosen == "direct" for a in found)
-    assert not found or any(why in x.refused for x in found[0].candidates) or groups > 1
+    assert not found or any(why in x.refused for x in found[0].candidates)
+
+
+@pytest.mark.parametrize("algorithm", ["f2", "f4"])
+def test_grouped_channels_are_filtered_group_by_group(algorithm: str) -> None:
+    """The windows of ResNeXt that move by one; its first one has three channels."""
+    made = load("zoo:small_resnext29")
+    c = compile(made, options=Options(convolution=ConvolutionOptions(algorithm)))
+    label = f"F({algorithm[1]}x{algorithm[1]}, 3x3)"
+    grouped = [a for a in c.program.decisions.algorithms if "groups" in a.binding]
+    assert [a.chosen for a in grouped].count(label) >= 3
+    assert {a.chosen for a in grouped} == {"direct", label}  # two of them move by two
+    inputs = c.random_inputs({})
+    want = compile(made, options=Options(convolution=ConvolutionOptions("direct"))).run(inputs)
+    for name, found in c.run(inputs).items():
+        assert gap(want[name], found) < 1e-5
 
 
 def priced(cost: dict[int, float]) -> Winograd:
