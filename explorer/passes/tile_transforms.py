@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+
 from explorer.ir.dims import Shape, ceil_div, product
 from explorer.ir.kernel import (
     Affine,
@@ -89,16 +91,19 @@ def combination(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -
 
 
 def paired(coefficients: Sequence[Fraction], load: Callable[[int], Expr]) -> Expr:
-    """The same with the terms of the points p and -p, which stand side by side, taken together."""
+    """The same with the terms of the points p and -p, which stand side by side, taken together;
+    one point may have none.
+    """
     total: Expr | None = _scaled(coefficients[0], load(0)) if coefficients[0] else None
     last = len(coefficients) - 1
     for k in range(1, last - 1, 2):
         f, g = coefficients[k], coefficients[k + 1]
         both = Apply("add" if f == g else "sub", (load(k), load(k + 1)))
         total = _scaled(f, both) if total is None else _plus(total, f, both)
-    if coefficients[last]:
-        assert total is not None
-        total = _plus(total, coefficients[last], load(last))
+    for k in (*((last - 1,) if last % 2 == 0 else ()), last):
+        if coefficients[k]:
+            assert total is not None
+            total = _plus(total, coefficients[k], load(k))
     assert total is not None
     return total
 
@@ -152,6 +157,22 @@ class Transforms:
             inputs=inputs,
             constants=(old.constants - gone) | {names.filters},
         )
+
+    @property
+    def filters(self) -> str:
+        """The name of the transformed weights."""
+        return self.names.filters
+
+    def transformed(self, weights: np.ndarray) -> np.ndarray:
+        """The constant's values as this algorithm reads them: [i, j, groups, c, o]."""
+        dims, groups = self.found.filter_dims, tuple(int(a.extent) for a in self.found.group)
+        rest = tuple(d for d in range(weights.ndim) if d not in dims)
+        plain = weights.transpose(*rest, *dims).reshape([weights.shape[d] for d in dims])
+        made = self.by.filters(plain)
+        if not groups:
+            return made
+        i, j, c, _ = made.shape
+        return np.ascontiguousarray(made.reshape(i, j, c, *groups, -1).transpose(0, 1, 3, 2, 4))
 
     def specs(self) -> tuple[TensorSpec, ...]:
         """The tensors that come in between, and the transformed weights."""

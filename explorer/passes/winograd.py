@@ -1,13 +1,15 @@
-"""Convolutions of 3 x 3 by minimal filtering, where the model says that it pays.
+"""Convolutions by minimal filtering, where the model says that it pays.
 
-F(2x2, 3x3) needs 2.25 times fewer products than direct convolution, F(4x4, 3x3) 4 times fewer
-(Lavin and Gray 2016), and pays for them with additions and with larger weights.
+Of 3 x 3: F(2x2, 3x3) needs 2.25 times fewer products than direct convolution, F(4x4, 3x3) 4 times
+fewer (Lavin and Gray 2016), and pays for them with additions and with larger weights. A longer
+window is filtered along one dim: by F(4, 4), 11 taps take 5.25 products instead of 11.
 
 Accuracy: the largest error of F(2x2) is about that of the direct sum, that of F(4x4) stays below
-1e-5 of the largest answer (about 3e-6 at 512 channels). What is not finite spreads: a NaN or an
-infinity of the input makes every output of its tiles of 2 x 2 or 4 x 4 NaN, those that the direct
-sum makes so and neighbours that it does not; an infinity comes out as NaN. Values above 1e37 may
-overflow where the direct sum does not. The algorithm "direct" keeps NumPy's meaning.
+1e-5 of the largest answer (about 3e-6 at 512 channels), those along a row below 1e-6. What is not
+finite spreads: a NaN or an infinity of the input makes every output of its tiles (2 x 2, 4 x 4, or
+3 or 4 in a row) NaN, those that the direct sum makes so and neighbours that it does not; an
+infinity comes out as NaN. Values above 1e37 may overflow where the direct sum does not. The
+algorithm "direct" keeps NumPy's meaning.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, prod
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,27 +27,54 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import AlgorithmDecision, Candidate
 from explorer.ir.dims import ShapeEnv
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.types import Tensor
 from explorer.passes.map_parts import map_parts
-from explorer.passes.minimal_filters import F2, F4, MinimalFilter
+from explorer.passes.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
 from explorer.passes.names import fresh
 from explorer.passes.registry import compiler_pass
+from explorer.passes.row_filters import RowSum, RowTransforms, row_sum
 from explorer.passes.tile_transforms import Transforms
 from explorer.passes.window_sums import WindowSum, window_sum
 
 Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
 
-ALGORITHMS = {"f2": F2, "f4": F4}
+
+class Computes(Protocol):
+    """A convolution of a kernel by an algorithm."""
+
+    @property
+    def filters(self) -> str: ...
+    def replaced(self) -> Kernel: ...
+    def transformed(self, weights: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A way to convolve: `find` says what it needs to know of a compute, or why it cannot do it."""
+
+    label: str
+    by: MinimalFilter
+    find: Callable[[Kernel, Compute], WindowSum | RowSum | str]
+    computes: Callable[[Kernel, Any, MinimalFilter], Computes]
+
+
+ALGORITHMS = {
+    "f2": Algorithm(F2.label, F2, window_sum, Transforms),
+    "f4": Algorithm(F4.label, F4, window_sum, Transforms),
+    "row3": Algorithm(ROW3.row_label, ROW3, row_sum, RowTransforms),
+    "row4": Algorithm(ROW4.row_label, ROW4, row_sum, RowTransforms),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How 3 x 3 convolutions are done.
+    """How convolutions are done.
 
-    algorithm  "auto": as the model says; "direct", "f2", "f4": that one wherever it can be done
+    algorithm  "auto": as the model says; "direct", or "f2", "f4" of 3 x 3, "row3", "row4" of longer
+               windows: that one wherever it can be done
     margin     "auto" leaves direct convolution only for a gain of this share of its time
     """
 
@@ -85,8 +115,8 @@ class Winograd:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: a 3 x 3 convolution by constant weights is done by the algorithm that is modelled
-        to be fastest; every algorithm that was weighed stands in the decisions.
+        """After: a convolution by constant weights is done by the algorithm that is modelled to be
+        fastest; every algorithm that was weighed stands in the decisions.
         """
         if self.options.algorithm == "direct":
             return program
@@ -130,26 +160,26 @@ class Winograd:
         return ("modelled", self.price(kernel, env)), ("weights", 4 * count / rate)
 
     def candidates(
-        self, kernel: Kernel, found: WindowSum | str, env: ShapeEnv, rate: float = float("inf")
+        self, kernel: Kernel, found: Compute | str, env: ShapeEnv, rate: float = float("inf")
     ) -> tuple[Candidate, ...]:
         """Every algorithm for a convolution: the one to take first, losers with the reason."""
         direct = Candidate("direct", None, self.terms(kernel, env, rate))
         if isinstance(found, str):
-            return (direct, *(Candidate(b.label, b, refused=found) for b in ALGORITHMS.values()))
+            return (direct, *(Candidate(a.label, a.by, refused=found) for a in ALGORITHMS.values()))
         wanted = self.options.algorithm
         limit = direct.cost_us * (1 - self.options.margin)
         others: list[Candidate] = []
-        for name, by in ALGORITHMS.items():
+        for name, way in ALGORITHMS.items():
             if wanted not in ("auto", name):
-                others.append(Candidate(by.label, by, refused=f"the option says {wanted}"))
+                others.append(Candidate(way.label, way.by, refused=f"the option says {wanted}"))
                 continue
-            new = rewritten(kernel, found, by)
+            new = rewritten(kernel, found, way)
             if isinstance(new, str):
-                others.append(Candidate(by.label, by, refused=new))
+                others.append(Candidate(way.label, way.by, refused=new))
                 continue
             terms = self.terms(new, env, rate)
             why = _refusal(sum(t for _, t in terms), limit, direct, wanted == name)
-            others.append(Candidate(by.label, by, terms, why))
+            others.append(Candidate(way.label, way.by, terms, why))
         if wanted in ALGORITHMS and not all(c.refused for c in others):
             direct = replace(direct, refused=f"the option says {wanted}")
         best = sorted((c for c in others if not c.refused), key=lambda c: c.cost_us)
@@ -169,26 +199,29 @@ def _refusal(time_us: float, limit_us: float, direct: Candidate, forced: bool) -
     return f"it would take {time_us:.1f} us by the model, direct {direct.cost_us:.1f} us"
 
 
-def _only_convolution(kernel: Kernel) -> WindowSum | str | None:
+def _only_convolution(kernel: Kernel) -> Compute | str | None:
     """The one sum over a window in a kernel, or why it must be done directly; None without one."""
     sums = [c for c in kernel.computes if c.reduce]
     windows = [c for c in sums if contraction(c) is not None and len(c.reduce) > 1]
     if not windows:
         return None
-    if len(sums) > 1:
-        return "the kernel sums something else as well"
-    return window_sum(kernel, windows[0])
+    return windows[0] if len(sums) == 1 else "the kernel sums something else as well"
 
 
 def could_be_filtered(kernel: Kernel) -> bool:
-    """Whether minimal filtering is a way to do a kernel's convolution, were it not for others."""
+    """Whether minimal filtering is a way to do a kernel's 3 x 3 convolution, were it not for
+    others.
+    """
     return any(c.reduce and not isinstance(window_sum(kernel, c), str) for c in kernel.computes)
 
 
-def rewritten(kernel: Kernel, found: WindowSum, by: MinimalFilter) -> Kernel | str:
+def rewritten(kernel: Kernel, compute: Compute, way: Algorithm) -> Kernel | str:
     """The kernel with its convolution done by minimal filtering, or why it cannot be."""
-    made = normalise(map_parts(Transforms(kernel, found, by).replaced()))
-    if found.compute.out in {c.out for c in made.computes if c.out != made.output}:
+    found = way.find(kernel, compute)
+    if isinstance(found, str):
+        return found
+    made = normalise(map_parts(way.computes(kernel, found, way.by).replaced()))
+    if compute.out in {c.out for c in made.computes if c.out != made.output}:
         return "what follows it is not done element by element"
     return made
 
@@ -196,55 +229,45 @@ def rewritten(kernel: Kernel, found: WindowSum, by: MinimalFilter) -> Kernel | s
 def _rewritten(
     binding: Binding,
     call: KernelCall,
-    found: WindowSum | str,
+    compute: Compute | str,
     taken: Candidate,
     constants: dict[str, Constant],
 ) -> Binding | None:
     """The binding with the algorithm that was taken; None where its weights overflow."""
-    by = taken.value
-    if isinstance(found, str) or not isinstance(by, MinimalFilter):
+    way = next((a for a in ALGORITHMS.values() if a.label == taken.label), None)
+    if isinstance(compute, str) or way is None:
         return binding
-    kernel = rewritten(call.kernel, found, by)
-    assert isinstance(kernel, Kernel)
+    found = way.find(call.kernel, compute)
+    kernel = rewritten(call.kernel, compute, way)
+    assert isinstance(kernel, Kernel) and not isinstance(found, str)
     given = dict(zip(call.kernel.inputs, call.args, strict=True))
-    weight = given[found.weight.tensor]
-    filters = _filters(weight, found, by, constants)
+    computes = way.computes(call.kernel, found, way.by)
+    filters = _filters(given[found.weight.tensor], found, way, computes, constants)
     if filters is None:
         return None
-    names = Transforms(call.kernel, found, by).names
-    values = given | {names.filters: filters}
+    values = given | {computes.filters: filters}
     args = tuple(values[n] for n in kernel.inputs)
     return replace(binding, expr=replace(call, kernel=kernel, args=args))
 
 
 def _filters(
-    weight: Var, found: WindowSum, by: MinimalFilter, constants: dict[str, Constant]
+    weight: Var,
+    found: WindowSum | RowSum,
+    way: Algorithm,
+    computes: Computes,
+    constants: dict[str, Constant],
 ) -> Var | None:
     """The transformed weights as a constant of the program; None where one is not finite."""
     source = constants[weight.name]
-    dims, groups = found.filter_dims, tuple(int(a.extent) for a in found.group)
-
-    def make(array: np.ndarray) -> np.ndarray:
-        rest = tuple(d for d in range(array.ndim) if d not in dims)
-        plain = array.transpose(*rest, *dims).reshape([array.shape[d] for d in dims])
-        return by_groups(by.filters(plain), *groups)
-
-    made = source.laid_out((by.label, dims, *groups), make)
+    how = (found.filter_dims, found.group) if isinstance(found, WindowSum) else found.filter_place
+    made = source.laid_out((way.label, how), computes.transformed)
     if not np.isfinite(made).all():
         return None
-    name = f"{weight.name}.{by.label}"
+    name = f"{weight.name}.{way.label}"
     if name not in constants or constants[name].array is not made:
         name = fresh(name, constants)
         constants[name] = Constant(made)
     return Var(name, Tensor(tuple(made.shape), "float32"))
-
-
-def by_groups(filters: np.ndarray, *groups: int) -> np.ndarray:
-    """Filters [i, j, c, groups * o] as [i, j, groups, c, o]; as they are where there is one."""
-    if not groups:
-        return filters
-    i, j, c, _ = filters.shape
-    return np.ascontiguousarray(filters.reshape(i, j, c, *groups, -1).transpose(0, 1, 3, 2, 4))
 
 
 def _finite_only(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

@@ -133,7 +133,7 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     """One compute, with its epilogue where it is a contraction that has one."""
     along = running(c)
     if along is not None:
-        return [*_fills(p, c.out), _scan(p, n, c, along)], None
+        return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
     found = tensor_contraction(p.kernel, c)
     if found is not None:
@@ -144,9 +144,9 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
         before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
         made = contract(p, n, c, found, epilogue, halo)
         if made is not None:
-            return [*_fills(p, (epilogue or c).out), *body, *made], epilogue
+            return [*_fills(p, n, (epilogue or c).out), *body, *made], epilogue
         p.places, p.buffers, p.packings, p.tables = before
-    return [*_fills(p, c.out), *body, _loop(p, n, c, halo)], None
+    return [*_fills(p, n, c.out), *body, _loop(p, n, c, halo)], None
 
 
 def _check_columns(c: Compute, column: Interval, micro: Micro) -> None:
@@ -158,9 +158,13 @@ def _check_columns(c: Compute, column: Interval, micro: Micro) -> None:
         )
 
 
-def _fills(p: Places, tensor: str) -> list[Statement]:
-    """An intermediate that is read past its border is filled before it is written."""
+def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
+    """An intermediate that is read past its border is filled before it is written for the first
+    time.
+    """
     if tensor in p.kernel.inputs or tensor == p.kernel.output:
+        return []
+    if any(c.out == tensor for c in p.kernel.computes[:n]):
         return []
     return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
 

@@ -13,10 +13,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 from explorer.ir.dims import Dim, evaluate_shape
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
 from explorer.ops.loop_nest import evaluate_kernel
-from explorer.passes.minimal_filters import MinimalFilter
-from explorer.passes.tile_transforms import tensor_names
-from explorer.passes.window_sums import WindowSum, window_sum
-from explorer.passes.winograd import by_groups
+from explorer.passes.winograd import Algorithm
 
 
 @dataclass(frozen=True)
@@ -83,21 +80,14 @@ def direct(kernel: Kernel, values: dict[str, np.ndarray], sizes: dict[str, int])
     return evaluate_kernel(kernel, [values[n] for n in kernel.inputs], sizes)
 
 
-def found_in(kernel: Kernel) -> WindowSum | str:
-    """The convolution of a kernel."""
-    return window_sum(kernel, kernel.computes[0])
-
-
 def with_filters(
-    kernel: Kernel, found: WindowSum, by: MinimalFilter, values: dict[str, np.ndarray]
+    kernel: Kernel, way: Algorithm, values: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The inputs and, under its name, the transformed weights."""
-    weight = values[found.weight.tensor]
-    rest = tuple(d for d in range(weight.ndim) if d not in found.filter_dims)
-    moved = weight.transpose(*rest, *found.filter_dims)
-    plain = moved.reshape([weight.shape[d] for d in found.filter_dims])
-    groups = (int(a.extent) for a in found.group)
-    return values | {tensor_names(kernel).filters: by_groups(by.filters(plain), *groups)}
+    found = way.find(kernel, kernel.computes[0])
+    assert not isinstance(found, str), found
+    computes = way.computes(kernel, found, way.by)
+    return values | {computes.filters: computes.transformed(values[found.weight.tensor])}
 
 
 SHAPES = st.builds(

@@ -21,56 +21,54 @@ from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Kernel
 from explorer.options import Options
-from explorer.passes.minimal_filters import F2, F4, MinimalFilter
-from explorer.passes.window_sums import WindowSum
+from explorer.passes.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
+from explorer.passes.winograd import ALGORITHMS as WAYS
+from explorer.passes.winograd import Algorithm, Winograd, rewritten
 from explorer.passes.winograd import Options as ConvolutionOptions
-from explorer.passes.winograd import Winograd, rewritten
 from explorer.roller.transform import lower
 from tests.codegen.running import run_kernel
 from tests.passes.convolutions import (
     SHAPES,
     Shape,
     direct,
-    found_in,
     kernel_of,
     model,
     values_of,
     with_filters,
 )
 
-ALGORITHMS = st.sampled_from([F2, F4])
+W2, W4 = WAYS["f2"], WAYS["f4"]
+ALGORITHMS = st.sampled_from([W2, W4])
 NUMBERS = st.fractions(-9, 9, max_denominator=9)
 UNKNOWN = ShapeEnv((SymbolBound("batch", 1, 8),))
 
 
-def made(kernel: Kernel, by: MinimalFilter) -> tuple[WindowSum, Kernel]:
-    found = found_in(kernel)
-    assert isinstance(found, WindowSum), found
-    new = rewritten(kernel, found, by)
+def made(kernel: Kernel, way: Algorithm) -> Kernel:
+    new = rewritten(kernel, kernel.computes[0], way)
     assert isinstance(new, Kernel), new
-    return found, new
+    return new
 
 
 def gap(want: np.ndarray, got: np.ndarray) -> float:
     return float(np.abs(want - got).max() / np.abs(want).max())
 
 
-@pytest.mark.parametrize("by", [F2, F4])
+@pytest.mark.parametrize("by", [F2, F4, ROW3, ROW4])
 @given(data=st.data())
 @settings(max_examples=20)
 def test_the_transforms_filter_exactly(by: MinimalFilter, data: st.DataObject) -> None:
     d = data.draw(st.lists(NUMBERS, min_size=by.points, max_size=by.points))
-    g = data.draw(st.lists(NUMBERS, min_size=3, max_size=3))
+    g = data.draw(st.lists(NUMBERS, min_size=by.taps, max_size=by.taps))
 
     def times(matrix: tuple[tuple[Fraction, ...], ...], v: list[Fraction]) -> list[Fraction]:
         return [sum((a * b for a, b in zip(r, v, strict=True)), Fraction()) for r in matrix]
 
     pairs = zip(times(by.filter, g), times(by.input, d), strict=True)
-    want = [sum(d[i + k] * g[k] for k in range(3)) for i in range(by.outputs)]
+    want = [sum(d[i + k] * g[k] for k in range(by.taps)) for i in range(by.outputs)]
     assert times(by.output, [a * b for a, b in pairs]) == want
 
 
-@pytest.mark.parametrize("by", [F2, F4])
+@pytest.mark.parametrize("by", [F2, F4, ROW3, ROW4])
 def test_the_transforms_of_data_are_exact_in_float32(by: MinimalFilter) -> None:
     for row in (*by.input, *by.output):
         assert all(Fraction(float(np.float32(float(x)))) == x for x in row)
@@ -78,23 +76,21 @@ def test_the_transforms_of_data_are_exact_in_float32(by: MinimalFilter) -> None:
 
 @given(shape=SHAPES, by=ALGORITHMS)
 @settings(max_examples=20)
-def test_every_size_has_the_values_of_the_direct_sum(shape: Shape, by: MinimalFilter) -> None:
+def test_every_size_has_the_values_of_the_direct_sum(shape: Shape, by: Algorithm) -> None:
     kernel = kernel_of(shape)
     values = values_of(kernel, {})
-    found, new = made(kernel, by)
-    got = direct(new, with_filters(kernel, found, by, values), {})
+    new = made(kernel, by)
+    got = direct(new, with_filters(kernel, by, values), {})
     assert gap(direct(kernel, values, {}), got) < 1e-5
 
 
 @given(shape=SHAPES, by=ALGORITHMS, data=st.data())
 @settings(max_examples=12)
-def test_every_tile_stays_in_its_buffers(
-    shape: Shape, by: MinimalFilter, data: st.DataObject
-) -> None:
+def test_every_tile_stays_in_its_buffers(shape: Shape, by: Algorithm, data: st.DataObject) -> None:
     small = replace(shape, channels=shape.channels % 7 + 1, outputs=shape.outputs % 10 + 8)
     kernel = kernel_of(small)
     values = values_of(kernel, {})
-    found, new = made(kernel, by)
+    new = made(kernel, by)
     parts = [c for c in new.computes if c.out == new.output]
     every = [
         a for a in parts[-1].axes[:-1] if all(a.name in {b.name for b in p.axes} for p in parts)
@@ -103,25 +99,25 @@ def test_every_tile_stays_in_its_buffers(
     program = lower(new, Tiling(cut, Micro(data.draw(st.integers(1, 6)), 1)))
     want = direct(kernel, values, {})
     out = np.full(want.shape, np.nan, np.float32)
-    run = Interpreter(program, {**with_filters(kernel, found, by, values), "y": out}, {})
+    run = Interpreter(program, {**with_filters(kernel, by, values), "y": out}, {})
     run.run()
     assert gap(want, run.arrays["y"].reshape(want.shape)) < 1e-5
 
 
-@pytest.mark.parametrize("by", [F2, F4])
+@pytest.mark.parametrize("by", [W2, W4])
 @pytest.mark.parametrize(
     "shape",
     [Shape(7, 7), Shape(13, 13, 5, 40), Shape(14, 9, 17, 33), Shape(6, 11, pads=(0, 1, 1, 0))],
 )
-def test_machine_code_has_the_values_of_the_direct_sum(shape: Shape, by: MinimalFilter) -> None:
+def test_machine_code_has_the_values_of_the_direct_sum(shape: Shape, by: Algorithm) -> None:
     kernel = kernel_of(replace(shape, batch=symbol("batch")))
-    found, new = made(kernel, by)
+    new = made(kernel, by)
     last = [c for c in new.computes if c.out == "y"][-1]
     tiling = Tiling(tuple((a.name, 1 + (a.name != "n")) for a in last.axes[:2]), Micro(4, 2))
     for batch in (1, 3):
         sizes = {"batch": batch}
         values = values_of(kernel, sizes)
-        arrays = with_filters(kernel, found, by, values)
+        arrays = with_filters(kernel, by, values)
         got = run_kernel(new, tiling, arrays, sizes, UNKNOWN)
         assert gap(direct(kernel, values, sizes), got) < 1e-5
 
@@ -154,24 +150,24 @@ def test_errors_are_small_also_at_many_channels() -> None:
     )
     want = np.maximum(sum(parts) + wide["b"] + wide["r"], 0)
     errors = []
-    for by in (F2, F4):
-        found, new = made(kernel, by)
-        errors.append(gap(want, direct(new, with_filters(kernel, found, by, values), {})))
+    for by in (W2, W4):
+        new = made(kernel, by)
+        errors.append(gap(want, direct(new, with_filters(kernel, by, values), {})))
     assert gap(want, direct(kernel, values, {})) < errors[0] < errors[1] < 1e-5
 
 
-@pytest.mark.parametrize("by", [F2, F4])
+@pytest.mark.parametrize("by", [W2, W4])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_so_wherever_the_direct_sum_has_it(
-    by: MinimalFilter, value: float
+    by: Algorithm, value: float
 ) -> None:
     kernel = kernel_of(Shape(11, 11))
     values = values_of(kernel, {})
     values["x"][0, 4, 6, 3] = value
     values["r"][:] = 100.0  # so that the last step, max(., 0), hides no infinity above
-    found, new = made(kernel, by)
+    new = made(kernel, by)
     want = np.isnan(direct(kernel, values, {})) | np.isposinf(direct(kernel, values, {}))
-    got = direct(new, with_filters(kernel, found, by, values), {})
+    got = direct(new, with_filters(kernel, by, values), {})
     assert want.any() and not np.isfinite(got[want]).any()
     assert np.isfinite(got[:, :2]).all() and np.isfinite(got[:, 9:]).all()
 
@@ -227,13 +223,13 @@ def test_the_fastest_is_taken_where_it_gains_enough(
     direct_us: float, f2_us: float, f4_us: float, chosen: str
 ) -> None:
     kernel = kernel_of(Shape(12, 12))
-    f2, f4 = (len(made(kernel, by)[1].computes) for by in (F2, F4))
+    f2, f4 = (len(made(kernel, by).computes) for by in (W2, W4))
     cost = {len(kernel.computes): direct_us, min(f2, 20): f2_us, min(f4, 20): f4_us}
-    ranked = priced(cost).candidates(kernel, found_in(kernel), ShapeEnv())
+    ranked = priced(cost).candidates(kernel, kernel.computes[0], ShapeEnv())
     assert ranked[0].label == chosen
     assert all(c.refused or c.cost_us <= direct_us for c in ranked)
     assert all(c.label == "direct" or c.refused or c.cost_us < np.inf for c in ranked)
-    assert {c.label for c in ranked} == {"direct", "F(2x2, 3x3)", "F(4x4, 3x3)"}
+    assert {c.label for c in ranked} == {"direct", *(w.label for w in WAYS.values())}
 
 
 def test_the_option_direct_leaves_the_program_as_it_was(tmp_path: Path) -> None:
@@ -266,5 +262,5 @@ def test_every_algorithm_that_was_weighed_stands_in_the_decisions(tmp_path: Path
     c = compile(model(tmp_path / "conv.onnx", Shape(12, 12)), until="WELDED")
     (decision,) = c.program.decisions.algorithms
     assert decision.chosen == decision.candidates[0].label
-    assert len(decision.candidates) == 3
+    assert len(decision.candidates) == 1 + len(WAYS)
     assert c.program.decisions.algorithm(decision.binding) == decision
