@@ -16,7 +16,7 @@ from explorer.measure.compare import Comparison
 from explorer.measure.walls import compare_walls
 from explorer.passes.random_inputs import random_inputs
 from explorer.tuning.what_if import compare
-from widgets import answers, brick_wall, state, verdict, wall_hand
+from widgets import answers, brick_wall, by_hand, state, verdict, wall_hand
 from widgets.bench import Bench, Timer
 from widgets.brick_wall import WallRows
 from widgets.compiled import Arrays, Compiled
@@ -414,7 +414,7 @@ class Session:
         turned_ = {
             k.name: k.labels[k.now] for k in self.knobs() if k.now != k.pinned or k.name != "tile"
         }
-        return replace(self.kept, knobs=turned_)
+        return by_hand.told(self.now, replace(self.kept, knobs=turned_))
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end looks at; raises SnapshotError where that is out of range."""
@@ -432,7 +432,9 @@ class Session:
         }
 
     def restore(self, text: str) -> Any:
-        """Go to the state in a link: views as they were, knobs where they still fit."""
+        """Go to the state in a link: views as they were, knobs where they still fit, and what was
+        moved by hand.
+        """
         found = (
             state.from_fragment(str(text))
             if not str(text).startswith("{")
@@ -447,6 +449,8 @@ class Session:
             knob = next((k for k in self.knobs() if k.name == name), None)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
                 self.turn(name, knob.labels.index(label))
+        for setting, what in by_hand.again(self.now, found):
+            self._go(Step(setting, what))
         return {
             "said": "The state of the link is restored.",
             "state": state.view(found),

@@ -1,5 +1,5 @@
-"""What of the house can be kept: selection, stage, knobs and views, as versioned JSON. It is read
-as untrusted input.
+"""What of the house can be kept: selection, stage, knobs, what was moved by hand, and views, as
+versioned JSON. It is read as untrusted input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ VERSION = 1
 LONGEST_TEXT = 64_000
 LONGEST_NAME = 400
 MOST_KNOBS = 64
+MOST_MOVES = 256
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": tuple(s.name for s in Stage),
     "wall": ("both", "planned", "measured"),
@@ -49,7 +50,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 @dataclass(frozen=True, slots=True)
 class State:
     """`digest` names the model, `op` the selected operator; `knobs` holds values as they are
-    labelled.
+    labelled. `connect` are values put at memory levels, `moves` bricks put elsewhere on the wall:
+    the fields of `explorer.rammer.by_hand.Move`, in order.
     """
 
     digest: str = ""
@@ -64,6 +66,8 @@ class State:
     table: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     room: str = ""
+    connect: tuple[tuple[str, str], ...] = ()
+    moves: tuple[tuple[Any, ...], ...] = ()
 
 
 def written(state: State, tool: str = "") -> str:
@@ -130,6 +134,8 @@ def _checked(name: str, value: Any) -> Any:
         return _of(name, value, bool)
     if name == "knobs":
         return _knobs(value)
+    if name in ("connect", "moves"):
+        return _by_hand(name, value, _CONNECTION if name == "connect" else _MOVE)
     text = _of(name, value, str)
     if len(text) > LONGEST_NAME:
         raise SnapshotError(
@@ -142,6 +148,39 @@ def _checked(name: str, value: Any) -> Any:
             expected=", ".join(CHOICES[name]),
         )
     return text
+
+
+_CONNECTION = (str, str)
+_MOVE = (str, int, int, int, int, tuple)
+_AFTER = (str, int)
+
+
+def _by_hand(name: str, value: Any, kinds: tuple[type, ...]) -> tuple[tuple[Any, ...], ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_MOVES:
+        raise SnapshotError(
+            f"the saved state's {name} are at most {MOST_MOVES} in a list", where=name
+        )
+    return tuple(_row(name, row, kinds) for row in value)
+
+
+def _row(name: str, row: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """Names and numbers of these kinds; a tuple in them is `_AFTER`, or None."""
+    if not isinstance(row, list | tuple) or len(row) != len(kinds):
+        raise SnapshotError(
+            f"one of the saved state's {name} is no row of {len(kinds)}", where=name
+        )
+    return tuple(_entry(name, v, kind) for v, kind in zip(row, kinds))
+
+
+def _entry(name: str, value: Any, kind: type) -> Any:
+    if kind is tuple:
+        return None if value is None else _row(name, value, _AFTER)
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or (kind is str and len(value) > LONGEST_NAME):
+        raise SnapshotError(
+            f"one of the saved state's {name} holds {str(value)[:40]!r}", where=name
+        )
+    return value
 
 
 def _of(name: str, value: Any, kind: type) -> Any:
@@ -162,4 +201,7 @@ def _knobs(value: Any) -> dict[str, str]:
 
 def view(state: State) -> dict[str, Any]:
     """What the front end keeps of a state."""
-    return {k: v for k, v in asdict(state).items() if k not in ("digest", "knobs")}
+    return {k: v for k, v in asdict(state).items() if k not in _OWN}
+
+
+_OWN = ("digest", "knobs", "connect", "moves")  # what no page looks at

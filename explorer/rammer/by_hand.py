@@ -75,10 +75,14 @@ class ByHand:
         return placement
 
     @property
+    def base_name(self) -> str:
+        """What the policy is called whose placement was changed."""
+        return self.base if isinstance(self.base, str) else self.base.__name__
+
+    @property
     def __name__(self) -> str:
         """What pictures call it."""
-        base = self.base if isinstance(self.base, str) else self.base.__name__
-        return f"{base}, {len(self.moves)} by hand"
+        return f"{self.base_name}, {len(self.moves)} by hand"
 
     def with_move(self, move: Move) -> ByHand:
         """With one more move."""

@@ -149,6 +149,11 @@ def test_a_wall_moved_by_hand_stands_beside_the_policies() -> None:
     assert isinstance(session.now.compiled.options.rammer.policy, ByHand)
     _, table = both(session, "accept")
     assert table.rows[-1][0].startswith(rows.calls[mine["call"]].name)
+    other = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
+    other.restore(session.link()["text"])  # a link takes it along
+    assert other.walls.planned is not None and session.walls.planned is not None
+    assert other.walls.planned.unit.tolist() == session.walls.planned.unit.tolist()
+    assert other.now.compiled.options == session.now.compiled.options
     session.undo()
     assert session.now.compiled.options.rammer.policy == "wavefront"
 

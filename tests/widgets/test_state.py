@@ -20,6 +20,8 @@ FULL = State(
     True,
     {"threads": "1"},
     "heap",
+    (("t", "DRAM"),),
+    (("fc", 0, 4, 1, 0, ("conv", 8)), ("conv", 0, 8, 0, 0, None)),
 )
 
 
@@ -37,6 +39,10 @@ def test_an_unknown_version_is_refused_by_name() -> None:
     "text",
     ["", "[]", "{", '{"ironworks": 1, "stage": "COOKED"}', '{"ironworks": 1, "op": 5}',
      '{"ironworks": 1, "diff": "yes"}', '{"ironworks": 1, "knobs": {"threads": 2}}',
+     '{"ironworks": 1, "moves": [["fc", 0, 4, 1, 0]]}', '{"ironworks": 1, "connect": ["ab", 1]}',
+     '{"ironworks": 1, "moves": [["fc", 0, 4, true, 0, null]]}', '{"ironworks": 1, "moves": "fc"}',
+     '{"ironworks": 1, "moves": [["fc", 0, 4, 1, 0, ["a"]]]}',
+     json.dumps({"ironworks": 1, "connect": [["a", "L1"]] * 300}),
      '{"ironworks": 1, "knobs": []}', "[" * 50000, " " * (LONGEST_TEXT + 1)],
 )  # fmt: skip
 def test_a_damaged_state_is_refused(text: str) -> None:

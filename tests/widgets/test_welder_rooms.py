@@ -32,6 +32,7 @@ from widgets.jobs import Job
 from widgets.report import document
 from widgets.rolled import View
 from widgets.session import Session
+from widgets.state import fragment, from_fragment
 from widgets.stream_layout import bands_of
 from widgets.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
 from widgets.welded import Welded
@@ -378,7 +379,15 @@ def test_what_was_moved_is_timed_beside_and_taken(session: Session) -> None:
     assert "mat_mul → DRAM" in session.answer("take_hand", {})["said"]
     assert len(session.now.compiled.program.kernel_calls) == kernels + 1
     assert not session.hand.moves
+    link, taken = session.link()["text"], session.now.compiled.options
     assert session.answer("undo", {})["said"].startswith("Undone: mat_mul")
+    session.restore(link)  # a link takes it along
+    assert session.now.compiled.options == taken
+    session.answer("undo", {})
+    broken = fragment(replace(from_fragment(link), connect=(("nothing", "DRAM"),)))
+    with pytest.raises(BadOption, match="nothing"):
+        session.restore(broken)
+    assert session.now.compiled.options != taken
 
 
 def test_the_fusion_knob_names_the_policies(session: Session) -> None:
