@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate, Tiling, TilingDecision
+from explorer.ir.decisions import AlgorithmDecision, Candidate, Tiling, TilingDecision
 from explorer.ir.program import Binding
 from explorer.measure.walls import WallComparison
 from widgets import memory_plan, outline, tile_graph
@@ -20,6 +21,7 @@ from widgets.operators import Operator
 from widgets.table import size_text, time_text
 
 SHOWN = 8  # candidates, and so many refused ones
+DIRECT = "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,12 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
     """The stations of the thread and the inspector's sections for one source operator."""
     operator = house.operators[house.order[op]]
     binding = _binding(house, operator)
-    decision = (
-        house.compiled.program.decisions.tiling(operator.calls[0]) if operator.calls else None
-    )
+    decisions, call = house.compiled.program.decisions, (*operator.calls, "")[0]
+    decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
     return {
         "type": outline.type_text(binding.vars[0].type) if binding else "",
         "stations": _stations(house, operator, binding, decision, walls, plan),
-        "tile": _tile(operator, binding, decision, walls),
+        "tile": _tile(operator, binding, decision, algorithm, walls),
         "fusion": _fusion(house, now, op),
         "placement": _placement(operator, walls),
         "shape": _shape(house, now, op),
@@ -121,7 +122,11 @@ def _section(
 
 
 def _tile(
-    operator: Operator, binding: Binding | None, decision: TilingDecision | None, walls: Walls
+    operator: Operator,
+    binding: Binding | None,
+    decision: TilingDecision | None,
+    algorithm: AlgorithmDecision | None,
+    walls: Walls,
 ) -> dict[str, Any]:
     if decision is None or binding is None:
         why = operator.dropped if binding is None else "Roller has not cut this: it is no kernel."
@@ -136,12 +141,34 @@ def _tile(
         for c in refused[:SHOWN]
     ]
     measured = _measured(walls, operator.calls)
+    told = (_algorithm(algorithm), _tile_sentence(decision, len(legal), len(refused), measured))
     return {
-        "sentence": _tile_sentence(decision, len(legal), len(refused), measured),
+        "sentence": " ".join(filter(None, told)),
         "candidates": rows,
         "axes": "tile, registers",
         "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
     }
+
+
+def _algorithm(found: AlgorithmDecision | None) -> str:
+    """How a convolution is done, against the next best way; "" for any other operator."""
+    if found is None:
+        return ""
+    first, *others = found.candidates
+    other = next((c for c in others if c.terms and isfinite(_modelled(c))), None)
+    text = f"The convolution is done by {found.chosen}"
+    if first.label == DIRECT:
+        text = "The convolution is done directly"
+    if other is None:
+        return f"{text}."
+    way = "directly" if other.label == DIRECT else f"by {other.label}"
+    times = time_text(_modelled(first)), time_text(_modelled(other))
+    return f"{text}, {times[0]} by the model; {way} it would take {times[1]}."
+
+
+def _modelled(c: Candidate) -> float:
+    """Its time by the model, also where an option refused it."""
+    return sum(us for _, us in c.terms)
 
 
 def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any]:

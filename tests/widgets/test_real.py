@@ -8,7 +8,9 @@ import pytest
 
 import explorer
 from explorer.ir.calls import KernelCall
+from explorer.passes.winograd import Options as Convolutions
 from widgets import gallery
+from widgets.inspection import data
 from widgets.operators import Operator
 from widgets.report import document
 from widgets.session import Session
@@ -99,3 +101,17 @@ def test_threads_and_policy_compile_nothing(session: Session) -> None:
             session.turn(name, (knob.now + 1) % len(knob.values))
             session.undo()
     assert did.counts.kernel_compiles == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [("f2", "done by F(2x2, 3x3), "), ("direct", ""), ("auto", "The convolution is done ")],
+)
+def test_the_inspector_says_how_a_convolution_is_done(algorithm: str, said: str) -> None:
+    options = explorer.Options(convolution=Convolutions(algorithm))
+    session = Session(explorer.compile("zoo:small_resnext29", options=options))
+    name = "/stages.0.1/groups/conv/Conv"
+    (operator,) = (o for o in session.house.operators if o.name == name)
+    text = data(session.house, session.now, session.walls, operator.name, session.plan)["tile"]
+    assert said in text["sentence"] and "inf" not in text["sentence"]
+    assert text["sentence"].startswith("The convolution" if said else "Roller took")
