@@ -50,18 +50,17 @@ def _operators(found: Rammed) -> Iterator[tuple[Cell, ...]]:
 
 
 def _row(o: ROperator, kernel: int) -> tuple[Cell, ...]:
-    k = o.kernels[kernel] if o.kernels else None
-    tasks, us, kept = (k.tasks, k.task_us, k.kept_us) if k else (o.tasks, o.task_us, o.kept_us)
+    k = o.kernel(kernel)
     others = [
         f"{x.name}: {x.tasks} × {x.task_us:.2f} µs" for n, x in enumerate(o.kernels) if n != kernel
     ]
     return (
         o.name,
-        k.name if k else o.kind or "the only one",
-        tasks,
-        round(us, 3),
-        round(kept, 3) if kept else "",
-        k.source if k else "modelled",
+        k.name if o.kernels else o.kind or "the only one",
+        k.tasks,
+        round(k.task_us, 3),
+        round(k.kept_us, 3) if k.kept_us else "",
+        k.source,
         f"{o.constant} {size_text(o.constant_bytes)}" if o.constant else "",
         ", ".join(others),
     )

@@ -52,7 +52,9 @@ def _launch_us(wall: Wall) -> float:
 
 
 def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
-    """Each loop with how many trips it made, on average of the times that it was entered."""
+    """Each loop with how many trips it made, on average of the times that it was entered, as far as
+    the calls around it tell; at least one.
+    """
     bricks: dict[str, list[Brick]] = defaultdict(list)
     for b in wall.bricks:
         bricks[b.call].append(b)
@@ -68,10 +70,11 @@ def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
                 case LoopTask(name=name, body=body):
                     made = times(_calls(body))
                     if made and entered:
-                        yield name, round(made / entered)
+                        yield name, max(1, round(made / entered))
                     yield from walk(body, made)
                 case BranchTask(then=then, orelse=orelse):
-                    yield from walk((*then, *orelse), entered)
+                    for arm in (then, orelse):
+                        yield from walk(arm, times(_calls(arm)) or entered)
                 case _:
                     continue
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 from explorer.ir.decisions import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Policy, Share
-from explorer.rammer.policy import POLICIES
+from explorer.rammer.policy import named
 
 Programs: TypeAlias = list[list[Share]]
 
@@ -61,9 +62,12 @@ class ByHand:
     base: str | Policy
     moves: tuple[Move, ...] = ()
 
+    def __post_init__(self) -> None:
+        named(self.base)
+
     def __call__(self, facts: Facts) -> Placement:
         """The placement after all moves; `weighed` says of each whether it was made."""
-        placement = (POLICIES[self.base] if isinstance(self.base, str) else self.base)(facts)
+        placement = named(self.base)(facts)
         known = {o.name for o in facts.operators}
         for move in self.moves:
             if move.operator in known:
@@ -182,16 +186,31 @@ class _Moving:
         left: dict[int, int] = {}
         for share in (s for lane in units for s in lane):
             left[share.operator] = left.get(share.operator, 0) + 1
-        heads, order = [deque(lane) for lane in units], []
-        while any(heads):
-            ready = [q for q in heads if q and not self._missing(q[0], left)]
-            if not ready:
-                return self._cycle(heads, left)
-            queue = min(ready, key=lambda q: (q[0].operator, q[0].first))
-            share = queue.popleft()
-            left[share.operator] -= 1
+        heads, order = [deque(lane) for lane in units], list[Share]()
+        ready: list[tuple[int, int, int]] = []  # the heads that wait for nothing: (…, unit)
+        asleep: dict[int, list[int]] = {}  # by an operator that they wait for, units
+
+        def look(unit: int) -> None:
+            if heads[unit]:
+                share = heads[unit][0]
+                missing = self._missing(share, left)
+                if missing:
+                    asleep.setdefault(missing[0], []).append(unit)
+                else:
+                    heappush(ready, (share.operator, share.first, unit))
+
+        for unit in range(len(heads)):
+            look(unit)
+        while ready:
+            *_, unit = heappop(ready)
+            share = heads[unit].popleft()
             order.append(share)
-        return order
+            left[share.operator] -= 1
+            if not left[share.operator]:
+                for other in asleep.pop(share.operator, ()):
+                    look(other)
+            look(unit)
+        return self._cycle(heads, left) if any(heads) else order
 
     def _missing(self, share: Share, left: dict[int, int]) -> list[int]:
         """The operators that it reads, and of which tasks are still to come."""

@@ -45,7 +45,8 @@ class ROperator:
     `constant` names its largest constant operand, of `constant_bytes` in all; `kept_us` is the time
     of a task whose part of it is still in its unit's private cache (0: as `task_us`). `kind`
     "library": a call that holds unit 0 for `task_us`, with the others idle. `aligned` are those of
-    `reads` of which task n reads only what their task n wrote; both have as many tasks.
+    `reads` of which task n reads only what their task n wrote; both have as many tasks. `source`:
+    where its times come from, "modelled" or "measured".
     """
 
     name: str
@@ -59,6 +60,7 @@ class ROperator:
     kept_us: float = 0.0
     kind: str = ""
     aligned: tuple[int, ...] = ()
+    source: str = "modelled"
 
     @property
     def work_us(self) -> float:
@@ -68,7 +70,7 @@ class ROperator:
     def kernel(self, number: int) -> RKernel:
         """One of its implementations."""
         if not self.kernels:
-            return RKernel("only", self.tasks, self.task_us, self.kept_us)
+            return RKernel("only", self.tasks, self.task_us, self.kept_us, self.source)
         return self.kernels[number]
 
 

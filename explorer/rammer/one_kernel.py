@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explorer.errors import BadOption
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
-from explorer.rammer.policy import POLICIES
+from explorer.rammer.policy import named
 from explorer.rammer.rkernels import efficient, fastest
+
+WHICH = ("fastest", "efficient")
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,12 @@ class OneKernel:
     base: str | Policy
     which: str
 
+    def __post_init__(self) -> None:
+        named(self.base)
+        if self.which not in WHICH:
+            words = f"no rKernel is the {self.which!r} one"
+            raise BadOption(words, expected=" or ".join(WHICH), found=self.which)
+
     def __call__(self, facts: Facts) -> Placement:
         """The base's placement of these kernels."""
         units = facts.device.units
@@ -27,13 +36,12 @@ class OneKernel:
             fastest(o, units) if self.which == "fastest" else efficient(o) for o in facts.operators
         ]
         operators = tuple(_only(o, n) for o, n in zip(facts.operators, taken))
-        place = POLICIES[self.base] if isinstance(self.base, str) else self.base
-        placement = place(replace(facts, operators=operators))
+        placement = named(self.base)(replace(facts, operators=operators))
 
-        def named(share: Share) -> Share:
+        def with_kernel(share: Share) -> Share:
             return replace(share, kernel=taken[share.operator])
 
-        programs = tuple(tuple(map(named, p)) for p in placement.programs)
+        programs = tuple(tuple(map(with_kernel, p)) for p in placement.programs)
         return replace(placement, programs=programs)
 
     @property

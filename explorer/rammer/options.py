@@ -9,7 +9,7 @@ from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.rammer.model import Policy
-from explorer.rammer.policy import POLICIES
+from explorer.rammer.policy import named
 from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
@@ -37,21 +37,19 @@ class Options:
             raise BadOption(f"rammer.threads is at most {MOST_THREADS}, found {self.threads}")
         if self.bricks < 1:
             raise BadOption(f"rammer.bricks is 1 or more, found {self.bricks}")
-        if isinstance(self.policy, str) and self.policy not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise BadOption(
-                f"Rammer has no policy {self.policy!r}", expected=known, found=self.policy
-            )
+        named(self.policy)
 
     @property
     def place(self) -> Policy:
         """The policy itself."""
-        return POLICIES[self.policy] if isinstance(self.policy, str) else self.policy
+        return named(self.policy)
 
     @property
     def policy_name(self) -> str:
-        """What pictures call the policy."""
-        return self.policy if isinstance(self.policy, str) else self.policy.__name__
+        """What pictures call the policy: its name, or that of its type."""
+        if isinstance(self.policy, str):
+            return self.policy
+        return str(getattr(self.policy, "__name__", type(self.policy).__name__))
 
     @property
     def granularity(self) -> Bricks:

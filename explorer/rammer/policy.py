@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from explorer.errors import BadOption
 from explorer.rammer.critical_path import critical_path
 from explorer.rammer.gang import gang
 from explorer.rammer.model import Policy
@@ -20,3 +21,15 @@ POLICIES: MappingProxyType[str, Policy] = MappingProxyType(
         "gang": gang,
     }
 )
+
+
+def named(policy: str | Policy) -> Policy:
+    """The policy of a name, or the one that is given; raises BadOption for a name that there is
+    not.
+    """
+    if not isinstance(policy, str):
+        return policy
+    if policy not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise BadOption(f"Rammer has no policy {policy!r}", expected=known, found=policy)
+    return POLICIES[policy]

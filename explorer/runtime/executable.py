@@ -10,7 +10,7 @@ import numpy as np
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
-from explorer.errors import ShapeError
+from explorer.errors import BadOption, ShapeError
 from explorer.grinder import lowest, uprogram
 from explorer.grinder.policy import LevelPolicy
 from explorer.ir.decisions import MemoryPlan, Wall
@@ -23,6 +23,7 @@ from explorer.runtime import clock
 from explorer.runtime.bound import Bound
 from explorer.runtime.constants import Constants
 from explorer.runtime.frames import Frames, RunRegion
+from explorer.runtime.instructions import MAX_UNITS
 from explorer.runtime.measured_wall import measured_wall
 from explorer.runtime.plan import Plan, Planner, straights
 from explorer.runtime.recording import Traced
@@ -57,6 +58,12 @@ class Executable:
         self.rammer = chosen if isinstance(chosen, RammerOptions) else RammerOptions()
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
         self.units = self.rammer.threads or device.units
+        if device.kind == "cpu" and self.units > MAX_UNITS:
+            raise BadOption(
+                f"rammer.threads is at most {MAX_UNITS} on a CPU, found {self.units}",
+                found=self.units,
+                try_="fewer threads",
+            )
         self.tasks = uprogram(program, level)
         self.task_times = TaskTimes(program, codes, device, self.rammer.profile, self.units)
         self.planner = Planner(
@@ -124,8 +131,7 @@ class Executable:
             )
         arena = bound.take()
         arena.point([*given, *arrays])
-        workers = team()
-        return lambda: arena.replay(workers)
+        return lambda: arena.replay(team())  # after a fork another one
 
     def measured_wall(self, inputs: Mapping[str, Array], runs: int = 1) -> Wall:
         """The wall of a run, from its time stamps; of several that whose makespan is the median."""

@@ -25,6 +25,7 @@ from explorer.runtime.waiting import (
     called,
     contended,
     inlined,
+    lost,
     mailbox,
     native,
     notify,
@@ -225,9 +226,8 @@ def serve(team, hand):  # type: ignore[no-untyped-def]
     """A worker's life: take part in one launch after the other until the team stops."""
     box = mailbox(team, hand)
     turn = load(box + 8 * isa.M_SEEN)
-    contended(team, hand)
-    store(box + 8 * isa.M_LOST, 0)
-    store(box + 8 * isa.M_RETRY, 0)
+    if load(team + 8 * isa.T_CLOCK) != 0:
+        lost(team, hand)  # from here on
     while True:
         turn = called(team, hand, turn)
         if load_acquire(team + 8 * isa.T_STOP) != 0:

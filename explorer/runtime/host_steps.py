@@ -54,7 +54,9 @@ class HostSteps:
         if value.home == "shape" and value.dims:
             return int(evaluate_dim(value.dims[0], self.sizes))
         constant = self.constants.get(value.root) if value.home == "constant" else None
-        return self.seen.get(loop.name) if constant is None else int(constant.array.reshape(-1)[0])
+        if constant is None:
+            return self.seen.get(loop.name)
+        return int(constant.array.reshape(-1)[evaluate_dim(value.offset, self.sizes)])
 
     def copy_us(self, target: str, source: str) -> float:
         """All units copy a value together, a part each, through the memory that they share."""

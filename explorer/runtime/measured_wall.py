@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import TypeAlias
 
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer.simulate import wait_gaps
@@ -11,6 +14,7 @@ from explorer.runtime.assemble import LaunchCode, RunRow
 from explorer.runtime.launch import Stamps
 from explorer.runtime.recording import Called, Traced
 
+Ends: TypeAlias = list[list[tuple[float, str]]]  # by unit, when a brick ended, and of which call
 LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
 
 
@@ -93,37 +97,46 @@ def _gaps(
     bricks: list[Brick], reads: Mapping[str, frozenset[str]], units: int, begin: float, end: float
 ) -> list[Gap]:
     """Every moment without a brick, by its cause; the causes are found as in a simulated wall."""
-    ends: dict[str, list[float]] = {}
-    for b in bricks:
-        known = ends.setdefault(b.call, [0.0] * units)
-        known[b.unit] = max(known[b.unit], b.end_us)
+    ends: dict[str, Ends] = {}
+    every: Ends = [[] for _ in range(units)]  # of whatever a unit did
+    for b in bricks:  # by their starts, so those of a unit by their ends too
+        ends.setdefault(b.call, [[] for _ in range(units)])[b.unit].append((b.end_us, b.call))
+        every[b.unit].append((b.end_us, b.call))
     out: list[Gap] = []
     for unit in range(units):
         mine = [b for b in bricks if b.unit == unit]
         free, last = begin, None
         for b in mine:
             if b.start_us > free:
-                out += _before(b, unit, free, last, reads, ends)
+                if _met(last, b):
+                    awaited = [every]
+                else:
+                    awaited = [ends[c] for c in reads.get(b.call, ()) if c in ends]
+                out += _before(b, unit, free, last, awaited)
             free, last = b.end_us, b
         if end > free:
             out.append(Gap(unit, free, end, "tail"))
     return out
 
 
+def _met(last: Brick | None, brick: Brick) -> bool:
+    """Whether all units meet between two bricks: at a launch's end, and at a trip's."""
+    here = (brick.program, brick.iteration)
+    return last is not None and (last.program, last.iteration) != here
+
+
 def _before(
-    brick: Brick,
-    unit: int,
-    free: float,
-    last: Brick | None,
-    reads: Mapping[str, frozenset[str]],
-    ends: Mapping[str, list[float]],
+    brick: Brick, unit: int, free: float, last: Brick | None, awaits: Sequence[Ends]
 ) -> list[Gap]:
-    """The gap before a brick: waiting, then the barrier, or the core was not there."""
+    """The gap before a brick: waiting for the last that ended of what it awaits, then the barrier,
+    or the core was not there.
+    """
     awaited, ended = "", 0.0
-    for call in reads.get(brick.call, ()):
-        for other, at in enumerate(ends.get(call, ())):
-            if other != unit and ended < at <= brick.start_us:
-                awaited, ended = call, at
+    for ends in awaits:
+        for other, known in enumerate(ends):
+            at = bisect_right(known, brick.start_us, key=itemgetter(0))
+            if other != unit and at and known[at - 1][0] > ended:
+                ended, awaited = known[at - 1]
     if brick.start_us - max(free, ended) > LATE_US:
         middle = max(free, ended)
         waiting = wait_gaps(unit, free, ended, middle, last is not None and last.call == awaited)

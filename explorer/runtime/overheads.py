@@ -69,7 +69,7 @@ def launch_times(tries: int = TRIES) -> list[float]:
 
 def wake_times(tries: int = TRIES) -> list[float]:
     """Nanoseconds from a launch to the first task of a worker that slept; fewer than asked for
-    where others took its core. None with one core.
+    where others took its core. Nothing with one core.
     """
     if cores() < 2:
         return []

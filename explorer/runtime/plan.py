@@ -204,9 +204,7 @@ class Planner:
             tasks = fact.tasks
             if not all(extents.shape(operator.result)):
                 tasks = 0  # nothing to write
-            waits = reads
-            if self.memory.by_storages:
-                waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
+            waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
             constant, constant_bytes = self._largest_constant(operator, extents)
             aligned = tuple(w for w in run.aligned[n] if counts[w] == tasks and w in waits)
             counts.append(tasks)
@@ -221,6 +219,7 @@ class Planner:
                     constant_bytes=constant_bytes,
                     kept_us=fact.kept_us,
                     aligned=aligned,
+                    source=fact.source,
                 )
             )
             stands_for.append((n,) if tasks else waits)

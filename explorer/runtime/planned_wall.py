@@ -166,15 +166,21 @@ class _Mason:
             self.launch()
             self.idle(self.entered_us(task), "barrier")
         trips = self.host.trips(task)
-        before = len(self.bricks)
+        between_us = 0.0 if on_host else self.trip_us(task)
+        before = self.laid
         for _ in range(1 if trips is None else trips):
             self.lay(task.body)
             if on_host:
                 self.back()
             else:
-                self.idle(self.trip_us(task), "barrier")
-            if 2 * len(self.bricks) - before > MOST_BRICKS:
+                self.idle(between_us, "barrier")
+            if 2 * self.laid - before > MOST_BRICKS:
                 break
+
+    @property
+    def laid(self) -> int:
+        """How much there is to draw: a trip may have gaps alone."""
+        return max(len(self.bricks), len(self.gaps))
 
     def entered_us(self, task: LoopTask) -> float:
         """The values that a loop carries, as they are before the first trip."""

@@ -1,4 +1,4 @@
-"""Persistent worker threads that follow device programs; the calling thread is unit 0.
+"""Persistent worker threads that follow device programs; the calling thread is hand 0.
 
 A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
 nothing.
@@ -64,6 +64,7 @@ class Team:
         self._most = min(hands or cores(), isa.MAX_UNITS)
         self._units = 1
         self._callers_core = -1
+        self._owner = 0  # the thread whose launch runs
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
         self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
 
@@ -100,13 +101,17 @@ class Team:
     def launch(self, block: int, units: int) -> None:
         """Run the launch block at an address; returns when all its units have ended.
 
-        Where an exception comes up in between (Ctrl-C), it is abandoned.
+        Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
+        signal's handler that this thread's own launch let run: that one could never end.
         """
+        if self._owner == threading.get_ident():
+            raise BadOption("a run began inside another one of this thread", try_="another thread")
         with self._lock:
             if units > self._units or units < 1:
                 self._prepare(units)
             if units > 1:
                 self._leave_the_callers_core()
+            self._owner = threading.get_ident()
             try:
                 unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
                 while unfinished:
@@ -114,9 +119,11 @@ class Team:
             except BaseException:
                 self._call(isa.ASK_ABANDON, self._address, 0)
                 raise
+            finally:
+                self._owner = 0
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
-        """End every worker, within a time; a later launch starts fresh ones."""
+        """End every worker, each within a time; a later launch starts fresh ones."""
         if not self._lock.acquire(timeout=seconds):
             return
         try:
@@ -152,8 +159,11 @@ class Team:
     def _prepare(self, units: int) -> None:
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
-        while len(self._threads) < min(units, self._most) - 1:
-            self._start(len(self._threads) + 1)
+        try:
+            while len(self._threads) < min(units, self._most) - 1:
+                self._start(len(self._threads) + 1)
+        except RuntimeError:  # those that there are carry every unit
+            self._most = 1 + len(self._threads)
         self._words[isa.T_HANDS] = 1 + len(self._threads)
         self._units = units
         self._callers_core = -1
@@ -170,8 +180,8 @@ class Team:
             name=f"ironworks-hand-{hand}",
             daemon=True,
         )
+        thread.start()  # where the system gives no more: RuntimeError
         self._threads.append(thread)
-        thread.start()
 
 
 # In the order of isa.T_YIELD ...

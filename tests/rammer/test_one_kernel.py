@@ -1,6 +1,10 @@
 """All operators with one kind of rKernel."""
 
+import pytest
+
+from explorer.errors import BadOption
 from explorer.rammer import Facts, Options, RKernel, ROperator, VDevice, schedule
+from explorer.rammer.by_hand import ByHand
 from explorer.rammer.one_kernel import OneKernel
 
 
@@ -22,3 +26,12 @@ def test_every_share_is_of_the_kind_that_was_asked_for() -> None:
 def test_operators_with_one_kernel_stay_as_they_are() -> None:
     plain = Facts((ROperator("a", 3, 1.0),), VDevice(2))
     assert len(schedule(plain, Options(policy=OneKernel("gang", "efficient"))).wall.bricks) > 0
+
+
+def test_names_that_there_are_not_are_refused_at_once() -> None:
+    with pytest.raises(BadOption, match="no policy 'wavefrnt'"):
+        OneKernel("wavefrnt", "fastest")
+    with pytest.raises(BadOption, match="no policy 'wavefrnt'"):
+        ByHand("wavefrnt")
+    with pytest.raises(BadOption, match="'slowest'"):
+        OneKernel("wavefront", "slowest")

@@ -118,6 +118,43 @@ def test_an_exception_of_a_signal_ends_a_run_and_the_next_one_is_right(units):
     assert own.workers == 0
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_a_run_in_a_handler_of_the_same_threads_run_is_refused():
+    own, endless, said = Team(hands=2), spin(2), []
+    launch, keep = halves(np.arange(64), np.zeros(64, np.int64))
+
+    def handler(number, frame):
+        with pytest.raises(BadOption, match="inside another one") as refused:
+            launch.run(own)
+        said.append(refused.value.sentence)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            endless.run(own)
+        launch.run(own)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        own.stop()
+    assert len(said) == 1 and keep.size
+
+
+def test_where_no_thread_can_start_the_caller_carries_every_unit(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    own, (x, y) = Team(hands=3), (np.arange(100), np.zeros(100, np.int64))
+    launch, keep = halves(x, y, units=3)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    launch.run(own)
+    assert own.workers == 0 and keep.size
+    np.testing.assert_array_equal(y, 2 * x)
+    own.stop()
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity") or cores() < 2, reason="needs two cores")
 def test_a_core_that_others_take_between_runs_is_no_reason_to_stay_away():
     """A process that runs while none of ours does: the others' turns of a race."""
