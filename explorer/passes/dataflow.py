@@ -80,7 +80,7 @@ class _Turns:
         order: Order = []
         while self.ready or self.held:
             if not self.ready:
-                self._break(max(self.held))
+                self._break(max(g for g in self.held if self._needs_itself(g)))
                 continue
             places = heappop(self.ready)
             order.append(places)
@@ -109,6 +109,19 @@ class _Turns:
         held.append(n)
         if len(held) == len(self.groups[group]):
             heappush(self.ready, tuple(sorted(self.held.pop(group))))
+
+    def _needs_itself(self, group: int) -> bool:
+        """Whether a place of a group waits for one of its own by way of other groups."""
+        todo, seen = list(self.groups[group]), set[int]()
+        while todo:
+            for at in self._outside(todo.pop()):
+                other = self.group.get(at)
+                if other == group:
+                    return True
+                new = set(self.groups[other]) if other is not None else {at}
+                todo += new - seen
+                seen |= new
+        return False
 
     def _break(self, group: int) -> None:
         self.broken.add(group)

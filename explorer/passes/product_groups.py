@@ -142,7 +142,9 @@ def _products(function: Function, constants: Mapping[str, Constant]) -> dict[int
 
 
 def kind_of(binding: Binding, constants: Mapping[str, Constant]) -> Kind | None:
-    """The kind of a binding that multiplies a value by a constant matrix; None of any other."""
+    """The kind of a binding that multiplies a value by a constant matrix that is not empty; None of
+    any other.
+    """
     match binding.expr:
         case OpCall("MatMul", (Var() as left, Var() as weight), attrs) if weight.name in constants:
             return Kind("MatMul", weight, None, attrs) if _fits(binding, left, weight) else None
@@ -160,13 +162,15 @@ def _fits(binding: Binding, left: Var, weight: Var) -> bool:
     known = all(isinstance(v.type, Tensor) and v.type.is_known for v in (left, weight, binding.var))
     if not known or not isinstance(left.type, Tensor) or not isinstance(weight.type, Tensor):
         return False
-    return len(weight.type.dims) == 2 and bool(left.type.dims)
+    return len(weight.type.dims) == 2 and 0 not in weight.type.dims and bool(left.type.dims)
 
 
 def _is_row(vector: Var) -> bool:
-    """Whether a value is the same for every row."""
-    known = isinstance(vector.type, Tensor) and vector.type.is_known
-    return known and isinstance(vector.type, Tensor) and all(n == 1 for n in vector.type.dims[:-1])
+    """Whether a value is the same for every row, and fits a matrix as it is."""
+    if not isinstance(vector.type, Tensor) or not vector.type.is_known:
+        return False
+    dims = vector.type.dims
+    return len(dims) <= 2 and all(n == 1 for n in dims[:-1])
 
 
 def _added(

@@ -60,8 +60,10 @@ def row_sum(kernel: Kernel, c: Compute) -> RowSum | str:
     found = contraction(c)
     if found is None:
         return "it is no contraction"
-    if found.b.tensor not in kernel.constants or found.a.tensor not in kernel.inputs:
+    if found.b.tensor not in kernel.constants:
         return "its weights are no constant"
+    if found.a.tensor not in kernel.inputs:
+        return "its image is made in the same kernel"
     if any(kernel.dtype(t) != "float32" for t in (found.a.tensor, found.b.tensor, c.out)):
         return "it is not in float32"
     if found.a.fill not in (None, 0.0):

@@ -132,11 +132,8 @@ def _rewritten(
         if group is None:
             body += [f.body[n] for n in places]
             continue
-        shared = frozenset[str]().union(*(f.body[n].origin for n in places))
-        own = [
-            frozenset[str]().union(*(f.body[n].origin for n in p.places)) for p in group.products
-        ]
-        for binding in _together(group, names, shared, own):
+        own = [_origin(f, p.places) for p in group.products]
+        for binding in _together(group, names, _origin(f, places), own):
             body.append(binding)
             names.add(binding.var.name)
     return tuple(body)

@@ -43,8 +43,10 @@ def window_sum(kernel: Kernel, c: Compute) -> WindowSum | str:
         return "it is no contraction"
     if len(found.batch) > 1 or len(found.depth) != 3:
         return "it does not sum over a window of two dims and a channel, the same for all outputs"
-    if found.b.tensor not in kernel.constants or found.a.tensor not in kernel.inputs:
+    if found.b.tensor not in kernel.constants:
         return "its weights are no constant"
+    if found.a.tensor not in kernel.inputs:
+        return "its image is made in the same kernel"
     if any(kernel.dtype(t) != "float32" for t in (found.a.tensor, found.b.tensor, c.out)):
         return "it is not in float32"
     if found.a.fill not in (None, 0.0):
@@ -126,7 +128,8 @@ def _plain(read: Read, windows: tuple[int, int], names: set[str]) -> bool:
 def _dims(read: Read, wanted: tuple[Affine, ...]) -> tuple[int, int, int, int] | None:
     """The dims that are indexed so, where no other one moves."""
     places = {i: d for d, i in enumerate(read.index) if isinstance(i, Affine) and i.terms}
-    if set(places) != set(wanted) or sum(bool(i.terms) for i in places) != len(wanted):
+    moving = sum(isinstance(i, Affine) and bool(i.terms) for i in read.index)
+    if set(places) != set(wanted) or moving != len(wanted):
         return None
     kh, kw, c, o = (places[i] for i in wanted)
     return kh, kw, c, o

@@ -91,7 +91,12 @@ class Options:
                 found=self.algorithm,
             )
         if not 0 <= self.margin < 1:
-            raise BadOption(f"convolution.margin is 0 or more and below 1, found {self.margin}")
+            raise BadOption(
+                f"convolution.margin is 0 or more and below 1, found {self.margin}",
+                where="convolution.margin",
+                expected="0 or more and below 1",
+                found=self.margin,
+            )
 
 
 def products(kernel: Kernel, env: ShapeEnv) -> float:

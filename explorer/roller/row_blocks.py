@@ -146,13 +146,14 @@ class _Rows:
         over = f"{span.axis}_b"
         if not isinstance(size, int):
             count = ceil_div(size, rows)
-            inner = replace(span, base=var(over) * rows, size=rows, clip_high=True)
+            base = var(over) * rows
+            inner = replace(span, base=base, size=rows, extent=size, clip_high=True)
             return [For(Span(over, Affine(), count, count), self.moved(loop, inner))]
         whole, rest = divmod(size, rows)
-        first = replace(span, base=span.base + var(over) * rows, size=rows)
+        first = replace(span, base=span.base + var(over) * rows, size=rows, least=0)
         out: list[Statement] = [For(Span(over, Affine(), whole, whole), self.moved(loop, first))]
         if rest:
-            last = replace(span, base=span.base + whole * rows, size=rest)
+            last = replace(span, base=span.base + whole * rows, size=rest, least=0)
             out.append(For(Span(over, Affine(), 1, 1), self.moved(loop, last)))
         return out
 
@@ -193,8 +194,8 @@ def _height(loop: For, parts: Sequence[Part]) -> int:
     size, row = loop.span.size, _row_bytes(parts)
     if row is None or row * ROWS > L1_BYTES:
         return 0
-    if not isinstance(size, int):
-        return ROWS if loop.span.base == Affine() else 0
+    if not isinstance(size, int):  # blocks end at the size, so nothing else may clip the rows
+        return ROWS if loop.span.base == Affine() and not loop.span.clip_high else 0
     return min(ROWS, size) if size >= LEAST else 0
 
 

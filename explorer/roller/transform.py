@@ -83,7 +83,8 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     """The program of one task of a kernel in normal form: its output tile, and all in between in
     scratch.
 
-    Raises BadOption where the tile's columns do not begin at a panel of packed weights.
+    Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
+    what is made inside is read past its border as different values.
     """
     grid = grid_of(kernel, tiling)
     regions = propagate(kernel, dict(tiling.tile))
@@ -93,6 +94,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     places = Places(kernel, env, grid, tiling, regions)
     places.folded = _folded(kernel)
     places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.folded}
+    _check_fills(kernel, places.fills)
     body: list[Statement] = []
     before: list[Statement] = []
     done: set[int] = set()
@@ -156,6 +158,19 @@ def _check_columns(c: Compute, column: Interval, micro: Micro) -> None:
             f"{EXECUTION_UNIT}: a tile of {column.size} columns of {c.out} does not begin at a "
             f"packed panel: take a multiple of {lanes}"
         )
+
+
+def _check_fills(kernel: Kernel, fills: Mapping[str, set[float]]) -> None:
+    for name, values in fills.items():
+        if len(values) > 1 and name not in kernel.inputs:
+            found = " and ".join(map(str, sorted(values)))
+            raise BadOption(
+                f"{name} is read past its border as {found}: a tile has room for one border; leave "
+                "one of its readers to another kernel",
+                where=name,
+                expected="one value",
+                found=found,
+            )
 
 
 def _fills(p: Places, n: int, tensor: str) -> list[Statement]:

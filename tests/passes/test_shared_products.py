@@ -18,7 +18,7 @@ from explorer.errors import BadOption
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, OpCall
 from explorer.ir.decisions import Tiling
-from explorer.ir.program import Program
+from explorer.ir.program import Constant, Program
 from explorer.measure.this_cpu import this_cpu
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
@@ -116,6 +116,26 @@ def test_an_added_vector_that_all_have_goes_with_them_and_others_stay() -> None:
         assert (ops.count("MatMul"), ops.count("Add")) == (1, count)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 6), (1, 1, 1, 6)])
+def test_an_added_vector_of_more_dims_than_a_matrix_stays(shape: tuple[int, ...]) -> None:
+    net = Net()
+    net.weight("w", 4, 6), net.weight("b", *shape)
+    made = [net.op("MatMul", net.input(f"x{n}", 2, 1, n + 1, 4), "w") for n in range(2)]
+    after = hoisted(net.program(*[net.op("Add", m, "b") for m in made]))
+    ops = [b.expr.op for b in after.main.body if isinstance(b.expr, OpCall)]
+    assert (ops.count("MatMul"), ops.count("Add")) == (1, 2)
+    verify(legalize(after))
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 6)])
+def test_products_by_an_empty_constant_are_left(shape: tuple[int, int]) -> None:
+    net = Net()
+    net.constants["w"] = Constant(np.zeros(shape, np.float32))
+    program = net.program(*[net.op("MatMul", net.input(f"x{n}", 2, shape[0]), "w") for n in (0, 1)])
+    for options in (Options(), ON):
+        assert ShareProducts(this_cpu(), options)(program) == program
+
+
 def test_gemms_with_a_bias_of_one_row_are_shared_and_with_one_of_all_rows_are_not() -> None:
     for rows, count in ((1, 1), (2, 2)):
         net = Net()
@@ -180,6 +200,15 @@ def test_groups_run_at_once_after_all_that_they_need(needs: Needs, data: st.Data
     assert sorted(n for places in order for n in places) == list(range(len(needs)))
     for number, places in enumerate(groups):
         assert (tuple(places) in order) == (number not in broken)
+
+
+def test_only_a_group_that_needs_itself_gives_way() -> None:
+    """The last one waits for a pair that need each other, and nothing waits for it."""
+    needs: Needs = [[], [], [0], [1], [], [3]]
+    pair, last = [[0, 3], [1, 2]], [4, 5]
+    order, broken = in_turn(needs, [*pair, last])
+    assert broken == {1} and tuple(last) in order
+    assert in_turn(needs, [pair[0], last])[1] == set()
 
 
 @pytest.mark.parametrize("order", ORDERS)

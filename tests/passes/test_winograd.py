@@ -19,9 +19,10 @@ from explorer.errors import BadOption
 from explorer.frontends.load import load
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Apply, Kernel, Read
 from explorer.options import Options
 from explorer.passes.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
+from explorer.passes.window_sums import window_sum
 from explorer.passes.winograd import ALGORITHMS as WAYS
 from explorer.passes.winograd import Algorithm, Winograd, rewritten
 from explorer.passes.winograd import Options as ConvolutionOptions
@@ -189,6 +190,30 @@ def test_other_convolutions_stay_direct_and_say_why(
     assert not found or any(why in x.refused for x in found[0].candidates)
 
 
+def test_a_refusal_says_whether_the_weights_or_the_image_are_to_blame() -> None:
+    kernel = kernel_of(Shape(12, 12))
+    summed = kernel.computes[0]
+    variable = replace(kernel, constants=frozenset("b"))
+    inside = replace(kernel, inputs=tuple(n for n in kernel.inputs if n != "x"))
+    for find in {w.find for w in WAYS.values()}:
+        assert find(variable, summed) == "its weights are no constant"
+        assert find(inside, summed) == "its image is made in the same kernel"
+
+
+def test_weights_of_which_a_diagonal_is_read_are_not_filtered() -> None:
+    kernel = kernel_of(Shape(12, 12))
+    summed, product = kernel.computes[0], kernel.computes[0].expr
+    assert isinstance(product, Apply) and isinstance(product.args[1], Read)
+    weight = product.args[1]
+    twice = replace(weight, index=(weight.index[0], *weight.index))
+    tensors = tuple(
+        replace(t, shape=(t.shape[0], *t.shape)) if t.name == "g" else t for t in kernel.tensors
+    )
+    changed = replace(summed, expr=replace(product, args=(product.args[0], twice)))
+    kernel = replace(kernel, tensors=tensors, computes=(changed, *kernel.computes[1:]))
+    assert window_sum(kernel, changed) == "its weights are not read dim by dim"
+
+
 @pytest.mark.parametrize("algorithm", ["f2", "f4"])
 def test_grouped_channels_are_filtered_group_by_group(algorithm: str) -> None:
     """The windows of ResNeXt that move by one; its first one has three channels."""
@@ -242,8 +267,10 @@ def test_the_option_direct_leaves_the_program_as_it_was(tmp_path: Path) -> None:
 def test_options_that_mean_nothing_are_refused() -> None:
     with pytest.raises(BadOption, match="no way 'fast'"):
         ConvolutionOptions("fast")
-    with pytest.raises(BadOption, match="margin"):
+    with pytest.raises(BadOption, match="margin") as error:
         ConvolutionOptions(margin=1.0)
+    found = (error.value.where, error.value.expected, error.value.found)
+    assert found == ("convolution.margin", "0 or more and below 1", "1.0")
 
 
 def test_weights_that_are_not_finite_are_used_as_they_are(tmp_path: Path) -> None:

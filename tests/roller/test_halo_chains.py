@@ -7,7 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
 from explorer.ir.normal import writers
 from explorer.ir.regions import Interval, propagate
 from explorer.ir.tile_program import Fill, For
@@ -105,3 +107,36 @@ def test_channels_are_no_blocks() -> None:
     chain = Chain(9, 11, 16, (Step("point", 16), Step("depth", stride=2, pads=(0, 0))))
     program = lower(chain.kernel(), Tiling((("h1", 2),), Micro(14, 1, 16)))
     assert not any(isinstance(s, For) for s in program.body)
+
+
+def two_readers(border: float) -> Kernel:
+    """`y = conv(-x) + max over a window of -x`: what lies outside is 0 to one, `border` to the
+    other.
+    """
+    place = tuple(Axis(a, 8) for a in "hw")
+    inner, out = (*place, Axis("c", 16)), (*place, Axis("o", 16))
+    window = (Axis("kh", 3), Axis("kw", 3))
+    near = (var("h") + var("kh") - 1, var("w") + var("kw") - 1)
+    product = Apply(
+        "mul", (Read("t", (*near, var("c")), 0.0), at("g", (*window, inner[2], out[2])))
+    )
+    computes = (
+        Compute("t", inner, apply("neg", at("x", inner))),
+        Compute("a", out, product, (*window, inner[2]), "sum"),
+        Compute("m", out, Read("t", (*near, var("o")), border), window, "max"),
+        Compute("y", out, apply("add", at("a", out), at("m", out))),
+    )
+    images = (TensorSpec(n, (8, 8, 16)) for n in ("x", "t", "a", "m", "y"))
+    tensors = (TensorSpec("g", (3, 3, 16, 16)), *images)
+    return Kernel("two_readers", tensors, computes, ("x", "g"), "y", frozenset("g"))
+
+
+def test_what_is_made_inside_has_one_border() -> None:
+    rng = np.random.default_rng(0)
+    kernel, tiling = two_readers(0.0), Tiling((), Micro(4, 1, 16))
+    x, g = (rng.standard_normal(kernel.shape(n)).astype(np.float32) for n in kernel.inputs)
+    found = run_kernel(kernel, tiling, {"x": x, "g": g})
+    np.testing.assert_allclose(found, evaluate_kernel(kernel, [x, g], {}), rtol=1e-4, atol=1e-4)
+    with pytest.raises(BadOption, match="t is read past its border as -inf and 0") as error:
+        lower(two_readers(-np.inf), tiling)
+    assert error.value.where == "t"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import explorer
 from explorer import cache
 from explorer.ir.canonical import canonical
 from explorer.ir.decisions import Candidate
@@ -13,6 +16,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.roller import remembered
 from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.welder import tuned
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
 
@@ -70,3 +74,15 @@ def test_what_was_weighed_for_the_best_is_not_weighed_again(
     assert len(asked) == 1
     found = every(kernel)
     assert len(asked) == len(found) > 1
+
+
+@pytest.mark.parametrize("asked", [("roller", remembered.FOLDERS), ("welder", tuned.FOLDERS)])
+def test_what_was_found_is_kept_under_all_code_that_it_was_found_by(
+    asked: tuple[str, tuple[str, ...]],
+) -> None:
+    """Devices are in the key by what they are; errors and the cache decide nothing."""
+    system, folders = asked
+    files = (Path(explorer.__file__).parent / system).glob("*.py")
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    used = {name for text in texts for name in re.findall(r"^from explorer\.(\w+)", text, re.M)}
+    assert used - {"devices", "errors", "counters", "cache"} <= {*folders}

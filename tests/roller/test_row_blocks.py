@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explorer.codegen.interpret import Interpreter
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, ShapeEnv, symbol
-from explorer.ir.kernel import Apply, Axis, Kernel, TensorSpec, at
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.tile_program import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
 from explorer.ops.evaluate import evaluate_kernel
@@ -88,3 +89,39 @@ def test_rows_may_be_known_in_a_run_only(m: int) -> None:
     for tile in ((), (("i", 16),), (("i", 10),)):
         found = run_kernel(kernel, Tiling(tile), {"x": x}, {"rows": m}, ShapeEnv())
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
+
+
+def shorter(rows: Dim) -> Kernel:
+    """A softmax of which the last row is not needed, and one is added to the others."""
+    kernel, n = softmax(rows, 49), 49
+    axes = (Axis("i2", rows - 1), Axis("j2", n))
+    last = Compute("z", axes, apply("add", at("y", axes), 1.0))
+    tensors = (*kernel.tensors, TensorSpec("z", (rows - 1, n)))
+    return replace(kernel, tensors=tensors, computes=(*kernel.computes, last), output="z")
+
+
+@pytest.mark.parametrize("m", [1, 2, 16, 17, 18, 20, 34])
+def test_the_last_block_ends_where_the_rows_that_are_needed_do(m: int) -> None:
+    """It once ended where the axis does, and wrote past the scratch."""
+    kernel, x = shorter(symbol("rows")), hard(m, 49)
+    with np.errstate(all="ignore"):
+        wanted = evaluate_kernel(kernel, [x], {"rows": m})
+    program = lower(kernel, Tiling())
+    run = Interpreter(program, {"x": x, "z": np.full(wanted.shape, np.nan, x.dtype)}, {"rows": m})
+    run.run()
+    np.testing.assert_allclose(run.arrays["z"].reshape(wanted.shape), wanted, rtol=2e-6, atol=1e-7)
+    found = run_kernel(kernel, Tiling(), {"x": x}, {"rows": m}, ShapeEnv())
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
+
+
+def test_a_block_promises_no_more_rows_than_it_has() -> None:
+    program = lower(softmax(41, 49), Tiling((("i", 20),)))
+    spans = [
+        p.spans[0]
+        for loop in program.body
+        if isinstance(loop, For)
+        for s in loop.body
+        for p in (s.parts if isinstance(s, OnePass) else (s,))
+        if isinstance(p, Map | Reduce)
+    ]
+    assert spans and all(s.least == 0 for s in spans)
