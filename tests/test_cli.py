@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from explorer import cli
 from explorer.cli import arguments, settings, text
+from explorer.cli.explained import rammer
 from explorer.errors import BadOption, CheckFailed
 from explorer.options import Options
 from explorer.tuning.peers import PEERS
-from tests.tuning.models import mlp
+from tests.tuning.models import mlp, written
 from tests.two_inputs import two_inputs
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -246,6 +248,27 @@ def test_bytes_read_in_binary_units(count: int, words: str) -> None:
     assert text.size(count) == words
 
 
+def test_a_rank_correlation_of_too_few_bricks_is_a_dash() -> None:
+    assert text.correlation(float("nan")) == "–" and text.correlation(0.876) == "0.88"
+
+
+def test_what_would_steer_a_terminal_is_shown_as_a_number() -> None:
+    assert text.shown("a\x1b[31mb\x9b\r\x7f\x00") == "a\\x1b[31mb\\x9b\\x0d\\x7f\\x00"
+    assert text.shown("\tµs – ─\n") == "\tµs – ─\n"
+
+
+def test_no_name_in_a_model_steers_the_terminal(shell: Shell, tmp_path: Path) -> None:
+    name = "e\x1b[31mRED"
+    node = helper.make_node("Relu", ["x"], ["y"], name=name)
+    path = written(tmp_path, [node], {"x": [8, 8]}, ["y"]).path
+    words = ("explain", path, "--stage", "rammer", "--target", "v100")
+    code, out, _ = shell(*words)
+    assert code == 0 and "e\\x1b[31mRED" in out and "\x1b" not in out
+    assert json.loads(shell(*words, "--json")[1])["calls"][0]["origins"] == [name]
+    code, _, err = shell("check", str(tmp_path / "no\x1b[2J.onnx"))
+    assert code == 2 and "no\\x1b[2J.onnx" in err and "\x1b" not in err
+
+
 def test_columns_are_aligned_and_lines_end_without_blanks() -> None:
     rows: Any = [("a", "1"), ("long", "200")]
     assert text.table(("name", ">n"), rows).splitlines() == [
@@ -404,6 +427,20 @@ def test_weld_says_why_and_why_not(told: Callable[..., Any], shell: Shell, layer
     assert code == 2 and "did you mean 'h'" in err
 
 
+def test_weld_tells_bytes_at_the_sizes_that_are_bound(
+    told: Callable[..., Any], shell: Shell, layers: str
+) -> None:
+    one, many = (told("weld", layers, "--bind", f"batch={n}", "--why", "h") for n in (1, 2048))
+    assert many["sizes"] == {"batch": 2048}
+    for small, large in zip(one["groups"], many["groups"], strict=True):
+        assert large["bytes_welded"] > 100 * small["bytes_welded"]
+        assert large["predicted_us"] > small["predicted_us"]
+    assert many["why"]["now"]["dram_bytes"] > 100 * one["why"]["now"]["dram_bytes"]
+    for small, large in zip(one["why"]["moves"], many["why"]["moves"], strict=True):
+        assert large["dram_bytes"] > 100 * small["dram_bytes"]
+    assert "batch=2048" in shell("weld", layers, "--bind", "batch=2048")[1]
+
+
 def test_weld_measures_against_every_operator_its_own_kernel(
     told: Callable[..., Any], layers: str
 ) -> None:
@@ -420,6 +457,7 @@ def test_weld_measures_against_every_operator_its_own_kernel(
         (("--policy", "cleverest"), "no policy 'cleverest'; there are gain"),
         (("--connect", "h"), "like h_12=L1, not 'h'"),
         (("--connect", "h=L9"), "no such level"),
+        (("--connect", "nosuch=L1"), "no kernel makes a value named 'nosuch'"),
         (("--target", "v100", "--measure"), "v100 is not this machine"),
     ],
 )
@@ -466,6 +504,14 @@ def test_ram_simulates_a_data_sheet_and_says_what_was_weighed(told: Callable[...
     )
 
 
+def test_ram_counts_trips_at_the_sizes_that_are_bound(
+    shell: Shell, layers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rammer, "trips", lambda c, sizes=None: [f"counted at {sizes}"])
+    words = ("--target", "v100", "--policy", "wavefront", "--bind", "batch=3")
+    assert "counted at {'batch': 3}" in shell("ram", layers, *words)[1]
+
+
 def test_ram_measures_each_policy_beside_its_plan(told: Callable[..., Any], layers: str) -> None:
     found = told("ram", layers, "--threads", "1", "--policy", "wavefront", "--measure")["measured"]
     assert [row["policy"] for row in found] == ["op-by-op", "wavefront"]
@@ -477,7 +523,7 @@ def test_ram_measures_each_policy_beside_its_plan(told: Callable[..., Any], laye
     ("words", "said"),
     [
         (("--policy", "cleverest"), "no policy 'cleverest'; there are wavefront"),
-        (("--policy", "gang,gang"), "expected different names"),
+        (("--policy", "gang,gang"), "--policy: expected names with commas between, none twice"),
         (("--target", "v100", "--measure"), "v100 is not this machine"),
         (("--target", "v1000"), "no data sheet for 'v1000'"),
         (("--threads", "0"), "--threads takes 1 to"),

@@ -4,7 +4,7 @@ that each move is about, before and after, and the program that Welder would lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,16 @@ from widgets.compiled import Compiled
 from widgets.hand import Move, Outcome, Totals
 
 
-def judged(c: Compiled, moves: Sequence[Move], device: Device) -> Outcome:
-    """The last of the moves, after all those before it, on a device. Nothing is generated, nothing
-    runs. Raises BadOption for a value that no kernel makes, and for a level that there is not.
+def judged(
+    c: Compiled, moves: Sequence[Move], device: Device, sizes: Mapping[str, int] = {}
+) -> Outcome:
+    """The last of the moves, after all those before it, on a device: bytes and times at `sizes`,
+    at the hints where nothing is said. Nothing is generated, nothing runs.
+
+    Raises BadOption for a value that no kernel makes, and for a level that there is not.
     """
     value, level = moves[-1]
-    found = WhatIf(welded(c, moves[:-1], device)).connect(value, level)
+    found = WhatIf(welded(c, moves[:-1], device), sizes).connect(value, level)
     if found.refused is not None:
         return Outcome(refused=found.refused.text, flip=found.refused.change)
     assert found.after is not None

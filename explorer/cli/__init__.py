@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 
+from explorer.cli.text import shown
 from explorer.errors import (
     AnswerMismatch,
     BadOption,
@@ -120,7 +121,7 @@ def _failed(given: list[str], problem: IronworksError, code: int) -> int:
     command = given[0] if given and given[0] in COMMANDS else ""
     head = " ".join(("ironworks", command)).strip()
     try:
-        print(f"{head}: {problem.sentence}{_hint(problem)}", file=sys.stderr)
+        print(shown(f"{head}: {problem.sentence}{_hint(problem)}"), file=sys.stderr)
         if "--json" in given:
             print(json.dumps(problem.fields()))
         sys.stdout.flush()

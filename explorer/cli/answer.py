@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 
+from explorer.cli.text import shown
+
 __all__ = ["Answer", "plain", "tell"]
 
 
@@ -22,7 +24,10 @@ class Answer:
 
 def tell(answer: Answer, as_json: bool) -> int:
     """Print one of the two forms; returns the exit code."""
-    print(json.dumps(plain(answer.data), indent=2, allow_nan=False) if as_json else answer.text)
+    if as_json:
+        print(json.dumps(plain(answer.data), indent=2, allow_nan=False))
+    else:
+        print(shown(answer.text))
     return 0 if answer.yes else 1
 
 

@@ -213,8 +213,8 @@ def names(text: str) -> tuple[str, ...]:
     """`a,b,c` as names, none twice."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found or len(set(found)) < len(found):
-        raise BadOption(
-            f"expected different names like onnxruntime,torch, not {text!r}", found=text
+        raise argparse.ArgumentTypeError(
+            f"expected names with commas between, none twice, not {text!r}"
         )
     return found
 

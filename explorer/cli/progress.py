@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from explorer.cli.text import shown
+
 __all__ = ["Say", "doing", "steps"]
 
 Say = Callable[[str], None]
@@ -20,7 +22,7 @@ def doing(what: str = "") -> Iterator[Say]:
         return
 
     def say(text: str) -> None:
-        sys.stderr.write(f"{CLEAR}{text[:79]}")
+        sys.stderr.write(f"{CLEAR}{shown(text)[:79]}")
         sys.stderr.flush()
 
     if what:

@@ -11,7 +11,6 @@ from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags
 from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.progress import doing
 from explorer.cli.text import binding, counted, duration, table
-from explorer.errors import BadOption
 
 if TYPE_CHECKING:
     from explorer.tuning.race import RaceResult, Runner
@@ -37,18 +36,10 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """Times side by side; no where nobody else ran. Answers that differ are an `AnswerMismatch`."""
-    from explorer.tuning.peers import PEERS
+    from explorer.tuning.peers import known_peers
     from explorer.tuning.race import race
 
-    for name in flags.against:
-        if name not in PEERS:
-            known = ", ".join(PEERS)
-            raise BadOption(
-                f"no runtime is known as {name!r}; there are {known}",
-                where="--against",
-                expected=known,
-                found=name,
-            )
+    known_peers(flags.against, "--against")
     chosen = options(flags)
     run_here(flags)
     model = loaded(flags)

@@ -12,7 +12,7 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, s
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, duration, percent, signed_percent, table
+from explorer.cli.text import binding, correlation, duration, percent, signed_percent, table
 from explorer.errors import BadOption
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def answer(flags: Namespace) -> Answer:
     for part in parts:
         assert isinstance(part.data, dict)
         data |= part.data
-    return Answer(data, "\n\n".join((head, *(p.text for p in parts if p.text), *rammer.trips(c))))
+    told_parts = (p.text for p in parts if p.text)
+    return Answer(data, "\n\n".join((head, *told_parts, *rammer.trips(c, bound))))
 
 
 def _policies(flags: Namespace) -> tuple[str, ...]:
@@ -205,7 +206,7 @@ def _measured(c: Compilation, sides: Sequence[Side], inputs: dict[str, np.ndarra
                 duration(found.planned_us),
                 duration(found.measured_us),
                 signed_percent(found.error),
-                f"{found.rank_correlation:.2f}",
+                correlation(found.rank_correlation),
                 percent(measured.busy),
             )
         )

@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
-__all__ = ["binding", "counted", "duration", "percent", "signed_percent", "size", "table"]
+__all__ = [
+    "binding",
+    "correlation",
+    "counted",
+    "duration",
+    "percent",
+    "shown",
+    "signed_percent",
+    "size",
+    "table",
+]
+
+CONTROLS = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) not in "\t\n"}
+
+
+def shown(text: str) -> str:
+    """The text with what would steer a terminal as `\\x1b`; tabs and line ends stay."""
+    return text.translate(CONTROLS)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> str:
@@ -60,6 +77,11 @@ def percent(share: float) -> str:
 def signed_percent(share: float) -> str:
     """A deviation as a percentage, with its sign."""
     return f"{100 * share:+.0f} %"
+
+
+def correlation(value: float) -> str:
+    """Two decimals; a dash where there were too few values for one."""
+    return f"{value:.2f}" if isfinite(value) else "–"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -57,12 +57,13 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, "EMITTED" if flags.measure else "ROLLED")
+    connections.made(c)
     with doing("planning tiles"):
         apart = c.with_options(welder=replace(chosen.welder, enabled=False, connect=()))
-        found = connections.groups(c, apart)
+        found = connections.groups(c, apart, bound)
         parts = [found]
         if flags.why is not None:
-            parts.append(connections.why(c, flags.why))
+            parts.append(connections.why(c, flags.why, bound))
     if flags.measure:
         parts.append(_measured(c, apart, inputs, flags))
     data: dict[str, object] = {"model": c.model.name, "target": c.device.name, "sizes": bound}

@@ -5,7 +5,7 @@ one `ShapeEnv`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 from typing import TypeAlias
@@ -140,6 +140,11 @@ class ShapeEnv:
     def hints(self) -> Mapping[str, int]:
         """The binding that Roller tiles for and that pictures start from."""
         return {s.name: s.hint for s in self.symbols}
+
+    def at(self, sizes: Sizes) -> ShapeEnv:
+        """The same bounds, with some hints replaced by the sizes that are given."""
+        found = (replace(s, hint=sizes.get(s.name, s.hint)) for s in self.symbols)
+        return ShapeEnv(tuple(found))
 
     def bounds(self, dim: Dim) -> tuple[int, int | None]:
         """Least and greatest value by interval arithmetic; the greatest is None where unbounded."""

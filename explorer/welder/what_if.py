@@ -9,6 +9,7 @@ section 3.2: the connect level).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -148,10 +149,13 @@ class Move(Generic[C]):
 
 
 class WhatIf(Generic[C]):
-    """Moves from one compilation, which stays as it is."""
+    """Moves from one compilation, which stays as it is. Tiles are those for the hints, as when it
+    is compiled; bytes and times are those at `sizes`, which are the hints where nothing is said.
+    """
 
-    def __init__(self, compilation: C) -> None:
+    def __init__(self, compilation: C, sizes: Mapping[str, int] = {}) -> None:
         self.compilation = compilation
+        self.sizes = sizes
         self._plans: dict[str, GroupPlan] = {}
 
     @cached_property
@@ -187,7 +191,7 @@ class WhatIf(Generic[C]):
         def move(after: Side | None, reached: str, why: Refusal | None, tiling: Any) -> Move[C]:
             return Move(value, level, before, after, reached, why, tiling, self.compilation)
 
-        why = self._barred(value, level, kernels)
+        why = self._barred(value, level, kernels) or self._spread(value, members)
         if why is not None:
             return move(None, "", why, None)
         try:
@@ -200,7 +204,8 @@ class WhatIf(Generic[C]):
             choice = self._choice(group, groups, wanted, kernels.env)
             if choice.why is not None:
                 return move(None, "", choice.why, None)
-            plan = plan_group(group.kernel, self._device, kernels.env, choice.tiling)
+            env = kernels.env.at(self.sizes)
+            plan = plan_group(group.kernel, self._device, env, choice.tiling)
             plans.append(plan)
             if wanted:
                 tiling, reached = choice.tiling, _reached(plan, value)
@@ -254,6 +259,15 @@ class WhatIf(Generic[C]):
             return Refusal("readers", 0, 1, "no kernel of the same function reads it")
         return None
 
+    def _spread(self, value: str, members: Sequence[str]) -> Refusal | None:
+        """Why what a product hides cannot move: its columns are made in several groups."""
+        times = Counter(m for g in self.groups for m in g.members)
+        twice = next((m for m in members if times[m] > 1 and m != value), None)
+        if twice is None:
+            return None
+        text = f"columns of {twice} are made in several groups"
+        return Refusal("spread", times[twice], 1, text, f"put {twice} at {self.levels[-1]} first")
+
     def _now(self, groups: Sequence[FusionGroup]) -> Side:
         return self._side([g.name for g in groups], [self._plan(g) for g in groups])
 
@@ -269,7 +283,8 @@ class WhatIf(Generic[C]):
             call = binding.expr
             assert isinstance(call, KernelCall)
             tiling = call.tiling if isinstance(call.tiling, Tiling) else None
-            self._plans[group.name] = plan_group(call.kernel, c.device, program.env, tiling)
+            env = program.env.at(self.sizes)
+            self._plans[group.name] = plan_group(call.kernel, c.device, env, tiling)
         return self._plans[group.name]
 
     def _tilings(self, groups: Sequence[FusionGroup], kernel: Kernel) -> list[Tiling]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.dims import evaluate_dim
 from explorer.ir.program import Program
+from explorer.welder.what_if import WhatIf
 from tests.roller.test_policy import DEVICE
 
 Step = Callable[..., Any]
@@ -123,3 +125,19 @@ def test_a_product_whose_columns_are_read_twice_is_stored() -> None:
 
     model = explorer.trace(step)(explorer.tensor("float32", 1, 64))
     assert products(explorer.compile(model, DEVICE, until="ROLLED").program)[0] == [192]
+
+
+def test_what_a_spread_product_hides_is_not_moved_by_hand() -> None:
+    """Its columns are in several groups: to take one of them apart would leave the others."""
+    model, _, _ = traced("lstm", 1, 256)
+    c = explorer.compile(model, DEVICE, until="WELDED")
+    times = Counter(m for g in c.program.decisions.tile_graph.groups for m in g.members)
+    spread = {m for m, count in times.items() if count > 1}
+    assert spread
+    refused = 0
+    for value in sorted({m for g in c.program.decisions.tile_graph.groups for m in g.members}):
+        found = WhatIf(c).connect(value, "L1")
+        if found.refused is None:
+            found.compile()
+        refused += found.refused is not None and found.refused.condition == "spread"
+    assert refused

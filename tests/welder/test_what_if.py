@@ -149,6 +149,28 @@ def test_only_what_is_used_at_its_own_point_is_handed_over_in_registers(
     assert WhatIf(compiled).connect("moved", "register").refused is None
 
 
+def test_a_value_that_several_of_the_group_read_is_found_where_it_is_handed_over(
+    tmp_path: Path,
+) -> None:
+    """A softmax in single operators reads the scores twice, and its rows go through a maximum."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "k"], ["scores"]),
+        helper.make_node("ReduceMax", ["scores", "last"], ["top"]),
+        helper.make_node("Sub", ["scores", "top"], ["below"]),
+        helper.make_node("Exp", ["below"], ["powers"]),
+        helper.make_node("ReduceSum", ["powers", "last"], ["total"]),
+        helper.make_node("Div", ["powers", "total"], ["y"]),
+    ]
+    weights = {"k": np.ones((64, 128), np.float32), "last": np.array([-1])}
+    model = written(tmp_path, nodes, {"x": [1024, 64]}, ["y"], weights)
+    what_if = WhatIf(compile_model(model, until=Stage.ROLLED))
+    why = what_if.connect("scores", "register").refused
+    assert why is not None and why.condition == "register" and "own point" in why.text
+    for level in ("L1", "L2"):
+        move = what_if.connect("scores", level)
+        assert move.refused is None and move.reached in ("L1", "L2")
+
+
 def test_what_others_read_is_refused_with_their_names() -> None:
     c = compile_model(_load("tiny_bert"), until=Stage.ROLLED)
     move = WhatIf(c).join("layer_norm")
@@ -214,6 +236,20 @@ def test_moves_of_a_model_with_symbols_keep_them(tmp_path: Path) -> None:
         for batch in (1, 7):
             x = np.random.default_rng(batch).standard_normal((batch, 24)).astype(np.float32)
             np.testing.assert_allclose(changed.run(x)["y"], c.run(x)["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_moves_are_predicted_at_the_sizes_that_are_given(tmp_path: Path) -> None:
+    from tests.tuning.models import mlp
+
+    c = compile_model(mlp(tmp_path), until=Stage.ROLLED)
+    hinted, one, many = WhatIf(c), WhatIf(c, {"batch": 1}), WhatIf(c, {"batch": 2048})
+    for level in hinted.levels:
+        few, more = one.connect("h", level), many.connect("h", level)
+        assert str(hinted.connect("h", level)) == str(few)
+        assert few.after is not None and more.after is not None
+        assert more.before.dram_bytes > 100 * few.before.dram_bytes
+        assert more.after.dram_bytes > 100 * few.after.dram_bytes
+        assert more.tiling == few.tiling
 
 
 def test_a_data_sheet_of_a_gpu_has_its_own_levels() -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import no_such, shortened
-from explorer.cli.text import counted, duration, size, table
+from explorer.cli.text import binding, counted, duration, size, table
+from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import FusionGroup, GroupPlan, Refusal, TileGraph, Tiling
+from explorer.ir.dims import Sizes
 from explorer.welder import plan_group
 from explorer.welder.what_if import Move, WhatIf, inside_of
 
@@ -57,11 +59,13 @@ class Refused:
     change: str
 
 
-def groups(c: Compilation, apart: Compilation) -> Answer:
-    """The groups of a compilation against those of one in which nothing is welded."""
+def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
+    """The groups of a compilation against those of one in which nothing is welded: bytes and times
+    at the sizes, decisions and refusals as they were made, at the hints.
+    """
     graph = c.snapshot("weld").after.decisions.tile_graph
     assert graph is not None
-    after, before = _plans(c), _plans(apart)
+    after, before = _plans(c, sizes), _plans(apart, sizes)
     rows = [_group(g, graph, after, before) for g in graph.groups]
     levels = list(_levels(after, before))
     refusals = [r for g in graph.groups for r in _refused(g)]
@@ -78,17 +82,32 @@ def groups(c: Compilation, apart: Compilation) -> Answer:
         "refused": refusals,
     }
     head = (
-        f"{c.model.name} on {c.device.name}, policy {graph.policy}: "
+        f"{c.model.name} on {c.device.name}, policy {graph.policy}{binding(sizes)}: "
         f"{counted(len(before), 'kernel')} apart, {len(after):,} welded"
     )
     parts = [head, _group_table(rows), _level_table(levels), _refusal_table(refusals)]
     return Answer(data, "\n\n".join(p for p in parts if p))
 
 
-def why(c: Compilation, name: str) -> Answer:
-    """A value at every memory level: what is predicted, or why not and what would flip it."""
+def made(c: Compilation) -> None:
+    """Raises BadOption where a value is connected by hand that no kernel makes."""
+    known = [b.var.name for b in c.snapshot("weld").before.kernel_calls]
+    for value, _ in c.options.welder.connect:
+        if value not in known:
+            raise BadOption(
+                f"no kernel makes a value named {value!r}",
+                where=value,
+                found=value,
+                try_="a member of a group of `ironworks weld MODEL --json`",
+            )
+
+
+def why(c: Compilation, name: str, sizes: Sizes) -> Answer:
+    """A value at every memory level: what is predicted at the sizes, or why not and what would flip
+    it.
+    """
     value = _value(c, name)
-    what_if = WhatIf(c)
+    what_if = WhatIf(c, sizes)
     moves = [what_if.connect(value, level) for level in what_if.levels]
     rows = [_move_row(m) for m in moves]
     head = ("level", "handed over in", ">kernels", ">memory traffic", ">time predicted", "")
@@ -102,12 +121,12 @@ def why(c: Compilation, name: str) -> Answer:
     return Answer({"why": data}, text)
 
 
-def _plans(c: Compilation) -> dict[str, GroupPlan]:
-    """Every kernel under the tile that Roller chose."""
-    found = {}
+def _plans(c: Compilation, sizes: Sizes) -> dict[str, GroupPlan]:
+    """Every kernel at the sizes, under the tile that Roller chose."""
+    found, env = {}, c.program.env.at(sizes)
     for b in c.program.kernel_calls:
         assert isinstance(b.expr, KernelCall) and isinstance(b.expr.tiling, Tiling)
-        found[b.var.name] = plan_group(b.expr.kernel, c.device, c.program.env, b.expr.tiling)
+        found[b.var.name] = plan_group(b.expr.kernel, c.device, env, b.expr.tiling)
     return found
 
 

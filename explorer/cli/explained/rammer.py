@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such, shortened
-from explorer.cli.text import counted, duration, percent, signed_percent, table
+from explorer.cli.text import correlation, counted, duration, percent, signed_percent, table
 from explorer.ir.calls import Loop
 from explorer.ir.decisions import Wall
 from explorer.measure.walls import compare_walls
@@ -133,7 +133,7 @@ def walls(planned: Wall, measured: Wall | None) -> str:
         found = compare_walls(planned, measured)
         off = duration(found.total_error_us)
         rows.append(("bricks: sum of errors", "", "", off))
-        rows.append(("bricks: rank correlation", "", "", f"{found.rank_correlation:.2f}"))
+        rows.append(("bricks: rank correlation", "", "", correlation(found.rank_correlation)))
     bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
     said = "nothing measured" if measured is None else f"measured: the median of {RUNS} runs"
     head = f"{bricks} on {units}, policy {planned.policy}; {said}"

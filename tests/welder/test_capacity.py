@@ -1,0 +1,25 @@
+"""Why no tile will do: memory that is too small, or registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.welder.capacity import no_room
+from explorer.welder.sized import Sized
+from explorer.welder.tile_costs import holder
+from tests.roller.test_policy import DEVICE
+
+ROOM = holder(DEVICE).capacity or 0
+LARGE = Sized((("i", 1),), (), 0, 4 * ROOM, ROOM, False, True, 1, 1, 1, 1)
+
+
+def test_a_tile_that_memory_does_not_hold_is_told_in_bytes() -> None:
+    why = no_room((LARGE, replace(LARGE, held_bytes=2 * ROOM)), DEVICE)
+    assert why.condition == "capacity" and (why.found, why.limit) == (2 * ROOM, ROOM)
+    assert why.change == "0.5 of the rows would fit"
+
+
+def test_a_tile_that_memory_holds_is_refused_for_registers() -> None:
+    why = no_room((LARGE, replace(LARGE, held_bytes=ROOM // 2)), DEVICE)
+    assert why.condition == "registers"
+    assert why.words == "registers do not hold what the smallest tile computes: shorter rows"
