@@ -58,8 +58,16 @@ def figure(
 
 
 def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
-    """How many lanes there is room for: one a unit, or as many as are 3 pixels high."""
-    return max(1, min(rows.units, int(high / (4 + 3 * walls))))
+    """How many lanes there are: one a unit while there is room for 3 pixels of each wall in it."""
+    return shared_lanes(rows.units, int(high / (4 + 3 * walls)))
+
+
+def shared_lanes(units: int, most: int) -> int:
+    """The number of lanes where as few units as possible share one, at most so many lanes: none is
+    empty.
+    """
+    units = max(1, units)
+    return -(-units // -(-units // max(1, most)))
 
 
 def lanes_high(lanes: int, units: int, two: bool) -> tuple[float, float]:

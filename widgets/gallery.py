@@ -168,7 +168,7 @@ def _connections(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     found = welder_view.welded(s, op)
     if found is None:
         return _nothing("Welder has left no groups.")
-    outcome = s.hand.outcome if s.hand.device == found.device.name else None
+    outcome = s.hand.on(found.device.name).outcome
     program = outcome.program if outcome else None
     if program is None:
         program = welder_view.program_for(s, found.device)

@@ -4,7 +4,7 @@ why it cannot be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,15 +43,26 @@ class Outcome:
     flip: str = ""
 
 
-Judge = Callable[[Compiled, Sequence[Move], Device], Outcome]
+Judge = Callable[[Compiled, Sequence[Move], Device, Mapping[str, int]], Outcome]
 
 
 @dataclass(frozen=True)
 class Hand:
-    """The moves so far on a device, each with what it changes after those before it."""
+    """The moves so far on a device, each with what it changes after those of other values before
+    it; and the hands on `others`, where something was moved.
+    """
 
     device: str = ""
     steps: tuple[tuple[Move, Outcome], ...] = ()
+    others: tuple[Hand, ...] = ()
+
+    def on(self, device: str) -> Hand:
+        """The moves on a device; those on this one are kept among its others."""
+        if device == self.device:
+            return self
+        known = (*self.others, replace(self, others=()))
+        found = next((h for h in known if h.device == device), Hand(device))
+        return replace(found, others=tuple(h for h in known if h.steps and h.device != device))
 
     @property
     def moves(self) -> tuple[Move, ...]:
@@ -81,10 +92,12 @@ def told(hand: Hand, levels: Sequence[str], device: str, *, sheet: bool) -> dict
         rows = changes(found.before, found.after)
         value, level = hand.steps[-1][0]
         said = f"{value} in {level}: {predicted(found)}"
-        if len(hand.steps) > 1:
-            saved = sum(_saved(outcome) for _, outcome in hand.steps)
+        # A value that was moved again was judged as if it had not been moved before.
+        latest = {move[0]: outcome for move, outcome in hand.steps}
+        if len(latest) > 1:
+            saved = sum(map(_saved, latest.values()))
             more = "less" if saved >= 0 else "more"
-            said += f"; all {len(hand.steps)} moves: {time_text(abs(saved))} {more}"
+            said += f"; all {len(latest)} moves: {time_text(abs(saved))} {more}"
     return {
         "refused": "",
         "levels": list(levels),

@@ -49,14 +49,13 @@ class Hands:
         self.hand = Hand()
 
     def _on(self, now: Setting, name: str) -> Device:
-        """The device of a question; moves that were made on another one are forgotten."""
+        """The device of a question, with the moves that were made on it in hand."""
         found = _device(now, name)
-        if self.hand.device != found.name:
-            self.hand = Hand(found.name)
+        self.hand = self.hand.on(found.name)
         return found
 
     def clear(self) -> None:
-        """Forget all moves: they were about another compilation."""
+        """Forget all moves on all devices: they were about another compilation."""
         self.hand = Hand()
 
     def told(self, now: Setting, device: str = "") -> dict[str, Any]:
@@ -80,7 +79,7 @@ class Hands:
             raise BadOption(f"no kernel makes a value {str(value)[:40]!r}")
         move: Move = (str(value), level)
         moves = (*(m for m in self.hand.moves if m[0] != value), move)
-        outcome = self.judge(now.compiled, moves, found)
+        outcome = self.judge(now.compiled, moves, found, dict(now.sizes))
         if outcome.refused:
             return {"refused": outcome.refused, "flip": outcome.flip}
         self.hand = self.hand.moved(move, outcome)

@@ -176,7 +176,9 @@ def _policy(now: Setting, pinned: Setting) -> Knob:
 
 
 def _name(policy: object) -> str:
-    return policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
+    if isinstance(policy, str):
+        return policy
+    return str(getattr(policy, "__name__", type(policy).__name__))
 
 
 def _tile(now: Setting, pinned: Setting, op: str) -> Knob:

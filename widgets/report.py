@@ -141,8 +141,14 @@ def _packed(content: dict[str, Any]) -> str:
         if places[key] == len(values):
             values.append(text)
     rest = json.dumps({**content, "answers": places}, separators=(",", ":"))
-    # "</" would end the script element that this stands in.
-    return f'{rest[:-1]},"values":[{",".join(values)}]}}'.replace("</", "<\\/")
+    return _inert(f'{rest[:-1]},"values":[{",".join(values)}]}}')
+
+
+def _inert(text: str) -> str:
+    """The same JSON with no "</" and no "<!--": after "<!--<script" the next end tag would not end
+    the script element that this stands in.
+    """
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
 def _room(session: Session, room: str) -> str:

@@ -58,6 +58,8 @@ class Asked(anywidget.AnyWidget):
         try:
             data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
         except IronworksError as problem:
+            if message.get("kind") in CHANGES:  # what was done before it failed stays
+                self._tell()
             self.send({"id": message.get("id"), "error": problem.fields()})
             return
         except Exception as problem:  # a fault of our own must not leave the page waiting

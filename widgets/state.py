@@ -33,6 +33,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "calls",
         "levels",
         "fusion",
+        "grinder",
+        "welder",
+        "curve",
+        "connections",
+        "groups",
         "roller",
         "staircase",
         "waves",
@@ -43,7 +48,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "accept",
         "layers",
         "rtasks",
-    ),  # of stages with several pictures
+        "memory",
+    ),  # the pictures of all stages, as canvas/house.js lists them
 }
 
 

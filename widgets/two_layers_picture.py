@@ -13,6 +13,7 @@ from widgets.brick_wall_picture import (
     family_mark,
     gap_marks,
     lane_marks,
+    shared_lanes,
     units_of,
 )
 from widgets.rammer_view import MOST_COUNTED, Rammed
@@ -77,7 +78,7 @@ def _words(found: Rammed, side: Side) -> str:
 
 def _lanes(rows: WallRows) -> tuple[int, float]:
     """How many there are, and how far apart."""
-    lanes = -(-rows.units // -(-rows.units // MOST_LANES))
+    lanes = shared_lanes(rows.units, MOST_LANES)
     return lanes, min(40.0, HIGH / lanes)
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from explorer.ir.decisions import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Policy, Share
-from explorer.rammer.policy import named
+from explorer.rammer.policy import name_of, named
 
 Programs: TypeAlias = list[list[Share]]
 
@@ -81,7 +81,7 @@ class ByHand:
     @property
     def base_name(self) -> str:
         """What the policy is called whose placement was changed."""
-        return self.base if isinstance(self.base, str) else self.base.__name__
+        return name_of(self.base)
 
     @property
     def __name__(self) -> str:

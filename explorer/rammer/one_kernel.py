@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from explorer.errors import BadOption
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
-from explorer.rammer.policy import named
+from explorer.rammer.policy import name_of, named
 from explorer.rammer.rkernels import efficient, fastest
 
 WHICH = ("fastest", "efficient")
@@ -47,8 +47,7 @@ class OneKernel:
     @property
     def __name__(self) -> str:
         """What pictures call it."""
-        base = self.base if isinstance(self.base, str) else self.base.__name__
-        return f"{base}, {self.which} rKernels"
+        return f"{name_of(self.base)}, {self.which} rKernels"
 
 
 def _only(operator: ROperator, kernel: int) -> ROperator:

@@ -9,7 +9,7 @@ from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.rammer.model import Policy
-from explorer.rammer.policy import named
+from explorer.rammer.policy import name_of, named
 from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
@@ -47,9 +47,7 @@ class Options:
     @property
     def policy_name(self) -> str:
         """What pictures call the policy: its name, or that of its type."""
-        if isinstance(self.policy, str):
-            return self.policy
-        return str(getattr(self.policy, "__name__", type(self.policy).__name__))
+        return name_of(self.policy)
 
     @property
     def granularity(self) -> Bricks:

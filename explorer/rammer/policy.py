@@ -33,3 +33,10 @@ def named(policy: str | Policy) -> Policy:
         known = ", ".join(POLICIES)
         raise BadOption(f"Rammer has no policy {policy!r}", expected=known, found=policy)
     return POLICIES[policy]
+
+
+def name_of(policy: str | Policy) -> str:
+    """What pictures call a policy."""
+    if isinstance(policy, str):
+        return policy
+    return str(getattr(policy, "__name__", type(policy).__name__))

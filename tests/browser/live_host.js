@@ -3,7 +3,8 @@ const content = JSON.parse(document.getElementById("content").textContent);
 const COMMANDS = ["turn", "measure", "undo", "redo", "pin", "link", "save", "restore"];
 const gone = [];
 globalThis.asked = [];
-let refusal = "", delay = 0;
+let refusal = "", delay = 0, timings = 0;
+globalThis.others = count => { timings = count; };
 globalThis.slow = milliseconds => { delay = milliseconds; };
 globalThis.refuse = sentence => { refusal = sentence; };
 const file = page.fileHost(content);
@@ -13,6 +14,7 @@ const live = {
   async ask(kind, args = {}) {
     if (!this.alive) throw { sentence: "The kernel has stopped." };
     if (kind === "focus") return { data: {} };
+    if (kind === "begin_measure" && timings > 0) { timings--; throw { sentence: "another timing is under way" }; }
     if (!COMMANDS.includes(kind)) return file.ask(kind, args);
     asked.push([kind, args]);
     if (delay) await new Promise(done => setTimeout(done, delay));

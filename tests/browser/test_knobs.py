@@ -19,9 +19,10 @@ HOST = (Path(__file__).parent / "live_host.js").read_text("utf-8")
 
 
 @pytest.fixture
-def live(browser: Browser, tmp_path: Path) -> Iterator[Page]:
+def live(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
     session = Session(hand.HandMade(), compare=hand.compare)
-    session.measure()
+    if getattr(request, "param", True):
+        session.measure()
     content = json.dumps(document(session)).replace("</", "<\\/")
     script = front_end.script().replace("export default", "const page =")
     path = tmp_path / "live.html"
@@ -85,6 +86,27 @@ def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> No
     live.wait_for_timeout(300)
     turns = [args["index"] for kind, args in live.evaluate("asked") if kind == "turn"]
     assert turns == [0, 3]
+
+
+@pytest.mark.parametrize("live", [False], indirect=True)
+def test_a_turn_during_a_measurement_is_made_after_it(live: Page) -> None:
+    live.evaluate("slow(400)")
+    live.keyboard.press("m")
+    live.wait_for_timeout(50)
+    assert live.get_attribute("#house .house", "aria-busy") == "true"
+    live.evaluate("void driver.turn('size batch', 2, '')")
+    live.wait_for_function("asked.some(([kind, args]) => kind === 'turn' && args.index === 2)")
+
+
+def test_a_measurement_waits_for_the_other_timing(live: Page) -> None:
+    live.evaluate("others(2)")
+    live.evaluate("void driver.turn('size batch', 2, '')")
+    live.wait_for_function(
+        "document.querySelector('#house .status').textContent.includes('the other timing')"
+    )
+    assert [kind for kind, _ in live.evaluate("asked")] == ["turn"]
+    live.wait_for_function("asked.length === 2")
+    assert live.evaluate("asked[1]") == ["measure", {}]
 
 
 def test_a_link_is_restored_when_the_page_opens(live: Page) -> None:

@@ -4,6 +4,8 @@ tables say the same; narrow windows scroll.
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -72,3 +74,25 @@ def test_what_cannot_be_measured_says_so(room: Page) -> None:
     enter(room, "rTasks")
     room.locator(".rbar .btn", has_text="Measure task times").click()
     room.wait_for_function(HAS, arg=[".room .said", "was compiled until PLANNED only"])
+
+
+def test_measuring_task_times_goes_on_through_another_picture(
+    room: Page, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(c: Any, inputs: Any, *, progress: Any) -> None:
+        while True:
+            progress("measure tasks", 1, 9)
+            sleep(0.02)
+
+    monkeypatch.setattr(type(session.now.compiled), "profiled", endless)
+    enter(room, "rTasks")
+    button = ".rbar [data-action=profile]"
+    room.locator(button).click()
+    room.wait_for_function(HAS, arg=[button, "Cancel: 1 of 9"])
+    room.locator(".rbar select[aria-label=policy]").select_option("critical-path")
+    enter(room, "Policies")
+    room.wait_for_function(HAS, arg=[".drawn svg", "critical-path on 2 units"])
+    assert room.locator(button).inner_text() == "Cancel: 1 of 9"
+    room.locator(button).click()
+    room.wait_for_function(HAS, arg=[".room .said", "cancelled"])
+    room.wait_for_function(HAS, arg=[button, "Measure task times"])

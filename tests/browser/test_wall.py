@@ -15,6 +15,7 @@ from explorer.measure.compare import Comparison, Measurement
 from explorer.rammer.by_hand import ByHand
 from tests.browser.over_session import house
 from tests.widgets import many_bricks
+from tests.widgets.test_rammer_rooms import UNITS, wide
 from widgets import wall_slices
 from widgets.session import Session
 
@@ -158,6 +159,23 @@ def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
     moved, straight = c.run(inputs), session.pinned.setting.compiled.run(inputs)  # type: ignore[attr-defined]
     for name, value in straight.items():
         assert (moved[name] == value).all()
+
+
+def test_of_too_many_waits_those_of_the_selection_are_drawn(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wall_slices, "MOST_WAITS", 1)
+    session = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
+    source = session.views.sources["wall_planned"]
+    assert len(source.waits) > 1
+    reader = session.house.calls[int(source.rows.call[source.waits.reader[0]])].ops[0]
+    with house(browser, tmp_path, session) as page:
+        page.wait_for_function("driver.wall.bricks() > 0")
+        page.wait_for_function("driver.wall.stats.arrows === 0")
+        page.evaluate(f"driver.select({session.house.order[reader]})")
+        page.wait_for_function("driver.wall.stats.arrows > 0", timeout=10000)
+        page.wait_for_timeout(300)
+        assert page.evaluate("driver.wall.stats.slices") == 1  # and then none
 
 
 def test_a_wall_without_bricks_says_so(browser: Browser, tmp_path: Path) -> None:

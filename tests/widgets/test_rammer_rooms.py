@@ -15,6 +15,7 @@ import widgets
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.by_hand import ByHand
+from explorer.tuning.side_by_side import side_by_side
 from widgets import gallery, rammer_view
 from widgets.answers import Seen
 from widgets.rolled import View
@@ -202,6 +203,35 @@ def test_task_times_are_measured_beside_and_then_planned_with() -> None:
     assert "task times measured" in told["said"]
     facts = session.now.compiled.task_facts()
     assert {f.source for f in facts.values()} == {"measured"}
+
+
+def test_task_times_of_another_setting_are_refused() -> None:
+    session = Session(explorer.compile(explorer.load(wide), options=UNITS))
+    job = session.answer("begin_profile", {})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    session.past[-1] = replace(session.past[-1], setting=replace(session.now, sizes=(("n", 2),)))
+    with pytest.raises(BadOption, match="changed since its tasks were measured"):
+        session.answer("profile", {})
+    assert len(session.past) == 1
+    assert session._profiled == (None, None)
+
+
+def test_only_another_device_or_count_lays_the_walls_anew(monkeypatch: Any) -> None:
+    session = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
+    laid: list[str] = []
+
+    def counted(c: Any, **more: Any) -> Any:
+        laid.append(c.device.name)
+        return side_by_side(c, **more)
+
+    monkeypatch.setattr(rammer_view, "side_by_side", counted)
+    first = rammer_view.rammed(seen(session, device="v100", units=4))
+    other = rammer_view.rammed(seen(session, device="v100", units=4, policy="critical-path"))
+    assert (first.chosen.policy, other.chosen.policy) == ("wavefront", "critical-path")
+    assert len(laid) == 1 and other.baseline is first.baseline
+    more = rammer_view.rammed(seen(session, device="v100", units=8))
+    assert len(laid) == 2
+    assert (first.chosen.wall.units, more.chosen.wall.units) == (4, 8)
 
 
 def test_measuring_task_times_can_be_cancelled(session: Session, monkeypatch: Any) -> None:

@@ -1,15 +1,19 @@
 """Turning knobs, undoing, pinning and asking, without a page."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.compare import Comparison
+from explorer.rammer import POLICIES, Options
+from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
 from widgets.report import document, page, question_key
 from widgets.session import Session
+from widgets.shell import House
 from widgets.verdict import against
 
 
@@ -142,6 +146,52 @@ def test_what_the_model_is_called_cannot_break_out_of_a_report() -> None:
     name = "</script><img src=x onerror=alert(1)>"
     text = page(Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name))))
     assert name not in text
+
+
+def test_what_is_in_a_report_cannot_open_a_comment_or_end_its_script() -> None:
+    name = "x<!--<script></script>"
+    session = Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name)))
+    text = page(session, code=False)
+    begin = text.index(">", text.index('<script id="content"')) + 1
+    inside = text[begin : text.index("</script>", begin)]
+    assert "<!--" not in inside and "</" not in inside and "<script" in inside
+    found, whole = json.loads(inside), document(session, code=False)
+    assert found["parts"] == json.loads(json.dumps(whole["parts"]))
+    assert found["answers"].keys() == whole["answers"].keys()
+    assert found["parts"]["bar"]["name"] == name
+
+
+def test_what_a_refused_command_has_changed_is_told_before_the_reason() -> None:
+    session = Session(hand.HandMade(), compare=hand.compare)
+    house = House(session)
+    before, sent = house.knobs, []
+
+    def restore(text: str) -> None:
+        session.turn("threads", 0)
+        raise BadOption("the rest of the link does not fit")
+
+    session.restore = restore  # type: ignore[assignment,method-assign]
+    house.send = lambda content, buffers=None: sent.append((content, house.knobs))  # type: ignore[method-assign]
+    house._asked(house, {"id": 1, "kind": "restore", "args": {"text": ""}}, [])
+    ((content, knobs),) = sent
+    assert content["error"]["sentence"] == "the rest of the link does not fit"
+    assert knobs != before and knobs == session.parts()["knobs"]
+
+
+class Mine:
+    """A policy with no name of its own."""
+
+    def __call__(self, facts: Facts) -> Placement:
+        return POLICIES["wavefront"](facts)
+
+
+def test_a_policy_without_a_name_has_that_of_its_type() -> None:
+    policy = Mine()
+    assert Options(policy=policy).policy_name == "Mine"
+    rammer: Any = replace(hand.Options().rammer, policy=policy)  # type: ignore[arg-type]
+    session = Session(hand.HandMade(hand.Options(rammer)), compare=hand.compare)
+    at, labels = knob(session, "policy")
+    assert labels[at] == "Mine"
 
 
 def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:

@@ -1,11 +1,22 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import SnapshotError
-from widgets.state import LONGEST_TEXT, State, checked, fragment, from_fragment, parsed, written
+from widgets import front_end
+from widgets.state import (
+    CHOICES,
+    LONGEST_TEXT,
+    State,
+    checked,
+    fragment,
+    from_fragment,
+    parsed,
+    written,
+)
 
 FULL = State(
     "a41f",
@@ -75,3 +86,14 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(value: object) -> None:
 def test_a_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(SnapshotError, match="longer than"):
         checked({"op": "x" * 1000})
+
+
+def test_every_picture_that_the_page_names_can_be_kept() -> None:
+    text = front_end.text("house.js")
+    pictures = re.search(r"const PICTURES = \{(.*?)\n\};", text, re.DOTALL)
+    wall = re.search(r"const WALL = (.*);", text)
+    assert pictures and wall
+    rooms = re.findall(r'\["(\w+)", "', pictures[1] + wall[1])
+    assert len(rooms) > 15 and {"rammer", "connections"} <= set(rooms)
+    assert set(rooms) <= set(CHOICES["room"])
+    assert checked({"stage": "WELDED", "room": "connections"}).room == "connections"

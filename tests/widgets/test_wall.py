@@ -184,6 +184,25 @@ def test_each_brick_knows_what_the_other_wall_says_of_it(session: Session) -> No
     assert wall_table.table(planned, measured, "", found).rows[0][-1]
 
 
+@pytest.mark.parametrize("units", [1, 65, 66, 80, 114, 1000])
+@pytest.mark.parametrize("walls", [1, 2])
+def test_every_lane_of_a_still_picture_has_units(units: int, walls: int) -> None:
+    rows = many_bricks.wall(units, 4 * units, CALLS)
+    lanes = brick_wall_picture.lanes_of(rows, walls)
+    held = [brick_wall_picture.units_of(lane, lanes, units) for lane in range(lanes)]
+    assert [u for first, last in held for u in range(first, last + 1)] == list(range(units))
+    assert all(first <= last for first, last in held)
+    blocks = brick_wall_picture.blocks_of(rows, lanes)
+    assert set(blocks.lane.tolist()) == set(range(lanes))
+
+
+def test_eighty_units_share_forty_lanes() -> None:
+    rows = many_bricks.wall(80, 800, CALLS)
+    assert brick_wall_picture.lanes_of(rows, 1) == 40
+    text = brick_wall_picture.figure(rows).text()
+    assert "w78–79" in text and "w80" not in text and "w100" not in text
+
+
 def test_nothing_scheduled_is_a_picture_too() -> None:
     rows = brick_wall.data(Wall("planned", (), (), 2, 0.0), ())
     head, body = wall_slices.packed(Source(rows))

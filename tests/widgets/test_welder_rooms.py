@@ -3,7 +3,7 @@ bounds.
 """
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -34,6 +34,7 @@ from widgets.rolled import View
 from widgets.session import Session
 from widgets.state import fragment, from_fragment
 from widgets.stream_layout import bands_of
+from widgets.table import time_text
 from widgets.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
 from widgets.welded import Welded
 
@@ -410,7 +411,9 @@ class Judged:
 
     outcome: Outcome
 
-    def __call__(self, c: Compiled, moves: Sequence[Move], device: Device) -> Outcome:
+    def __call__(
+        self, c: Compiled, moves: Sequence[Move], device: Device, sizes: Mapping[str, int]
+    ) -> Outcome:
         return self.outcome
 
 
@@ -422,6 +425,47 @@ def test_changes_are_said_in_numbers_and_no_room_is_marked() -> None:
     found = session.answer("move", {"value": "conv_out", "level": "DRAM"})
     assert [row[3] for row in found["rows"]] == ["+1", "+200.0%", "no room", "+25.0%"]
     assert found["rows"][2][4] and found["said"] == "conv_out in DRAM: predicted 12.5 µs, +25.0%"
+
+
+def side(us: float) -> Totals:
+    return Totals(1, 1 << 20, "L2", 1 << 19, 1 << 20, us)
+
+
+def in_turn(
+    c: Compiled, moves: Sequence[Move], device: Device, sizes: Mapping[str, int]
+) -> Outcome:
+    """A judge that knows three moves."""
+    return {
+        ("conv_out", "DRAM"): Outcome(side(10.0), side(12.0)),
+        ("conv_out", "L2"): Outcome(side(10.0), side(6.0)),
+        ("fc_out", "DRAM"): Outcome(side(20.0), side(21.0)),
+    }[moves[-1]]
+
+
+def test_a_value_that_was_moved_twice_counts_once() -> None:
+    session = Session(hand.HandMade(), compare=hand.compare, hands=Hands(judge=in_turn))
+    session.answer("move", {"value": "conv_out", "level": "DRAM"})
+    again = session.answer("move", {"value": "conv_out", "level": "L2"})
+    assert "moves" not in again["said"]
+    found = session.answer("move", {"value": "fc_out", "level": "DRAM"})
+    assert found["said"].endswith(f"all 2 moves: {time_text(3.0)} less")
+
+
+def test_moves_are_kept_by_device() -> None:
+    session = Session(hand.HandMade(), compare=hand.compare, hands=Hands(judge=in_turn))
+    session.answer("move", {"value": "conv_out", "level": "DRAM"})
+    assert session.answer("hand", {"device": "v100"})["moves"] == []
+    session.answer("move", {"value": "fc_out", "level": "DRAM", "device": "v100"})
+    assert session.answer("hand", {})["moves"] == [["conv_out", "DRAM"]]
+    assert session.answer("hand", {"device": "v100"})["moves"] == [["fc_out", "DRAM"]]
+    assert session.hand.on("this-cpu").moves == (("conv_out", "DRAM"),)
+    session.answer("unmove", {"device": "v100", "everything": True})
+    assert session.answer("unmove", {})["moves"] == []
+    assert not session.hand.others
+    session.answer("move", {"value": "conv_out", "level": "DRAM"})
+    session.answer("hand", {"device": "v100"})
+    session.turn("threads", 0)
+    assert session.answer("hand", {})["moves"] == []
 
 
 def test_a_tile_that_names_some_axes_counts_the_others_whole(golden: Session) -> None:
