@@ -90,19 +90,8 @@ def _rammed(s: RammerOnShow) -> Rammed:
         raise BadOption(f"Rammer has no policy {s.view.policy[:40]!r}", expected=known)
     if s.view.kernels not in KERNELS:
         raise BadOption(f"there are no rKernels {s.view.kernels[:40]!r}")
-    changes: dict[str, Any] = {}
-    if s.view.units or not own:
-        changes["threads"] = s.view.units
-    if s.view.bricks:
-        changes["bricks"] = s.view.bricks
-    options = replace(c.options.rammer, **changes)
-    if not own:
-        chosen = replace(c.options, rammer=replace(options, profile=None))
-        c = explorer.compile(c.model, device_of(s.view.device), chosen)
-    elif changes:
-        c = c.with_options(rammer=options)
     sizes = dict(s.now.sizes)
-    sides = side_by_side(c, sizes=sizes)
+    c, sides = _laid(s, own)
     asked = own_policy if s.view.policy in ("", known_as) else s.view.policy
     mine = next((x for n, x in zip(POLICIES, sides) if n == asked), None)
     if s.view.kernels:
@@ -115,6 +104,32 @@ def _rammed(s: RammerOnShow) -> Rammed:
     named = asked if isinstance(asked, str) else asked.__name__
     decided = tuple((d.weight, d.chosen, d.candidates) for d in decisions.products)
     return Rammed(c.device.name, own, mine, sides, s.house.calls, named, decided, decisions.order)
+
+
+def _laid(s: RammerOnShow, own: bool) -> tuple[Any, tuple[Side, ...]]:
+    """The compilation of the view, and its walls under every policy: laid once, whichever policy
+    and rKernels are looked at.
+    """
+    view, now = s.view, s.now.compiled.options.rammer
+
+    def lay() -> tuple[Any, tuple[Side, ...]]:
+        c: Any = s.now.compiled if own else _on_data_sheet(s)
+        changes = {k: v for k, v in (("threads", view.units), ("bricks", view.bricks)) if v}
+        if changes:
+            c = c.with_options(rammer=replace(c.options.rammer, **changes))
+        return c, side_by_side(c, sizes=dict(s.now.sizes))
+
+    key = repr(("laid", "" if own else view.device, view.units, view.bricks, now))
+    return s.house.kept(key, s.now.sizes, lay)
+
+
+def _on_data_sheet(s: RammerOnShow) -> Any:
+    """The model compiled for the data sheet of the view, with as many units as that has."""
+    c: Any = s.now.compiled
+    rammer = replace(c.options.rammer, threads=0, profile=None)
+    key = repr(("data sheet", s.view.device, rammer))
+    device, options = device_of(s.view.device), replace(c.options, rammer=rammer)
+    return s.house.kept(key, (), lambda: explorer.compile(c.model, device, options))
 
 
 def controls(found: Rammed, view: View) -> Mapping[str, Any]:

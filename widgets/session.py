@@ -62,7 +62,8 @@ class Session:
         self.view = View()
         self._made: Arrays | None = None
         self._ahead: Step | None = None
-        self._profiled: tuple[Any, Any] = (None, None)  # what was measured, and what came of it
+        # The setting whose tasks were measured, and what came of it.
+        self._profiled: tuple[Setting | None, Any] = (None, None)
         self.given = inputs
         self.pinned = Step(first_setting(c, sizes), "as compiled")
         self.past: list[Step] = [self.pinned]
@@ -254,23 +255,30 @@ class Session:
     def begin_profile(self) -> Any:
         """Begin to measure how long each task takes, beside; `profile` then plans with that."""
         found = self._profilable()
-        inputs = self.inputs
+        setting, inputs = self.now, self.inputs
 
         def work(job: Job) -> None:
             def told(what: str, done: int, of: int) -> None:
                 job.what, job.of = what, of
                 job.told(done)
 
-            self._profiled = found, found.profiled(inputs, progress=told)
+            self._profiled = setting, found.profiled(inputs, progress=told)
 
         return {"job": self.bench.jobs.start(1, work)}
 
     def profile(self) -> Any:
-        """Plan with measured times of tasks; they are measured now where that was not begun."""
+        """Plan with measured times of tasks; they are measured now where that was not begun.
+
+        Raises BadOption where they were measured for another setting than the one on show.
+        """
         found = self._profilable()
-        measured, made = self._profiled
-        changed = made if measured is found else found.profiled(self.inputs)
-        self._profiled = None, None
+        (measured, made), self._profiled = self._profiled, (None, None)
+        if measured is not None and measured != self.now:
+            raise BadOption(
+                "what is on show has changed since its tasks were measured",
+                try_="measure them again",
+            )
+        changed = made if measured is not None else found.profiled(self.inputs)
         return self._go(Step(replace(self.now, compiled=changed), "task times measured"))
 
     def _profilable(self) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import copysign
 from operator import is_
 from typing import TypeAlias
 
@@ -117,10 +118,23 @@ def var(name: str) -> Affine:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A number; a dim where it depends on the shapes."""
+    """A number; a dim where it depends on the shapes. 0.0 and -0.0 are different numbers."""
 
     value: float | int | bool | Dim
     dtype: DType = "float32"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Const):
+            return NotImplemented
+        a, b = self.value, other.value
+        return (a is b or is_same(a, b)) and self.dtype == other.dtype
+
+
+def is_same(a: float | Dim | None, b: float | Dim | None) -> bool:
+    """Whether two numbers are equal, the sign of a zero included."""
+    if a is None or b is None or a != b:
+        return a is b
+    return a != 0 or copysign(1.0, a) == copysign(1.0, b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +155,13 @@ class Read:
     tensor: str
     index: tuple[Affine | Expr, ...]
     fill: float | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Read):
+            return NotImplemented
+        a, b = self.fill, other.fill
+        same = self.tensor == other.tensor and (a is b or is_same(a, b))
+        return same and self.index == other.index
 
 
 @dataclass(frozen=True, slots=True)

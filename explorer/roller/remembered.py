@@ -18,7 +18,7 @@ from explorer.ir.kernel import Kernel
 from explorer.roller.policies import DEFAULT, POLICIES
 from explorer.roller.policy import REFUSED
 
-FOLDERS = ("roller", "cost", "ir")
+FOLDERS = ("roller", "cost", "passes", "ir")
 
 
 def best_tilings(

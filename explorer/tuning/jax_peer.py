@@ -14,6 +14,7 @@ from explorer.errors import UnsupportedOperator
 from explorer.frontends.model import Model
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Binding, Program
+from explorer.ir.types import Tensor
 from explorer.ops.bind import bind_sizes
 from explorer.ops.record import Site
 from explorer.tuning.jax_operators import OPERATORS
@@ -69,8 +70,15 @@ def fastest(model: Model, inputs: Mapping[str, np.ndarray]) -> Form:
         raise UnsupportedOperator(
             f"{model.name} has {calls:,} calls; XLA is given {MOST_CALLS:,} at most"
         )
+    if any(map(_has_doubles, programs.values())):
+        jax.config.update("jax_enable_x64", True)  # else JAX takes them as float32
     given = [inputs[n] for n in model.inputs]
     return in_order([Form(name, jitted(program, given)) for name, program in few.items()])[0]
+
+
+def _has_doubles(program: Program) -> bool:
+    values = [*program.main.params, *(v for b in program.main.body for v in b.vars)]
+    return any(isinstance(v.type, Tensor) and v.type.dtype == "float64" for v in values)
 
 
 def jitted(program: Program, inputs: Sequence[np.ndarray]) -> Callable[[], tuple[np.ndarray, ...]]:

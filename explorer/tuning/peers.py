@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import IronworksError
+from explorer.errors import BadOption, IronworksError
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.tuning.model_forms import forms, in_order, seed_of
@@ -39,6 +39,19 @@ class Peer:
 
 
 Prepare = Callable[[Model, Inputs, int], Peer]
+
+
+def known_peers(names: Iterable[str], where: str = "") -> None:
+    """Raises BadOption for the first name that no runtime has; `where` it was given."""
+    for name in names:
+        if name not in PEERS:
+            known = ", ".join(PEERS)
+            raise BadOption(
+                f"no runtime is known as {name!r}; there are {known}",
+                where=where or name,
+                expected=known,
+                found=name,
+            )
 
 
 def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
@@ -139,14 +152,14 @@ def _torch_peer(
     torch.set_num_threads(threads)
     try:
         form = form_of(model, inputs)
+
+        def run() -> Outputs:
+            return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
+
+        return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
     except Exception:
         close()
         raise
-
-    def run() -> Outputs:
-        return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
-
-    return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
 
 
 def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:

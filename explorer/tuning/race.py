@@ -12,7 +12,6 @@ import numpy as np
 
 from explorer.compilation import Compilation
 from explorer.compiler import compile as compile_model
-from explorer.errors import BadOption
 from explorer.frontends.model import Model
 from explorer.measure.compare import (
     Comparison,
@@ -24,7 +23,7 @@ from explorer.measure.compare import (
 from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, take_turns
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers import PEERS, entered, own_version
+from explorer.tuning.peers import entered, known_peers, own_version
 
 OURS = "ironworks"
 ALONE = "no other runtime ran"
@@ -121,11 +120,7 @@ def race(
     Raises AnswerMismatch where a runtime disagrees beyond 1e-4 of the largest answer, before
     anything is timed; BadOption for a runtime that is not known.
     """
-    for name in against:
-        if name not in PEERS:
-            raise BadOption(
-                f"no runtime is known as {name!r}", where=name, expected=", ".join(PEERS)
-            )
+    known_peers(against)
     checked_seconds(seconds)
     ours = with_threads(compilation or _compiled(model), threads)
     given = {n: np.ascontiguousarray(a) for n, a in ours.named(inputs).items()}

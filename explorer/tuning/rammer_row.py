@@ -33,7 +33,7 @@ from explorer.rammer import POLICIES
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.answers import check_answers
 from explorer.tuning.kernel_race import SPIN_SECONDS
-from explorer.tuning.peers import Peer, entered
+from explorer.tuning.peers import Peer, entered, known_peers
 from explorer.tuning.rows import Say, print_row
 from explorer.tuning.side_by_side import side
 from explorer.tuning.timed import Ratio, Timed
@@ -158,7 +158,11 @@ def rammer_row(
 def prepared(
     name: str, threads: int, say: Say, stack: ExitStack, against: Sequence[str] = AGAINST
 ) -> Field:
-    """Every policy and the others, warmed up, with equal answers."""
+    """Every policy and the others, warmed up, with equal answers.
+
+    Raises BadOption for a runtime that is not known.
+    """
+    known_peers(against)
     say(f"{name}: compiling it")
     options = Options(rammer=RammerOptions(threads=threads))
     first = compile_model(load(name), options=options)

@@ -20,7 +20,7 @@ from explorer.frontends import zoo
 from explorer.measure.compare import checked_seconds
 from explorer.measure.machine import machine
 from explorer.tuning.kernel_table import LEAST_SPIN, SPIN_VARIABLE
-from explorer.tuning.peers import PEERS
+from explorer.tuning.peers import known_peers
 from explorer.tuning.timed import Ratio
 
 OK, NO, BAD, STOPPED = 0, 1, 2, 130
@@ -82,10 +82,7 @@ class Race(Generic[R]):
         Raises BadOption where the seconds are no time, or a runtime is not known.
         """
         checked_seconds(seconds)
-        for name in against:
-            if name not in PEERS:
-                known = ", ".join(PEERS)
-                raise BadOption(f"no runtime is known as {name!r}", where=name, expected=known)
+        known_peers(against)
         done = self._kept(partial)
         for n, model in enumerate(models):
             row = done.get((model, threads, seconds))
@@ -241,6 +238,9 @@ def say(text: str) -> None:
 
 
 def _keep(partial: Path | None, model: str, row: Row) -> None:
+    """Append a row; a line that a killed run left unfinished is ended first."""
     if partial is not None:
+        line = json.dumps({"asked": model, "row": asdict(row)}) + "\n"
+        kept = partial.read_bytes() if partial.exists() else b""
         with partial.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"asked": model, "row": asdict(row)}) + "\n")
+            file.write(line if kept[-1:] in (b"", b"\n") else "\n" + line)

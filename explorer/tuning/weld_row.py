@@ -31,7 +31,7 @@ from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.answers import check_answers
 from explorer.tuning.kernel_race import SPIN_SECONDS
-from explorer.tuning.peers import Peer, entered
+from explorer.tuning.peers import Peer, entered, known_peers
 from explorer.tuning.rows import Say, print_row
 from explorer.tuning.timed import Ratio, Timed
 from explorer.welder import plan_group
@@ -132,7 +132,11 @@ def weld_row(
 def prepared(
     name: str, threads: int, say: Say, stack: ExitStack, against: Sequence[str] = AGAINST
 ) -> Field:
-    """Both compilations and the others, warmed up, with equal answers."""
+    """Both compilations and the others, warmed up, with equal answers.
+
+    Raises BadOption for a runtime that is not known.
+    """
+    known_peers(against)
     say(f"{name}: reading")
     model = load(name)
     ours = []

@@ -27,10 +27,13 @@ def no_legal_tile(kernel: Kernel, device: Device, env: ShapeEnv) -> Refusal:
 
 
 def no_room(found: Sequence[Sized], device: Device) -> Refusal:
-    """The smallest of some tiles still holds too much."""
+    """The smallest of some tiles still holds too much, or computes more than registers take."""
     memory = holder(device)
     room = memory.capacity or 0
     least = min((s.held_bytes for s in found), default=0)
+    if found and least <= room:
+        text = "registers do not hold what the smallest tile computes"
+        return Refusal("registers", 1, 0, text, "shorter rows")
     text = f"the smallest tile holds {in_words(least)} and {memory.name} has {in_words(room)}"
     share = room / max(1, least)
     return Refusal("capacity", least, room, text, f"{share:.2g} of the rows would fit")

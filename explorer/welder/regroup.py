@@ -18,7 +18,7 @@ from explorer.ir.decisions import Refusal
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel, rename_tensors
 from explorer.ir.program import Binding, Function, Program
-from explorer.welder.groups import Facts, Group, Merge, alone, merged, taken
+from explorer.welder.groups import Facts, Group, Merge, Merged, alone, merged, taken
 from explorer.welder.model import Cut
 from explorer.welder.refusals import before_merging, impossible
 
@@ -117,7 +117,9 @@ class Kernels:
         arg = next(a for a in group.args if a.name == value)
         both = merged(group, producer, arg, self.env)
         why = impossible(Merge(producer.kernel, group.kernel, both.tensor, both.kernel))
-        return taken(group, producer, arg, both) if why is None else why
+        if why is not None:
+            return why
+        return taken(group, producer, arg, replace(both, kernel=_named(both, value)))
 
 
 class Apart(Exception):
@@ -136,6 +138,12 @@ def tensor_of(value: str) -> str:
 def _after_values(kernel: Kernel, inputs: Sequence[str], output: str) -> Kernel:
     names = {t: tensor_of(v) for t, v in zip(kernel.inputs, inputs, strict=True)}
     return rename_tensors(kernel, names | {kernel.output: tensor_of(output)})
+
+
+def _named(both: Merged, value: str) -> Kernel:
+    """The kernel after merging, which gives names of its own to what both parts read."""
+    names = {t: tensor_of(a.name) for t, a in zip(both.kernel.inputs, both.args, strict=True)}
+    return rename_tensors(both.kernel, names | {both.tensor: tensor_of(value)})
 
 
 def _unread() -> Refusal:

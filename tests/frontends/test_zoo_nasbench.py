@@ -50,6 +50,12 @@ def test_vertices_share_the_channels_of_the_output_and_the_first_get_what_is_lef
     assert module.widths() == (4, 4, 3, 3)  # the first reaches no output, but one of width 4
 
 
+def test_a_seed_of_too_many_digits_names_no_module() -> None:
+    assert zoo.entry("nasbench_" + "9" * 18).name == "nasbench_" + "9" * 18
+    with pytest.raises(BadOption, match="the zoo has no model named 'nasbench_999"):
+        zoo.entry("nasbench_" + "9" * 5000)
+
+
 def test_a_module_computes_what_its_edges_say() -> None:
     """`out = [pool(p), pool(pool(p)[:12] + q)] + r`, with p, q and r projections of the input."""
     edges = frozenset({(0, 1), (1, 2), (0, 2), (1, 3), (2, 3), (0, 3)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,34 @@ def test_an_operator_means_what_it_means_here(op: str, tmp_path: Path) -> None:
     inputs = inputs_of(model)
     answers = evaluate(model.program, inputs)
     check_answers(answers, prepare("jax", model, inputs, 1).run(), "jax")
+
+
+SIZES_OF_NUMBERS = """
+import sys
+from pathlib import Path
+import numpy as np
+from onnx import TensorProto, helper, save
+from explorer.frontends.onnx_import import load
+from explorer.tuning.peers import prepare
+
+for kind, dtype in ((TensorProto.FLOAT, "float32"), (TensorProto.DOUBLE, "float64")):
+    x, y = (helper.make_tensor_value_info(n, kind, [4]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "small", [x], [y])
+    opset = [helper.make_opsetid("", 18)]
+    file = Path(sys.argv[1]) / f"{dtype}.onnx"
+    save(helper.make_model(graph, opset_imports=opset, ir_version=9), file)
+    given = np.linspace(0, 1, 4, dtype=dtype)
+    found = prepare("jax", load(file), {"x": given}, 1).run()["y"]
+    assert found.dtype == dtype, found.dtype
+    assert abs(found - np.exp(given)).max() < 4 * np.finfo(dtype).eps
+"""
+
+
+def test_float32_stays_float32_and_float64_is_not_made_less(tmp_path: Path) -> None:
+    """In a process of its own: JAX is told of float64 for good."""
+    command = [sys.executable, "-c", SIZES_OF_NUMBERS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_operator_without_a_call_is_named(tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ def raced(
         for name, (package, ready) in others.items()
     }
     monkeypatch.setattr("explorer.tuning.peers.PEERS", named)
-    monkeypatch.setattr("explorer.tuning.race.PEERS", named)
     ours: Any = Made(noisy.work(us))
     return race(ours, X, tuple(others), seconds=0.5, compilation=ours, clock=noisy.clock)
 

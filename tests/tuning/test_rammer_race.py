@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from explorer.errors import BadOption
 from explorer.frontends import zoo
 from explorer.rammer import POLICIES
 from explorer.tuning.rammer_race import PAPER, main, summary
@@ -89,6 +90,13 @@ def test_a_small_model_is_raced_under_every_policy() -> None:
         row.policies[row.fastest].ratio == 1 and row.ratio is not None and row.compile_seconds > 0
     )
     assert any("planning it, gang" in s for s in said)
+
+
+def test_a_runtime_that_is_not_known_is_refused_before_the_model_is_read() -> None:
+    said: list[str] = []
+    with pytest.raises(BadOption, match="no runtime is known as 'foo'"):
+        rammer_row("no such file.onnx", 1, 0.0, said.append, ("foo",))
+    assert said == []
 
 
 def test_a_model_that_is_not_there_is_a_bad_flag() -> None:

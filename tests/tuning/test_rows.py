@@ -13,6 +13,7 @@ import pytest
 from explorer.errors import BadOption
 from explorer.tuning import rows
 from explorer.tuning.rows import Race, named
+from explorer.tuning.timed import Ratio
 
 MODEL = "zoo:small_nerf"
 
@@ -26,6 +27,8 @@ class Made:
     seconds: float = 1.0
     against: Mapping[str, float] = field(default_factory=lambda: {"torch": 2.0})
     skipped: Mapping[str, str] = field(default_factory=lambda: {"torch.compile": "not there"})
+    fastest_other: str = ""
+    ratio: Ratio | None = None
 
 
 RACE = Race(
@@ -35,7 +38,6 @@ RACE = Race(
     ("torch",),
     lambda fields: Made(**fields),
     lambda row: f"row of {row.model}",
-    asdict,
     lambda found: {"models": len(found)},
 )
 
@@ -83,6 +85,8 @@ def test_a_run_goes_on_where_it_stopped(monkeypatch: pytest.MonkeyPatch, tmp_pat
         file.write('{"asked": "b", "ro')  # as a killed run leaves it
     assert [r.model for r in run()] == ["a", "b"]
     assert asked == ["a", "b", "b", "c"]
+    assert [r.model for r in run()] == ["a", "b"]
+    assert asked == ["a", "b", "b", "c", "c"]  # the row after the unfinished line was kept too
 
 
 def test_a_kept_row_of_fewer_runtimes_is_made_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_weights_are_shared_and_values_let_go() -> None:
     freed = [slot for step in plan.steps for slot in step.dead]
     assert len(freed) == len(set(freed)) and not set(freed) & set(plan.outputs)
     assert all(plan.frame[slot] is None for slot in freed)
+
+
+def test_the_thread_count_is_put_back_where_the_first_run_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> None:
+        raise RuntimeError("no room")
+
+    form = SimpleNamespace(name="failing", run=fails)
+    monkeypatch.setattr("explorer.tuning.torch_forms.eager", lambda *_: form)
+    before = torch.get_num_threads()
+    with pytest.raises(Skipped, match="torch cannot run it: no room"):
+        prepare("torch", load(DATA / "tiny_resnet18.onnx"), {}, before + 1)
+    assert torch.get_num_threads() == before
 
 
 def test_the_thread_count_is_set_for_the_race_and_put_back() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from explorer.errors import BadOption
 from explorer.tuning import peers
 from explorer.tuning.rows import named
 from explorer.tuning.timed import Ratio, Timed
@@ -89,6 +90,13 @@ def test_a_small_model_is_raced_welded_and_unwelded(monkeypatch: pytest.MonkeyPa
     assert row.skipped == {"absent": "no_such_package is not installed"}
     assert row.ratio is not None and row.peak_bytes > 0
     assert any("compiling it unwelded" in s for s in said)
+
+
+def test_a_runtime_that_is_not_known_is_refused_before_the_model_is_read() -> None:
+    said: list[str] = []
+    with pytest.raises(BadOption, match="no runtime is known as 'foo'; there are onnxruntime,"):
+        weld_row("no such file.onnx", 1, 0.0, said.append, ("onnxruntime", "foo"))
+    assert said == []
 
 
 def test_a_model_is_raced_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -263,16 +263,26 @@ export function mount(el, host) {
       say(data?.said ?? "");
       if (data?.measure && !next) await measured().then(answer => say(answer?.data?.said ?? ""));
       return data;
-    } catch (error) { say(error.sentence ?? String(error)); throw error; } finally {
-      if (!--busy) house.removeAttribute("aria-busy");
-      verdict();
-      const waiting = busy ? null : next;
-      if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); }
-    }
+    } catch (error) { say(error.sentence ?? String(error)); throw error; } finally { ended(); }
   }
-  /** Time what is on show; n grows while it goes on, and a turn that waits ends it. */
+  /** One piece of work is over; after the last one the turn that waits begins. */
+  function ended() {
+    if (!--busy) house.removeAttribute("aria-busy");
+    verdict();
+    const waiting = busy ? null : next;
+    if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); }
+  }
+  /** Time what is on show, after any other timing; n grows while it goes on, and a turn that waits ends it. */
   async function measured() {
-    const { data } = await host.ask("begin_measure").catch(() => ({ data: null }));
+    const begun = () => host.ask("begin_measure").catch(error => host.alive && error.sentence?.includes("under way") ? null : { data: {} }); // what else is refused, `measure` tells
+    let first = await begun();
+    while (!first) {
+      if (next) return null;
+      say("Waiting for the other timing…", true);
+      await new Promise(done => setTimeout(done, 250));
+      first = await begun();
+    }
+    const data = first.data;
     while (data?.job) {
       const { data: now } = await host.ask("job", { job: data.job });
       if (now.over) { if (now.error) throw now.error; break; }
@@ -288,8 +298,7 @@ export function mount(el, host) {
   async function remeasure() {
     busy++; house.setAttribute("aria-busy", "true"); say("Measuring…", true);
     await measured().then(answer => say(answer?.data?.said ?? ""), error => say(error.sentence ?? String(error)));
-    if (!--busy) house.removeAttribute("aria-busy");
-    verdict();
+    ended();
   }
   let next = null; // the turn that waits for the one under way
   function turn(knob, index, label) {

@@ -12,6 +12,7 @@ const FAMILY = { policies: "rammer", accept: "rammer", layers: "rammer", rtasks:
 export function roomsView(ctx, picture) {
   const views = {}, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
+  let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 
   const weld = weldView({ host: ctx.host, device: () => viewOf("connections").device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
@@ -79,26 +80,29 @@ export function roomsView(ctx, picture) {
     put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onkeydown: e => e.stopPropagation(), onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
       more.map(([name, title, options, at]) => h("label", {}, title, h("select", { "aria-label": title, disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
-      action.length && live ? h("button", { class: "btn", type: "button", onclick: event => act(event.currentTarget, action) }, action[1]) : null,
+      action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
       note ? h("span", { class: "note" }, note) : null);
   }
-  /** What a button does takes a while: it says how far it is, and a second click ends it. */
-  async function act(button, [name, title]) {
-    if (button.dataset.job) { ctx.host.ask("cancel", { job: Number(button.dataset.job) }).catch(() => {}); return; }
+  /** What a button does takes a while: it says how far it is, and a second click ends it. The picture may be drawn anew meanwhile. */
+  async function act([name, title]) {
+    if (running) { if (running.job) ctx.host.ask("cancel", { job: running.job }).catch(() => {}); return; }
+    running = { name, job: 0, said: title };
     try {
       const { data } = await ctx.host.ask(`begin_${name}`);
-      button.dataset.job = data.job;
+      running.job = data.job;
       for (;;) {
         const { data: now } = await ctx.host.ask("job", { job: data.job });
         if (now.error) throw now.error;
         if (now.over) break;
-        button.textContent = `Cancel: ${now.n} of ${now.of}`;
+        running.said = `Cancel: ${now.n} of ${now.of}`;
+        const button = bar.querySelector(`[data-action="${name}"]`);
+        if (button) button.textContent = running.said;
         await new Promise(done => setTimeout(done, 120));
       }
       await ctx.take(name, {});
-    } catch (error) { ctx.say(error.sentence ?? String(error)); }
-    delete button.dataset.job;
-    button.textContent = title;
+    } catch (error) { ctx.say(error.sentence ?? String(error)); } finally { running = null; }
+    const button = bar.querySelector(`[data-action="${name}"]`);
+    if (button) button.textContent = title;
     await show(shown.room, shown.table);
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {

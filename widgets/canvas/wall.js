@@ -144,14 +144,14 @@ export function wallView(ctx) {
   /** Slices for what is looked at, one question a wall at a time; the picture goes on with what it has. */
   function fetch(wide) {
     if (dumb || !ctx.host.alive) return;
-    const [from, to] = view ?? [0, total()], number = revision;
+    const [from, to] = view ?? [0, total()], number = revision, lit = [...ctx.litCalls()].slice(0, 200);
     for (const wall of [planned, measured]) {
       if (!wall || wall.waiting || !shows(wall.kind === "measured" ? "measured" : "planned") && wall !== single()) continue;
-      const found = wanted(wall, from, Math.min(to, wall.total_us), wide * Math.min(1, (Math.min(to, wall.total_us) - from) / (to - from)));
+      const found = wanted(wall, from, Math.min(to, wall.total_us), wide * Math.min(1, (Math.min(to, wall.total_us) - from) / (to - from)), lit);
       if (!found) continue;
       wall.waiting = true;
       const name = wall === measured ? "wall_measured" : "wall_planned";
-      ctx.host.ask("wall", { wall: name, start_us: found.start, end_us: found.end, pixels: found.pixels, lit: [...ctx.litCalls()].slice(0, 200) }).then(({ data, buffers }) => {
+      ctx.host.ask("wall", { wall: name, start_us: found.start, end_us: found.end, pixels: found.pixels, lit: found.lit }).then(({ data, buffers }) => {
         if (number !== revision) return;
         stats.slices++; stats.bytes.push(buffers[0].byteLength);
         wall.near = { ...decodeSlice(data, buffers[0]), asked: found };

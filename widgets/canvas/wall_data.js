@@ -114,15 +114,16 @@ export function parts(wall, from, to) {
 
 const MARGIN = 0.6, GUARD = 0.2; // of a view: what is asked for beside it, and what of that must be left
 
-/** The window to ask for, or null where what is known shows the view well. */
-export function wanted(wall, from, to, wide) {
+/** The window to ask for, or null where what is known shows the view well. Of too many waits those of the calls `lit` are asked for. */
+export function wanted(wall, from, to, wide, lit = []) {
   const { near, base } = wall, span = to - from, pixel = span / wide, all = wall.total_us;
-  if (base.exact || base.least_us <= pixel * 1.01 && base.lanes) return null;
-  if (near && near.asked) {
+  const short = base.group === 1 && !base.all_waits && lit.length > 0;
+  if (!short && (base.exact || base.least_us <= pixel * 1.01 && base.lanes)) return null;
+  if (near?.asked && (!short || String(near.asked.lit) === String(lit))) {
     const { start, end, per } = near.asked;
     const covered = (start <= 0 || from - span * GUARD >= start) && (end >= all || to + span * GUARD <= end);
     if (covered && pixel <= per * 1.6 && (pixel >= per * 0.6 || near.exact)) return null;
   }
   const start = Math.max(0, from - span * MARGIN), end = Math.min(all, to + span * MARGIN);
-  return { start, end, per: pixel, pixels: Math.ceil((end - start) / pixel) };
+  return { start, end, per: pixel, pixels: Math.ceil((end - start) / pixel), lit };
 }

@@ -109,7 +109,7 @@ export function wallPainter(ctx, stats) {
   /** Barriers: a hatched bar before the brick that waits, and an arrow from the last one that it waits for; of many those of the selection. */
   function waits(pen, wall, spot, view, lit) {
     if (wall.group > 1) return 0;
-    const { from, to, scale } = view, slice = wall.near && !wall.base.exact && wall.near.from <= from && wall.near.to >= to ? wall.near : wall.base, w = slice.waits;
+    const { from, to, scale } = view, slice = wall.near && !(wall.base.exact && wall.base.all_waits) && wall.near.from <= from && wall.near.to >= Math.min(to, wall.total_us) ? wall.near : wall.base, w = slice.waits;
     const seen = [];
     for (let i = 0; i < w.n; i++) if (w.toStart[i] >= from && w.fromEnd[i] <= to) seen.push(i);
     const few = slice.all_waits && seen.length <= FEW_WAITS, all = (to - from) * scale;

@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 PREFIX = "zoo:"
+MOST_DIGITS = 18  # of the seed of a random module
 
 
 def names() -> tuple[str, ...]:
@@ -57,7 +58,7 @@ def entry(name: str) -> Entry:
     if found is not None:
         return found
     seed = bare.removeprefix(nasbench.PREFIX)
-    if seed != bare and seed.isdecimal():
+    if seed != bare and seed.isdecimal() and len(seed) <= MOST_DIGITS:
         return _module(bare, int(seed))
     near = get_close_matches(bare, ENTRIES, n=1)
     raise BadOption(
