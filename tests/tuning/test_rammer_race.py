@@ -86,9 +86,7 @@ def test_a_small_model_is_raced_under_every_policy() -> None:
     assert [p.policy for p in row.plans] == list(POLICIES) == list(row.policies)
     assert all(p.planned_us > 0 and p.wall_us > 0 and 0 < p.busy <= 1 for p in row.plans)
     assert all(1 <= p.launches <= row.calls for p in row.plans)
-    assert (
-        row.policies[row.fastest].ratio == 1 and row.ratio is not None and row.compile_seconds > 0
-    )
+    assert row.policies[row.fastest].ratio == 1 and row.ratio is not None
     assert any("planning it, gang" in s for s in said)
 
 
