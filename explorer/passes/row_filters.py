@@ -28,7 +28,6 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    substitute_index,
     var,
 )
 from explorer.passes.minimal_filters import MinimalFilter
@@ -209,10 +208,9 @@ class RowTransforms:
         f, axes = self.found, self.axes(across)
         place = tuple(var(a.name) for a in axes)
         moved = {f.wide.name: var(self.across) * self.by.outputs + i}
-        target = (substitute_index(entry, moved) for entry in f.compute.target)
 
         def load(k: int) -> Read:
             return Read(self.points_name, (Affine((), k), *place))
 
-        store = tuple(entry for entry in target if isinstance(entry, Affine))
+        store = tuple(entry.substitute(moved) for entry in f.compute.target)
         return self.compute(f.compute.out, axes, paired(self.by.output[i], load), store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -124,11 +124,6 @@ class Share:
     first: int
     last: int
     kernel: int = 0
-
-    @property
-    def rtasks(self) -> Iterator[RTask]:
-        """Its tasks, in order."""
-        return (RTask(self.operator, index) for index in range(self.first, self.last))
 
 
 @dataclass(frozen=True, slots=True)

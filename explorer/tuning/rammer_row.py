@@ -146,7 +146,7 @@ def rammer_row(
 ) -> RammerRow:
     """The row of a model: an ONNX file, or zoo:NAME.
 
-    Raises AnswerMismatch, before anything is timed, where a policy or a runtime differs from the
+    Raises AnswerMismatch, before anything is raced, where a policy or a runtime differs from the
     first policy beyond 1e-4 of the largest answer.
     """
     with ExitStack() as stack:
