@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from explorer import cache
+from explorer.allowance import cores, free_bytes
 from explorer.codegen.compile_processes import Helpers
 
 OPERATORS = 4  # of a model become a kernel, more or less
@@ -13,10 +11,6 @@ EACH = 8  # kernels a process: a helper needs half a second to start, the time o
 HELPER_BYTES = 192 << 20  # what one was measured to take, and a third more
 KEPT_FREE_BYTES = 512 << 20  # for what runs beside
 MOST = 7
-LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 class HelpersAhead(Helpers):
@@ -43,31 +37,4 @@ def helpers_for(kernels: int) -> int:
     if kernels < 2 * EACH:
         return 0
     room = (free_bytes() - KEPT_FREE_BYTES) // HELPER_BYTES
-    return max(0, min(_cores() - 1, kernels // EACH - 1, room, MOST))
-
-
-def free_bytes() -> int:
-    """The memory that can still be had: of the machine, and of the container where one is."""
-    found = [_of_container(limit, used) for limit, used in LIMITS]
-    return min((n for n in (*found, _of_machine()) if n is not None), default=1 << 62)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _of_machine() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(t.split()[1]) * 1024 for t in lines if t.startswith("MemAvailable:"))
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-
-
-def _of_container(limit: str, used: str) -> int | None:
-    try:
-        return int(Path(limit).read_text("ascii")) - int(Path(used).read_text("ascii"))
-    except (OSError, ValueError):  # no container, or one without a limit: "max"
-        return None
+    return max(0, min(cores() - 1, kernels // EACH - 1, room, MOST))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from explorer.measure.this_cpu import cache_bytes, lanes, units
+from explorer.allowance import cores
+from explorer.measure.this_cpu import cache_bytes, lanes
 
 CPUINFO = Path("/proc/cpuinfo")
 PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
@@ -47,7 +48,7 @@ def machine() -> Machine:
     """The card of this machine."""
     return Machine(
         cpu_name(),
-        units(),
+        cores(),
         lanes(),
         tuple(cache_bytes().items()),
         f"{platform.system()} {platform.machine()}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
@@ -16,6 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from explorer import cache as store
+from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
 from explorer.devices.model import Device, MemoryLevel
 
@@ -81,7 +81,7 @@ def _key() -> str:
     """What a measurement depends on: the processor, its cores and its caches."""
     features = llvm.get_host_cpu_features().flatten()
     processor = f"{llvm.get_host_cpu_name()} {features}"
-    return store.content_key(VERSION, processor, str(units()), json.dumps(cache_bytes()))
+    return store.content_key(VERSION, processor, str(cores()), json.dumps(cache_bytes()))
 
 
 def from_json(text: str) -> Device:
@@ -91,11 +91,6 @@ def from_json(text: str) -> Device:
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
     fields["costs"] = costs_from(fields["costs"])
     return Device(**fields)
-
-
-def units() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def lanes() -> int:
@@ -138,12 +133,12 @@ def measure() -> Device:
     peak = _peak_gflops()
     width = lanes()
     own = overheads()
-    together = tuple((r.level, r.read_together) for r in rates) if units() > 1 else ()
+    together = tuple((r.level, r.read_together) for r in rates) if cores() > 1 else ()
     stores = tuple((r.level, round(r.store_weight, 3)) for r in rates)
     device = Device(
         name="this-cpu",
         kind="cpu",
-        units=units(),
+        units=cores(),
         lanes=width,
         registers=32 if width == 16 or not _is_x86() else 16,
         fma_per_cycle=FMA_PER_CYCLE,
@@ -161,7 +156,7 @@ def measure() -> Device:
 def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
     from explorer.measure.bandwidth import COPY, READ, bandwidths  # loads the workers
 
-    return bandwidths(spans, SHARED, units(), _address(READ), _address(COPY))
+    return bandwidths(spans, SHARED, cores(), _address(READ), _address(COPY))
 
 
 def _fitted(device: Device) -> Costs:

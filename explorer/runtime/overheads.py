@@ -11,11 +11,12 @@ from time import perf_counter_ns, sleep
 
 import numpy as np
 
+from explorer.allowance import cores
 from explorer.runtime import clock
 from explorer.runtime import instructions as isa
 from explorer.runtime.arena import address_of
 from explorer.runtime.launch import Launch, Row, rows_of
-from explorer.runtime.workers import cores, team
+from explorer.runtime.workers import team
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256

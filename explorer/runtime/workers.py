@@ -17,6 +17,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from explorer.allowance import cores
 from explorer.errors import BadOption
 from explorer.runtime import clock
 from explorer.runtime import instructions as isa
@@ -37,16 +38,9 @@ FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
 JOIN_SECONDS = 1.0
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Team:
     """The threads that carry units, shared by all compilations; launches from several threads
-    queue. There are at most `hands`, the caller's own among them: as many as cores."""
+    queue. There are at most `hands`, the caller's own among them: as many as cores are allowed."""
 
     def __init__(self, hands: int = 0) -> None:
         self._lock = threading.Lock()

@@ -20,6 +20,7 @@ from time import perf_counter, perf_counter_ns, sleep
 import numpy as np
 
 import explorer
+from explorer.allowance import cores
 from explorer.compilation import Compilation
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
@@ -28,7 +29,7 @@ from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 from explorer.measure.interval import Interval, median_interval
 from explorer.runtime import overheads
-from explorer.runtime.workers import cores, team
+from explorer.runtime.workers import team
 
 STEPS, WIDTH = 1000, 192
 SPIN = (

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from explorer.allowance import cores
 from explorer.counters import counters
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
@@ -22,7 +23,7 @@ from explorer.runtime.arena import address_of
 from explorer.runtime.executable import Executable
 from explorer.runtime.instructions import END, JUMP, RUN, WAIT
 from explorer.runtime.launch import Launch, rows_of
-from explorer.runtime.workers import Team, cores, team
+from explorer.runtime.workers import Team, team
 from tests.runtime.hand_kernels import add_tasks
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
