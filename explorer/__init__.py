@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from explorer.ops.evaluate import evaluate
     from explorer.options import Options
     from explorer.passes.bind_symbols import bind_symbols
-    from explorer.passes.registry import compiler_pass
+    from explorer.passes.registry import compiler_pass, forget_pass
     from explorer.relax.dispatch import library
     from explorer.tuning.forecast import check
     from explorer.tuning.race import race
@@ -50,6 +50,7 @@ _HOME = {
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
     "evaluate": ("explorer.ops.evaluate", "evaluate"),
+    "forget_pass": ("explorer.passes.registry", "forget_pass"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "race": ("explorer.tuning.race", "race"),
@@ -80,6 +81,7 @@ __all__ = [
     "device",
     "device_names",
     "evaluate",
+    "forget_pass",
     "function",
     "library",
     "load",

@@ -32,7 +32,9 @@ from explorer.passes.fold_constants import fold_constants
 from explorer.passes.integer_weights import keep_integer_weights
 from explorer.passes.layout import choose_layout
 from explorer.passes.online_price import PriceInBlocks
-from explorer.passes.pipeline import Snapshot, Step, run_steps
+from explorer.passes.own_pass import blaming
+from explorer.passes.own_passes import placed
+from explorer.passes.pipeline import Snapshot, Step, changed_by_own, run_steps
 from explorer.passes.shared_products import ShareProducts
 from explorer.passes.winograd import Winograd
 from explorer.rammer import Ram
@@ -51,7 +53,9 @@ REMEMBERED_CODES = 32
 
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
-    """Every step in order, under the name that the pictures show."""
+    """Every step in order, under the name that the pictures show. Passes of the user's own stand
+    after the steps that they name.
+    """
     libraries = patterns(options.relax.dispatch)
     dispatch = (Step("dispatch to libraries", Stage.TYPED, Dispatch(libraries)),)
     fuse = (
@@ -62,7 +66,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     filtering = Winograd(device, Price(device, 1), options.convolution)
     price = PriceInBlocks(Price(device), options.softmax)
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
-    return (
+    steps = (
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("fold constants", Stage.TYPED, fold_constants),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
@@ -88,6 +92,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
+    return placed(steps, options.passes)
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:
@@ -115,12 +120,24 @@ def compile(
     `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device or
     its name to look at what would be done there; only this machine runs. `check` validates every
     step on random inputs. `progress(step, done, steps)` is told how far it is. Raises BadModelFile,
-    UnsupportedOperator, TraceError, BadOption, NoSuchDevice, or Cancelled where `cancelled()` says
-    so.
+    UnsupportedOperator, TraceError, BadOption, BadPass, NoSuchDevice, or Cancelled where
+    `cancelled()` says so.
     """
     given = model if isinstance(model, Model) else load(model)
-    chosen = options or Options()
-    device = device_of(target)
+    chosen = (options or Options()).entered
+    return _compiled(given, device_of(target), chosen, until, check, progress, cancelled)
+
+
+def _compiled(
+    given: Model,
+    device: Device,
+    chosen: Options,
+    until: Stage | str,
+    check: bool,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Compilation:
+    """With the passes that the options hold, and no others."""
     last = min(stage_of(until), Stage.EMITTED if runs_here(device) else Stage.PLANNED)
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
     key = f"{given.digest} {given.name}"
@@ -137,11 +154,12 @@ def compile(
             key=key,
         )
         if last >= Stage.EMITTED:
-            emitted, codes = _emit(program, snapshots, progress, cancelled, ahead)
+            with blaming("generate code", changed_by_own(snapshots)):
+                emitted, codes = _emit(program, snapshots, progress, cancelled, ahead)
             snapshots = (*snapshots, emitted)
 
     def again(changed: Options) -> Compilation:
-        return compile(given, device, changed, last, check)
+        return _compiled(given, device, changed, last, check)
 
     return Compilation(given, device, chosen, snapshots, codes, again)
 

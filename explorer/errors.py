@@ -8,6 +8,7 @@ __all__ = [
     "AnswerMismatch",
     "BadModelFile",
     "BadOption",
+    "BadPass",
     "BadPolicy",
     "BoundError",
     "CacheError",
@@ -93,6 +94,10 @@ class UnknownInput(IronworksError):
 
 class BadOption(IronworksError):
     """An option, a flag or a plug-in is unknown, malformed or out of its range."""
+
+
+class BadPass(IronworksError):
+    """A pass raised, or gave what is no sound program at its stage."""
 
 
 class BadPolicy(IronworksError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from explorer.passes import own_passes
 from explorer.passes.online_softmax import OnlineSoftmax
+from explorer.passes.registry import Passes
 from explorer.passes.shared_products import Options as RecurrentOptions
 from explorer.passes.winograd import Options as ConvolutionOptions
 from explorer.rammer import Options as RammerOptions
@@ -16,7 +18,12 @@ from explorer.welder import Options as WelderOptions
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`."""
+    """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`.
+
+    `passes` are the user's own, each after a step that it names: `Options(passes=(("legalise to
+    kernels", my_pass),))`; with `registered`, those of `@explorer.compiler_pass(name, after=...)`
+    come as well.
+    """
 
     recurrent: RecurrentOptions = RecurrentOptions()
     relax: RelaxOptions = RelaxOptions()
@@ -26,3 +33,15 @@ class Options:
     roller: RollerOptions = RollerOptions()
     rammer: RammerOptions = RammerOptions()
     memory: MemoryOptions = MemoryOptions()
+    passes: Passes = ()
+    registered: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", own_passes.named(self.passes))
+
+    @property
+    def entered(self) -> Options:
+        """What a compilation is done with: all its passes, whatever is registered later."""
+        if not self.registered:
+            return self
+        return replace(self, passes=own_passes.entered(self.passes), registered=False)

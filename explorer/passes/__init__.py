@@ -3,6 +3,15 @@ what they gave.
 """
 
 from explorer.passes.pipeline import Pass, Snapshot, Step, run_steps
-from explorer.passes.registry import compiler_pass, find_pass, passes
+from explorer.passes.registry import compiler_pass, find_pass, forget_pass, passes
 
-__all__ = ["Pass", "Snapshot", "Step", "compiler_pass", "find_pass", "passes", "run_steps"]
+__all__ = [
+    "Pass",
+    "Snapshot",
+    "Step",
+    "compiler_pass",
+    "find_pass",
+    "forget_pass",
+    "passes",
+    "run_steps",
+]

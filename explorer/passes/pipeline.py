@@ -21,6 +21,7 @@ from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.passes.fingerprint import pass_key, program_key
+from explorer.passes.own_pass import OwnPass, blaming
 from explorer.passes.validate import Validation
 
 Pass: TypeAlias = Callable[[Program], Program]
@@ -44,7 +45,7 @@ class Snapshot:
     it took at first.
 
     `checked` is None where nobody looked, True where the values stayed the same, else what was
-    wrong.
+    wrong. `own`: the step is a pass of the user's own.
     """
 
     name: str
@@ -54,11 +55,17 @@ class Snapshot:
     seconds: float
     kept: bool = False
     checked: None | bool | str = None
+    own: bool = False
 
     @property
     def decisions(self) -> Decisions:
         """Everything that was decided up to here."""
         return self.after.decisions
+
+
+def changed_by_own(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
+    """The passes of the user's own that changed the program."""
+    return tuple(s.name for s in snapshots if s.own and s.after is not s.before)
 
 
 @dataclass(frozen=True)
@@ -127,10 +134,12 @@ def run_steps(
             raise Cancelled(f"stopped before the step {step.name!r}", where=step.name)
         if progress is not None:
             progress(step.name, number, len(steps))
-        result, kept = _run(now, step, _step_key(step, device_key), memory)
+        with blaming(step.name, changed_by_own(snapshots)):
+            result, kept = _run(now, step, _step_key(step, device_key), memory)
         checked = None if validation is None else validation.of(program, result.program)
+        own, seconds = isinstance(step.run, OwnPass), result.seconds
         snapshots.append(
-            Snapshot(step.name, step.stage, program, result.program, result.seconds, kept, checked)
+            Snapshot(step.name, step.stage, program, result.program, seconds, kept, checked, own)
         )
         program, now = result.program, result
     if progress is not None and steps:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -16,11 +17,15 @@ Registered = TypeVar("Registered", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """A pass under its name: a function of a program, or a frozen dataclass whose instances are."""
+    """A pass under its name: a function of a program, or a frozen dataclass whose instances are.
+    One that names the step it comes `after` enters every pipeline; the others are those of the
+    default pipeline.
+    """
 
     name: str
     run: Callable[..., Any]
     paper: str = ""
+    after: str = ""
 
     @property
     def promise(self) -> str:
@@ -28,21 +33,89 @@ class PassRecord:
         return (self.run.__doc__ or "").strip().partition("\n")[0]
 
 
+Passes = tuple[tuple[str, Callable[[Any], Any]], ...]  # ((the step that it comes after, it), ...)
+LONGEST_NAME = 80
 _passes: dict[str, PassRecord] = {}
 
 
-def compiler_pass(name: str, paper: str = "") -> Callable[[Registered], Registered]:
+def compiler_pass(
+    name: str, paper: str = "", after: str = ""
+) -> Callable[[Registered], Registered]:
     """Register a pass; a later one of the same name takes its place, as when a notebook cell is run
-    again.
+    again. With `after`, the name of a step, it enters every pipeline that is run from now on.
+
+    Raises BadOption where the name is none, and where a pass that enters could not be called.
     """
-    if not name:
-        raise BadOption("a pass needs a name", where="compiler_pass")
+    _check_name(name)
+    if not isinstance(after, str):
+        raise BadOption(f"`after` names a step, and is {after!r}", where=name, found=after)
 
     def register(run: Registered) -> Registered:
-        _passes[name] = PassRecord(name, run, paper)
+        if after:
+            called(run, name)
+        _passes[name] = PassRecord(name, run, paper, after)
         return run
 
     return register
+
+
+def _check_name(name: object) -> None:
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
+    if not (fits and isinstance(name, str) and not set(name) & set(".=") and name == name.strip()):
+        raise BadOption(
+            "a pass needs a name: a few printable characters without '.' and '='",
+            where="compiler_pass",
+            expected='@explorer.compiler_pass("my pass", after="legalise to kernels")',
+            found=str(name)[:LONGEST_NAME],
+        )
+
+
+def called(run: Any, name: str = "") -> Callable[[Any], Any]:
+    """A pass as it is called: a class of passes stands for the one with its defaults.
+
+    Raises BadOption where it cannot be called with one program.
+    """
+    name = name or name_of(run)
+    made = run
+    try:
+        made = run() if isinstance(run, type) else run
+        signature(made).bind(None)
+    except ValueError:  # a builtin tells no signature
+        pass
+    except (TypeError, BadOption) as problem:
+        raise BadOption(
+            f"the pass {name!r} cannot be called with a program: {problem}",
+            where=name,
+            expected="a function of one program, or a dataclass of options with such a __call__",
+            found=str(type(run).__name__),
+        ) from problem
+    if not callable(made):
+        raise BadOption(f"the pass {name!r} cannot be called", where=name)
+    found: Callable[[Any], Any] = made
+    return found
+
+
+def name_of(run: object) -> str:
+    """What a pass is registered as, or called."""
+    for record in _passes.values():
+        if record.run in (run, type(run)):
+            return record.name
+    return str(getattr(run, "__name__", type(run).__name__))
+
+
+def forget_pass(name: str) -> None:
+    """No pipeline that is run from now on has the pass of that name; BadOption where there is no
+    pass of one's own with it.
+    """
+    if not find_pass(name).after:
+        raise BadOption(
+            f"the pass {name!r} belongs to the default pipeline", where=name, expected=_entering()
+        )
+    del _passes[name]
+
+
+def _entering() -> str:
+    return ", ".join(sorted(name for name, r in _passes.items() if r.after)) or "none of your own"
 
 
 def passes() -> Mapping[str, PassRecord]:

@@ -22,24 +22,46 @@ class Validation:
     def __init__(self, program: Program) -> None:
         self.inputs = random_inputs(program)
         self.last: tuple[Program, Values] | None = None
+        self.runs = False  # a program was run, or the first one could not be
 
     def of(self, before: Program, after: Program) -> None | bool | str:
-        """True, or one sentence on what a pass broke; None where the values cannot tell."""
+        """True, or one sentence on what a pass broke; None where the values cannot tell, as where
+        an earlier pass has left a program that nobody can run.
+        """
         try:
-            verify(after)
             old = self._values(before)
-            problem = difference(old, self._values(after))
-            if not problem:
+        except Exception as problem:  # what a broken program does when it runs is anybody's guess
+            return None if self.runs else _said(problem)
+        finally:
+            self.runs = True
+        if (fault := _fault(after)) and fault != _fault(before):
+            return fault
+        try:
+            found = difference(old, self._values(after))
+            if not found:
                 return True
             shaken = evaluate(before, {name: _shaken(a) for name, a in self.inputs.items()})
-            return None if difference(old, shaken) else problem
-        except Exception as problem:  # what a broken program does when it runs is anybody's guess
-            return f"{type(problem).__name__}: {problem}"
+            return None if difference(old, shaken) else found
+        except Exception as problem:
+            return _said(problem)
 
     def _values(self, program: Program) -> Values:
         if self.last is None or self.last[0] is not program:
             self.last = (program, evaluate(program, self.inputs))
         return self.last[1]
+
+
+def _said(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"
+
+
+def _fault(program: Program) -> str:
+    """What is not well formed, empty where all is."""
+    try:
+        verify(program)
+    except Exception as problem:
+        return _said(problem)
+    return ""
 
 
 def _shaken(array: np.ndarray) -> np.ndarray:

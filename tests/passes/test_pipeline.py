@@ -214,3 +214,13 @@ def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
     del large
     collect()
     assert len(_arrays) <= before
+
+
+def test_steps_after_one_that_broke_the_program_are_not_blamed(program: Program) -> None:
+    def drop(p: Program) -> Program:
+        return p.with_body(p.main.body[1:])
+
+    broken = [*steps("a"), Step("drop", Stage.LEGALIZED, drop), *steps("b", "c")]
+    _, snapshots = run_steps(program, broken, check=True, memo=Memory())
+    assert [s.name for s in snapshots if isinstance(s.checked, str)] == ["drop"]
+    assert snapshots[0].checked is True

@@ -1,0 +1,188 @@
+"""A pass of the user's own: what it gives is verified; what is wrong is told in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NoReturn, get_args
+
+from explorer.errors import BadPass, Cancelled, IronworksError, KernelCompileError, VerifyError
+from explorer.ir.calls import Expr, Var
+from explorer.ir.decisions import Decisions
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.stage import Stage
+from explorer.ir.words import print_type
+from explorer.ops.verify import same, verify
+
+LONGEST = 300  # characters of what somebody else's code says
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPass:
+    """A user's pass under its name. BadPass where it raises, gives no program, or one that is not
+    well formed at its stage, has lost source operators or takes or gives something else.
+    """
+
+    name: str
+    run: Callable[[Program], Program]
+    paper: str = ""
+
+    @property
+    def promise(self) -> str:
+        """The first line of what the pass says of itself."""
+        return (self.run.__doc__ or "").strip().partition("\n")[0]
+
+    def __call__(self, program: Program) -> Program:
+        """What the pass makes of a program. It sees constants that it cannot put others among."""
+        given = replace(program, constants=MappingProxyType(program.constants))
+        try:
+            after = self.run(given)
+        except Cancelled:
+            raise
+        except (Exception, SystemExit) as problem:  # a user's code may raise anything
+            raise BadPass(
+                f"the pass {self.name!r} failed: {said(problem)}", where=self.name
+            ) from problem
+        if after is given:
+            return program
+        try:
+            _check(program, after)
+        except _Broken as broken:
+            raise BadPass(
+                f"the pass {self.name!r} {broken}",
+                where=self.name,
+                expected="a sound program of the same stage, inputs and outputs",
+            ) from broken.__cause__
+        return replace(after, constants=dict(after.constants))
+
+
+def said(problem: BaseException) -> str:
+    """An error of somebody else's code in a few words."""
+    if isinstance(problem, IronworksError):
+        return problem.sentence
+    words = " ".join(str(problem).split())
+    kind = type(problem).__name__
+    return f"{kind}: {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}" if words else kind
+
+
+@contextmanager
+def blaming(step: str, own: Sequence[str]) -> Iterator[None]:
+    """What breaks in a step after passes of the user's own have changed the program is laid to
+    them: BadPass names both.
+    """
+    try:
+        yield
+    except Exception as problem:
+        ours = isinstance(problem, IronworksError)
+        if not own or (ours and not isinstance(problem, KernelCompileError | VerifyError)):
+            raise
+        names = ", ".join(map(repr, own))
+        raise BadPass(
+            f"{step!r} cannot go on from what the pass {names} made: {said(problem)}",
+            where=own[-1],
+            try_="compile with check=True, or without the pass",
+        ) from problem
+
+
+class _Broken(Exception):
+    """What is wrong with a pass's result: the end of a sentence that begins with the pass."""
+
+
+def _broken(words: str) -> NoReturn:
+    raise _Broken(words)
+
+
+def _check(before: Program, after: Any) -> None:
+    if not isinstance(after, Program):
+        _broken(f"gave {_article(type(after).__name__)}, not a Program")
+    _check_parts(after)
+    if after.stage != before.stage:
+        _broken(f"made the stage {after.stage.name}, and it stands at {before.stage.name}")
+    _check_signature(before, after)
+    _check_rest(before, after)
+    problem = _malformed(after)
+    if problem and not _malformed(before):
+        raise _Broken(f"gave a program that is not well formed: {said(problem)}") from problem
+
+
+def _check_parts(p: Program) -> None:
+    """Everything is of the type that it is declared to be, as far as others rely on it blindly."""
+    _each(p.functions, Function, "functions")
+    if not p.functions:
+        _broken("gave a program without functions")
+    for f in p.functions:
+        _each(f.body, Binding, f"the body of {f.name!r}")
+        for vars_ in (f.params, f.outputs):
+            _each(vars_, Var, f"the parameters and outputs of {f.name!r}")
+        for b in f.body:
+            _each(b.vars, Var, f"a binding of {f.name!r}")
+            if not b.vars or not isinstance(b.expr, get_args(Expr)):
+                _broken(f"binds {_article(type(b.expr).__name__)} in {f.name!r}")
+            if not isinstance(b.origin, frozenset):
+                _broken(f"gave {b.vars[0].name!r} an origin that is no frozenset")
+    if not isinstance(p.constants, Mapping):
+        _broken("gave constants that are no mapping")
+    _each(tuple(p.constants.values()), Constant, "the constants")
+    for value, kind in ((p.env, ShapeEnv), (p.decisions, Decisions), (p.stage, Stage)):
+        if not isinstance(value, kind):
+            _broken(f"put {_article(type(value).__name__)} where a {kind.__name__} belongs")
+
+
+def _each(values: Any, kind: type, where: str) -> None:
+    wrong = values if not isinstance(values, tuple) else None
+    if wrong is None:
+        wrong = next((v for v in values if not isinstance(v, kind)), None)
+        if wrong is None and None not in values:
+            return
+    found = _article(type(wrong).__name__)
+    _broken(f"put {found} where {where} are a tuple of {kind.__name__}")
+
+
+def _article(name: str) -> str:
+    return (
+        "None" if name == "NoneType" else f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+    )
+
+
+def _check_signature(before: Program, after: Program) -> None:
+    """A pass changes how a model computes, and neither what it takes nor what it gives."""
+    old, new = before.main, after.main
+    if new.name != old.name:
+        _broken(f"put {new.name!r} first, and {old.name!r} is what runs")
+    if new.params != old.params:
+        _broken(f"changed the inputs from ({_list(old.params)}) to ({_list(new.params)})")
+    fits = len(old.outputs) == len(new.outputs) and all(
+        same(a.type, b.type, before.env) for a, b in zip(old.outputs, new.outputs)
+    )
+    if not fits or new.output_names != old.output_names:
+        _broken(f"changed the outputs from ({_list(old.outputs)}) to ({_list(new.outputs)})")
+
+
+def _list(vars: Sequence[Var], most: int = 6) -> str:
+    shown = [f"{v.name}: {print_type(v.type)}" for v in vars[:most]]
+    return ", ".join((*shown, "…") if len(vars) > most else shown)
+
+
+def _check_rest(before: Program, after: Program) -> None:
+    if after.sources != before.sources:
+        _broken("changed the list of source operators, which is the model's")
+    known = {s.name: s for s in after.env.symbols}
+    for symbol in before.env.symbols:
+        if known.get(symbol.name) != symbol:
+            _broken(f"changed what is known of the symbol {symbol.name!r}")
+    if before.stage > Stage.ROLLED and after.functions != before.functions:
+        _broken(
+            f"changed kernels at stage {before.stage.name}: they are compiled as they were rolled; "
+            "put it after a step before"
+        )
+
+
+def _malformed(program: Program) -> Exception | None:
+    try:
+        verify(program)
+    except Exception as problem:  # what checking a broken program meets is anybody's guess
+        return problem
+    return None

@@ -1,0 +1,99 @@
+"""Where passes of the user's own stand in a pipeline: each after the step that it names.
+
+(a, b, c) and (("b", mine),)   ->   (a, b, mine, c)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.passes.names import fresh
+from explorer.passes.own_pass import OwnPass
+from explorer.passes.pipeline import Step
+from explorer.passes.registry import Passes, called, name_of, passes
+
+
+def named(given: Any) -> Passes:
+    """Passes as options hold them, each under a name of its own; BadOption where that is not what
+    is given.
+    """
+    if not isinstance(given, tuple | list):
+        raise _malformed(given)
+    out: list[tuple[str, OwnPass]] = []
+    for entry in given:
+        if not (isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], str)):
+            raise _malformed(entry)
+        after, run = entry
+        if not isinstance(run, OwnPass):
+            name = name_of(run)
+            record = passes().get(name)
+            run = OwnPass(name, called(run, name), record.paper if record else "")
+        taken = [p.name for _, p in out]
+        out.append((after, run if run.name not in taken else _again(run, taken)))
+    return tuple(out)
+
+
+def _again(run: OwnPass, taken: Sequence[str]) -> OwnPass:
+    return OwnPass(fresh(run.name, taken), run.run, run.paper)
+
+
+def _malformed(found: object) -> BadOption:
+    return BadOption(
+        f"passes are pairs of a step's name and a pass that comes after it, not {str(found)[:80]}",
+        where="passes",
+        expected='(("legalise to kernels", my_pass), ...)',
+        found=str(found)[:80],
+    )
+
+
+def entered(given: Passes) -> Passes:
+    """With the passes that were registered to enter every pipeline, unless one of these has the
+    name.
+    """
+    taken = {run.name for _, run in given if isinstance(run, OwnPass)}
+    registered = tuple(
+        (r.after, OwnPass(r.name, called(r.run, r.name), r.paper))
+        for r in passes().values()
+        if r.after and r.name not in taken
+    )
+    return (*registered, *given)
+
+
+def placed(steps: Sequence[Step], own: Passes) -> tuple[Step, ...]:
+    """The steps with each pass after the step that it names, and after those that stand there
+    already. BadOption where there is no such step, and where a step has the pass's name.
+    """
+    out = list(steps)
+    follows = {s.name: s.name for s in steps}  # a pass -> the step of the pipeline before it
+    for after, run in own:
+        assert isinstance(run, OwnPass)
+        names = [s.name for s in out]
+        if after not in names:
+            raise _no_step(run.name, after, names)
+        if run.name in names:
+            raise BadOption(
+                f"a step of the pipeline is named {run.name!r}: a pass needs another name",
+                where=run.name,
+                try_="register it under a name of its own",
+            )
+        at = names.index(after) + 1
+        while at < len(out) and follows[out[at].name] == follows[after] != out[at].name:
+            at += 1
+        out.insert(at, Step(run.name, out[at - 1].stage, run))
+        follows[run.name] = follows[after]
+    return tuple(out)
+
+
+def _no_step(name: str, after: str, names: Sequence[str]) -> BadOption:
+    near = get_close_matches(after, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    return BadOption(
+        f"the pass {name!r} is to come after the step {after!r}, and there is none here; {hint}",
+        where=name,
+        expected=", ".join(names),
+        found=after,
+        try_=f"register it again, or explorer.forget_pass({name!r})",
+    )
