@@ -2,7 +2,12 @@
 
 Each says one sentence about the thing it is about; the fields say it again in parts, for the
 shell's ``--json`` and for the notebook's error card. A bug of our own is an ``assert``.
+
+Sentences quote names from files that nobody vouches for: here, and only here, they are made safe
+to show and cut to a length that can be read.
 """
+
+from __future__ import annotations
 
 __all__ = [
     "AnswerMismatch",
@@ -21,11 +26,30 @@ __all__ = [
     "NoSuchDevice",
     "ShapeError",
     "SnapshotError",
+    "TooLarge",
     "TraceError",
     "UnknownInput",
     "UnsupportedOperator",
     "VerifyError",
 ]
+
+LONGEST_SENTENCE = 1000
+LONGEST_PART = 4000  # `expected` may list every name that there is
+
+
+def printable(text: str, longest: int = LONGEST_SENTENCE) -> str:
+    """The text on one line, with what would steer a terminal or turn the direction of reading as
+    `\\x1b` or `\\u202e`; of one longer than `longest` its beginning and its end.
+    """
+    line = " ".join(_cut(text, longest).split())
+    if line.isprintable():
+        return line
+    return _cut("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    half = (longest - 3) // 2
+    return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
 
 
 class IronworksError(Exception):
@@ -40,11 +64,11 @@ class IronworksError(Exception):
         found: object = "",
         try_: object = "",
     ) -> None:
-        self.sentence = " ".join(sentence.split())
-        self.where = str(where)
-        self.expected = str(expected)
-        self.found = str(found)
-        self.try_ = str(try_)
+        self.sentence = printable(sentence)
+        self.where = printable(str(where), LONGEST_PART)
+        self.expected = printable(str(expected), LONGEST_PART)
+        self.found = printable(str(found), LONGEST_PART)
+        self.try_ = printable(str(try_), LONGEST_PART)
         super().__init__(self.sentence)
 
     def fields(self) -> dict[str, str]:
@@ -130,6 +154,10 @@ class SnapshotError(IronworksError):
 
 class KernelCompileError(IronworksError):
     """Generated source did not compile; the kernel and its operators are named."""
+
+
+class TooLarge(IronworksError):
+    """A value, or all of a model together, would take more memory than there is to spend."""
 
 
 class Cancelled(IronworksError):

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from explorer import errors
-from explorer.errors import IronworksError, ShapeError
+from explorer.errors import BadModelFile, IronworksError, ShapeError
 
 KINDS = [getattr(errors, name) for name in errors.__all__]
 
@@ -48,3 +48,27 @@ def test_every_error_class_is_listed() -> None:
         if isinstance(kind, type) and issubclass(kind, IronworksError)
     }
     assert classes == set(errors.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("a\x00b\x07", "a\\x00b\\x07"),
+        ("\u202etxt.exe", "\\u202etxt.exe"),
+        ("\udcff", "\\udcff"),
+        ("größe 层", "größe 层"),
+        ("two\r\nlines\u2028", "two lines"),
+    ],
+)
+def test_what_a_name_holds_cannot_steer_a_terminal(name: str, shown: str) -> None:
+    error = BadModelFile(f"holds {name}", where=name, expected=name, found=name, try_=name)
+    assert error.sentence == f"holds {shown}" == str(error)
+    assert {error.where, error.expected, error.found, error.try_} == {shown}
+
+
+def test_no_name_makes_an_error_too_long_to_read() -> None:
+    error = BadModelFile("holds " + "\x1b" * 10_000_000 + " end", where="w" * 10_000_000)
+    assert len(error.sentence) <= errors.LONGEST_SENTENCE
+    assert error.sentence.startswith("holds \\x1b") and error.sentence.endswith("end")
+    assert len(error.where) <= errors.LONGEST_PART

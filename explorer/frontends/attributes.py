@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
-from explorer.frontends.onnx_file import checked_shape, element_type, small_array
 from explorer.frontends.opsets import Node
 from explorer.frontends.scope import Scope
+from explorer.frontends.tensors import checked_shape, element_type, small_array
 from explorer.ir.calls import AttrValue
 from explorer.ir.types import dtype_of, numpy_dtype
 from explorer.ops import RECORDS

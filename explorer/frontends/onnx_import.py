@@ -11,10 +11,11 @@ from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.functions import opsets_of
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_file import MAX_RANK, OnnxFile, element_type, read_onnx
+from explorer.frontends.onnx_file import OnnxFile, read_onnx
 from explorer.frontends.onnx_graph import import_node
 from explorer.frontends.scope import Importer, Scope, import_graph
 from explorer.frontends.symbols import Bounds, environment, symbol_name
+from explorer.frontends.tensors import MAX_RANK, element_type
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, symbol, symbols_of
 from explorer.ir.program import Constant, Function, Program

@@ -12,7 +12,7 @@ import onnx
 from explorer.errors import BadModelFile
 from explorer.frontends.functions import Body, Key, local_functions
 from explorer.frontends.inferred import Types, tensor_type, types_of_body, types_of_model
-from explorer.frontends.onnx_file import small_array
+from explorer.frontends.tensors import small_array
 from explorer.ir.calls import Expr, Var
 from explorer.ir.program import Binding, Constant, Function, SourceOp
 from explorer.ir.types import Annotation, Tensor

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from explorer.errors import BadModelFile
+from explorer.frontends.plain_file import PlainFile
 
-Bytes = memoryview
+LONGEST_HEAD = 20  # of a field: its tag and its length, 10 bytes each at most
 _FIXED = {1: 8, 5: 4}  # bytes of wire types with a fixed length
 VARINT, LENGTH = 0, 2
 
@@ -23,21 +24,22 @@ class Field:
     last: int
 
 
-def fields(data: Bytes, first: int, last: int) -> Iterator[Field]:
-    """The fields of the message in `data[first:last]`; BadModelFile where it breaks off."""
+def fields(file: PlainFile, first: int, last: int) -> Iterator[Field]:
+    """The fields of the message from `first` up to `last`; BadModelFile where it breaks off."""
     at = first
     while at < last:
-        start = at
-        tag, at = varint(data, at, last)
+        start, head = at, file.read(at, min(at + LONGEST_HEAD, last))
+        tag, used = varint(head, 0, start)
         number, kind = tag >> 3, tag & 7
+        content = at + used
         if kind == VARINT:
-            content = at
-            _, at = varint(data, at, last)
+            at += varint(head, used, start)[1]
         elif kind == LENGTH:
-            length, at = varint(data, at, last)
-            content, at = at, at + length
+            length, used = varint(head, used, start)
+            content = at + used
+            at = content + length
         elif kind in _FIXED:
-            content, at = at, at + _FIXED[kind]
+            at = content + _FIXED[kind]
         else:
             raise BadModelFile(f"is no ONNX file: wire type {kind} at byte {start}")
         if at > last or number == 0:
@@ -45,17 +47,16 @@ def fields(data: Bytes, first: int, last: int) -> Iterator[Field]:
         yield Field(number, kind, start, content, at)
 
 
-def varint(data: Bytes, at: int, last: int) -> tuple[int, int]:
-    """An integer in base 128 and where it ends."""
+def varint(data: bytes, at: int, begin: int) -> tuple[int, int]:
+    """An integer in base 128 and where it ends; `begin` is where `data` stands in the file."""
     value = shift = 0
-    while at < last and shift < 70:
-        byte = data[at]
+    for byte in data[at : at + 10]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
-    raise BadModelFile(f"breaks off at byte {at}, or is no ONNX file")
+    raise BadModelFile(f"breaks off at byte {begin + at}, or is no ONNX file")
 
 
 def wrapped(number: int, content: bytes) -> bytes:

@@ -1,4 +1,6 @@
-"""Large external data stays in its file: it is mapped, never copied, and never written."""
+"""Large external data comes to a file of our own, of which what is read becomes memory: what others
+do to theirs meanwhile changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def own_bytes() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts memory as Linux does")
-def test_a_table_of_more_than_two_gigabytes_is_read_where_it_lies(tmp_path: Path) -> None:
+def test_a_table_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     weights = sparse(tmp_path, ROWS * WIDTH * 4)
     rows = {0: 1.5, 7_654_321: -2.25, ROWS - 1: 4.0}
     with weights.open("r+b") as file:
@@ -63,7 +65,7 @@ def test_a_table_of_more_than_two_gigabytes_is_read_where_it_lies(tmp_path: Path
     np.testing.assert_array_equal(found[:, 0], [-2.25, 4.0, 1.5, 4.0])
 
 
-def test_mapped_data_cannot_be_written(tmp_path: Path) -> None:
+def test_external_data_cannot_be_written(tmp_path: Path) -> None:
     sparse(tmp_path, 5000 * WIDTH * 4)
     table = load(saved(external(5000), tmp_path)).program.constants["table"].array
     with pytest.raises(ValueError, match="read-only"):
@@ -76,7 +78,7 @@ def test_data_at_an_odd_place_of_the_file_is_read(tmp_path: Path) -> None:
     assert table.ctypes.data % 64 == 0
 
 
-def test_a_mapped_tensor_must_lie_in_its_file(tmp_path: Path) -> None:
+def test_a_large_tensor_must_lie_in_its_file(tmp_path: Path) -> None:
     sparse(tmp_path, 4999 * WIDTH * 4)
     with pytest.raises(BadModelFile, match=r"lies outside of weights\.bin"):
         load(saved(external(5000), tmp_path))

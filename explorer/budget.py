@@ -1,0 +1,72 @@
+"""How much memory one model may take, and the question that is asked before it is taken.
+
+`IRONWORKS_MEMORY` says it ("2GiB", "500MB", or a number of bytes); else it is a share of what the
+machine has, or the container, where that is less. Who is about to make room for something whose
+size a file or a caller decides asks `check_room` first: a refusal is one sentence, a machine
+without memory is none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+
+from explorer.allowance import memory_bytes
+from explorer.errors import BadOption, TooLarge
+
+__all__ = ["VARIABLE", "budget", "check_room", "size_text"]
+
+VARIABLE = "IRONWORKS_MEMORY"
+SHARE = 0.75  # of what there is; the rest is for Python, the pictures, and what runs beside
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+BINARY = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
+SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?I?)B?", re.ASCII | re.IGNORECASE)
+
+
+def budget() -> int:
+    """The bytes that one model may take; BadOption where the variable says no size."""
+    said = os.environ.get(VARIABLE, "").strip()
+    return _size_of(said) if said else int(SHARE * _there_is())
+
+
+def check_room(count: int, what: str, where: object = "", try_: str = "") -> None:
+    """TooLarge unless `count` bytes are within the budget. `what` begins the sentence: the tensor,
+    and what is about to be done to it.
+    """
+    most = budget()
+    if count > most:
+        raise TooLarge(
+            f"{what} takes {size_text(count)}, and one model may take {size_text(most)}",
+            where=where,
+            expected=f"at most {most} bytes",
+            found=f"{count} bytes",
+            try_=try_ or f"smaller sizes, or a larger {VARIABLE} where the machine has more",
+        )
+
+
+def size_text(count: int) -> str:
+    """Bytes in the unit that reads best, such as `512 B` or `1.5 MiB`."""
+    if count >= 1 << 60:
+        return "more than a million TiB"
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size >= 1024:
+            size, unit = size / 1024, larger
+    return f"{round(size, 1 if size < 100 else 0):g} {unit}"
+
+
+def _size_of(said: str) -> int:
+    found = SIZE.fullmatch(said)
+    if found is None or not (size := int(float(found[1]) * {**UNITS, **BINARY}[found[2].upper()])):
+        raise BadOption(
+            f"{VARIABLE} is a size such as 2GiB, 500MB or a number of bytes, found {said!r}",
+            where=VARIABLE,
+            found=said,
+        )
+    return size
+
+
+@lru_cache(maxsize=1)
+def _there_is() -> int:
+    return memory_bytes()
