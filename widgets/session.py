@@ -40,6 +40,8 @@ TIMING_SECONDS = 0.3
 TRACING_SECONDS = 0.15
 MOST_TRACED = 40
 MOST_STEPS = 50
+CHANGING = ("house", "walls", "views", "plan", "pinned", "kept", "focus", "revision", "_made")
+MALFORMED = (TypeError, IndexError, KeyError, AttributeError, ValueError, OverflowError)
 
 
 class Session:
@@ -171,7 +173,9 @@ class Session:
     # Answers
 
     def answer(self, kind: str, args: Mapping[str, Any]) -> Any:
-        """The answer to one question; raises IronworksError where it is refused."""
+        """The answer to one question; raises IronworksError where it is refused, or says why in
+        `refused`: then the session is as it was before.
+        """
         known: dict[str, Callable[..., Any]] = {
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "turn": self.turn,
@@ -203,10 +207,27 @@ class Session:
         }
         if kind not in known:
             raise BadOption(f"there is no question {kind[:40]!r}")
+        before = self._state()
         try:
-            return known[kind](**args)
-        except (TypeError, IndexError, KeyError) as problem:
-            raise BadOption(f"the question {kind!r} is malformed: {problem}") from problem
+            found = known[kind](**args)
+        except BaseException as problem:
+            self._back_to(before)
+            if isinstance(problem, MALFORMED):
+                raise BadOption(f"the question {kind!r} is malformed: {problem}") from problem
+            raise
+        if isinstance(found, Mapping) and found.get("refused"):
+            self._back_to(before)
+        return found
+
+    def _state(self) -> Mapping[str, Any]:
+        """All that an answer may change: values, and lists of them, here as copies."""
+        found = {name: getattr(self, name) for name in CHANGING}
+        return found | {"past": [*self.past], "future": [*self.future], "hand": self.hands.hand}
+
+    def _back_to(self, before: Mapping[str, Any]) -> None:
+        for name in (*CHANGING, "past", "future"):
+            setattr(self, name, before[name])
+        self.hands.hand = before["hand"]
 
     def focus_on(self, op: int) -> Any:
         """The tile knob follows the selection."""
@@ -426,7 +447,7 @@ class Session:
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end looks at; raises SnapshotError where that is out of range."""
-        self.kept = replace(state.checked(values), digest=self.kept.digest)
+        self.kept = state.seen(self.kept, values)
 
     def link(self) -> Any:
         """The end of a link to this state."""

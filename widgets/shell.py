@@ -58,8 +58,6 @@ class Asked(anywidget.AnyWidget):
         try:
             data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
         except IronworksError as problem:
-            if message.get("kind") in CHANGES:  # what was done before it failed stays
-                self._tell()
             self.send({"id": message.get("id"), "error": problem.fields()})
             return
         except Exception as problem:  # a fault of our own must not leave the page waiting
@@ -96,7 +94,11 @@ class House(Asked):
         self.observe(self._looked, "state")
 
     def _looked(self, change: Mapping[str, Any]) -> None:
-        self.session.look(change["new"])
+        try:
+            self.session.look(change["new"])
+        except IronworksError:
+            self.state = change["old"]
+            raise
 
     def _tell(self) -> None:
         with self.hold_sync():

@@ -131,6 +131,8 @@ def checked(values: Mapping[str, Any]) -> State:
     """
     state = State()
     for name, value in values.items():
+        if name not in _NAMES:
+            raise SnapshotError(f"a saved state has no {str(name)[:40]!r}", where=name)
         state = replace(state, **{name: _checked(name, value)})
     return state
 
@@ -203,6 +205,15 @@ def _knobs(value: Any) -> dict[str, str]:
     ):
         raise SnapshotError("the saved state's knobs are not names with values", where="knobs")
     return dict(found)
+
+
+def seen(state: State, values: Mapping[str, Any]) -> State:
+    """The state with what a page looks at; what is not the page's stays as it is.
+
+    Raises SnapshotError where a value is out of range.
+    """
+    found = checked({name: value for name, value in values.items() if name not in _OWN})
+    return replace(found, **{name: getattr(state, name) for name in _OWN})
 
 
 def view(state: State) -> dict[str, Any]:

@@ -102,6 +102,7 @@ _ADVANCES = (
     584,
 )
 _MONO_ADVANCE = 602
+_NARROWEST = min(_ADVANCES)
 LARGER = 1.2  # so many times a picture grows where its pane is wider
 _numbers = itertools.count()
 
@@ -125,13 +126,20 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     """The text, with an ellipsis in its middle where it is wider than the room."""
     if text_width(text, px, mono=mono) <= room:
         return text
-    keep = len(text) - 1
-    while keep > 1:
-        short = text[: (keep + 1) // 2] + "…" + text[len(text) - keep // 2 :]
-        if text_width(short, px, mono=mono) <= room:
-            return short
-        keep -= 1
-    return "…"
+    letters = room * 1000 / px / _NARROWEST  # more never fit
+    low, high = 1, len(text) - 1 if letters >= len(text) else max(1, int(letters))
+    while low < high:  # more letters are never narrower
+        keep = (low + high + 1) // 2
+        if text_width(_shortened(text, keep), px, mono=mono) <= room:
+            low = keep
+        else:
+            high = keep - 1
+    return _shortened(text, low) if low > 1 else "…"
+
+
+def _shortened(text: str, keep: int) -> str:
+    """That many letters of a text, from its beginning and its end."""
+    return text[: (keep + 1) // 2] + "…" + text[len(text) - keep // 2 :]
 
 
 def path_end(name: str) -> str:

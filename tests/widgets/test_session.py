@@ -161,7 +161,7 @@ def test_what_is_in_a_report_cannot_open_a_comment_or_end_its_script() -> None:
     assert found["parts"]["bar"]["name"] == name
 
 
-def test_what_a_refused_command_has_changed_is_told_before_the_reason() -> None:
+def test_what_a_refused_command_had_changed_is_taken_back_and_not_told() -> None:
     session = Session(hand.HandMade(), compare=hand.compare)
     house = House(session)
     before, sent = house.knobs, []
@@ -175,7 +175,7 @@ def test_what_a_refused_command_has_changed_is_told_before_the_reason() -> None:
     house._asked(house, {"id": 1, "kind": "restore", "args": {"text": ""}}, [])
     ((content, knobs),) = sent
     assert content["error"]["sentence"] == "the rest of the link does not fit"
-    assert knobs != before and knobs == session.parts()["knobs"]
+    assert knobs == before == session.parts()["knobs"]
 
 
 class Mine:
