@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
 from threading import Lock
@@ -18,6 +18,7 @@ import sympy
 
 from explorer.ir.decisions import TaskTree, TileGraph
 from explorer.ir.program import Constant, Program
+from explorer.passes.content import Untold, content_key
 
 SMALL_BYTES = (
     1 << 16
@@ -55,22 +56,27 @@ class _Remembered:
 
 
 _parts = _Remembered()
-_arrays: WeakValueDictionary[str, Constant] = WeakValueDictionary()
+_objects: WeakValueDictionary[str, object] = WeakValueDictionary()
 _names: dict[int, str] = {}
 _serial = count(1)
 
 
-def _name_of(constant: Constant) -> str:
-    """A name for one array object, for as long as it lives."""
-    name = _names.get(id(constant))
-    if name is None or _arrays.get(name) is not constant:
-        name = f"array {next(_serial)}"
-        _arrays[name], _names[id(constant)] = constant, name
+def _name_of(held: object) -> str:
+    """A name for one object, for as long as it lives."""
+    name = _names.get(id(held))
+    if name is None or _objects.get(name) is not held:
+        name = f"object {next(_serial)}"
+        with suppress(TypeError):  # some cannot be watched: they have another name each time
+            _objects[name] = held
+            _names[id(held)] = name
     return name
 
 
 def program_key(program: Program) -> str:
-    """The content of a program; linear, and quick where bindings are known from before."""
+    """The content of a program; linear, and quick where bindings are known from before.
+
+    A function among its decisions is called later, as it is then, so it is told by which it is.
+    """
     state = blake2b(digest_size=24)
     _parts.reserve(sum(len(f.body) for f in program.functions))
     for function in program.functions:
@@ -105,10 +111,18 @@ def _constant_digest(constant: Constant) -> bytes:
     return _name_of(constant).encode()
 
 
-def pass_key(run: object) -> str:
-    """What a pass is: its name, its options, and the source of every function among them."""
-    call = _source_text(type(run).__call__) if is_dataclass(run) else ""
-    return blake2b(_text((run, call)), digest_size=24).hexdigest()
+def pass_key(run: object) -> str | None:
+    """What a pass is: its code, its options, and all that the functions among them refer to.
+
+    None where content cannot tell it (`content.Untold`), and where the pass says of itself that it
+    is not `remembered`: such a pass runs each time.
+    """
+    if not getattr(run, "remembered", True):
+        return None
+    try:
+        return content_key(run)
+    except Untold:
+        return None
 
 
 def _text(value: object) -> bytes:
@@ -145,7 +159,9 @@ def _write(value: Any, out: Callable[[str], None]) -> None:
 
 @lru_cache(maxsize=1024)
 def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+    """The fields of a frozen value; none of one that is called."""
+    called = any("__call__" in vars(base) for base in kind.__mro__)
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) and not called else ()
 
 
 @lru_cache(maxsize=65536, typed=True)
@@ -169,34 +185,11 @@ def _write_other(value: Any, out: Callable[[str], None]) -> None:
             _write(Constant(value).digest, out)
         case Constant():
             _write(value.digest, out)
-        case partial():
-            _write((value.func, value.args, value.keywords), out)
         case type():
             out(f"{value.__module__}.{value.__qualname__};")
+        case _ if callable(value):
+            out(f"{type(value).__qualname__} {_name_of(value)};")
         case _ if is_dataclass(value):
             out(f"{type(value).__name__}{{}}")
-        case _ if callable(value):
-            _write(_source(value), out)
         case _:
             out(f"{type(value).__qualname__} {value!r};")
-
-
-def _source(function: Any) -> tuple[object, ...]:
-    """A function's name, text and the values it closes over."""
-    name = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
-    closed = getattr(function, "__closure__", None) or ()
-    return (
-        name,
-        _source_text(function),
-        tuple(c.cell_contents for c in closed),
-        getattr(function, "__defaults__", None),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _source_text(function: Callable[..., Any]) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        return "" if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"

@@ -91,6 +91,7 @@ KEPT_BYTES = 1 << 30  # of the constants of the models whose steps are remembere
 
 _memos: OrderedDict[str, tuple[Memo, int]] = OrderedDict()
 _lock = Lock()
+_serial = count(1)
 
 
 def memo_of(key: str, program: Program) -> Memo:
@@ -135,7 +136,7 @@ def run_steps(
         if progress is not None:
             progress(step.name, number, len(steps))
         with blaming(step.name, changed_by_own(snapshots)):
-            result, kept = _run(now, step, _step_key(step, device_key), memory)
+            result, kept = _run(now, step, device_key, memory)
         checked = None if validation is None else validation.of(program, result.program)
         own, seconds = isinstance(step.run, OwnPass), result.seconds
         snapshots.append(
@@ -147,20 +148,27 @@ def run_steps(
     return program, tuple(snapshots)
 
 
-def _step_key(step: Step, device_key: str) -> str:
-    return _joined(step.name, step.stage.name, pass_key(step.run), device_key)
+def _step_key(step: Step, device_key: str) -> str | None:
+    run = pass_key(step.run)
+    return None if run is None else _joined(step.name, step.stage.name, run, device_key)
 
 
 def _joined(*parts: str) -> str:
     return blake2b("\n".join(parts).encode(), digest_size=24).hexdigest()
 
 
-def _run(before: Result, step: Step, step_key: str, memory: Memo) -> tuple[Result, bool]:
+def _run(before: Result, step: Step, device_key: str, memory: Memo) -> tuple[Result, bool]:
     """The result of a step, found by the steps that led to it, or by the content of what it is
     given: that is looked at only where the step has run on something before.
+
+    What a step makes is not remembered where nobody can tell what the step is, or where it changed
+    what it refers to while it ran.
     """
-    key = _joined(before.key, step_key)
-    found = memory.get(key) or _of_same_content(before, step_key, memory)
+    step_key = _step_key(step, device_key)
+    key = _joined(before.key, step_key or f"unremembered {next(_serial)}")
+    found = None
+    if step_key is not None:
+        found = memory.get(key) or _of_same_content(before, step_key, memory)
     if found is not None:
         counters.add("pass_hits")
         return memory.put(key, found), True
@@ -170,6 +178,8 @@ def _run(before: Result, step: Step, step_key: str, memory: Memo) -> tuple[Resul
         after = replace(after, stage=step.stage)
     result = Result(after, key, perf_counter() - start, before)
     counters.add("pass_runs")
+    if step_key is None or _step_key(step, device_key) != step_key:
+        return result, False
     for n in count():
         if memory.get((step_key, n)) is None:
             memory.put((step_key, n), result)

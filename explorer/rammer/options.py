@@ -62,6 +62,11 @@ class Ram:
     device: Device
     options: Options = Options()
 
+    @property
+    def remembered(self) -> bool:
+        """Not with a function: it is called when a wall is laid, so the program holds this one."""
+        return isinstance(self.options.policy, str)
+
     def __call__(self, program: Program) -> Program:
         """The program at stage RAMMED, with the options among its decisions. A data sheet's units
         follow from what runs there.

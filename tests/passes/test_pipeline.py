@@ -203,17 +203,17 @@ def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
 def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
     from gc import collect
 
-    from explorer.passes.fingerprint import _arrays
+    from explorer.passes.fingerprint import _objects
 
     nodes = [node("MatMul", ["x", "w"], ["y"])]
     large = legalized(tmp_path, nodes, {"x": ("n", 256)}, ["y"], {"w": weights(256, 256)})
     collect()
-    before = len(_arrays)
+    before = len(_objects)
     assert program_key(large) == program_key(large)
-    assert len(_arrays) == before + 1
+    assert len(_objects) == before + 1
     del large
     collect()
-    assert len(_arrays) <= before
+    assert len(_objects) <= before
 
 
 def test_steps_after_one_that_broke_the_program_are_not_blamed(program: Program) -> None:
