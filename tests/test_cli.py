@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,16 +213,65 @@ def test_a_policy_is_set_by_its_name() -> None:
         ("welder.enabled=perhaps", "true or false"),
         ("roller.pinned=x", "no plain value"),
         ("welder.connect=a", "with a colon between"),
-        ("welder.policy=weigh", "there are gain"),
-        ("rammer.policy=fastest", "no policy 'fastest'"),
-        ("rammer.threads=-1", "0 or more"),
-        ("rammer.threads=99999", "at most 1024"),
-        ("roller.top_k=0", "1 or more"),
+        ("welder.policy=weigh", "one of gain"),
+        ("rammer.policy=fastest", "found 'fastest'"),
+        ("rammer.threads=-1", "from 0 to 1024, found -1"),
+        ("rammer.threads=99999", "from 0 to 1024, found 99999"),
+        ("roller.top_k=0", "from 1 to 10000"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(words: str, said: str) -> None:
     with pytest.raises(BadOption, match=said.replace(".", r"\.")):
         settings.apply(Options(), [words])
+
+
+HOSTILE = (
+    "9" * 23,
+    "9" * 5000,
+    "-1",
+    "-" + "9" * 40,
+    "1e999",
+    "nan",
+    "",
+    "\x1b[31m",
+    "x" * 9000,
+    "a:b",
+)
+FIELDS = [
+    (group.name, field.name)
+    for group in fields(Options)
+    if is_dataclass(part := getattr(Options(), group.name))
+    for field in fields(part)
+]
+
+
+@pytest.mark.parametrize(("group", "field"), FIELDS, ids=[".".join(f) for f in FIELDS])
+def test_every_option_has_a_range_and_says_it_in_one_sentence(group: str, field: str) -> None:
+    for value in HOSTILE:
+        try:
+            settings.apply(Options(), [f"{group}.{field}={value}"])
+        except BadOption as refused:
+            assert len(refused.sentence) < 400
+    assert len(FIELDS) > 20
+
+
+@pytest.mark.parametrize(("group", "field"), FIELDS, ids=[".".join(f) for f in FIELDS])
+@pytest.mark.parametrize("value", [10**23, -1, 0.5, b"x", [1], object(), float("nan")], ids=repr)
+def test_a_value_of_no_type_that_an_option_takes_is_refused(
+    group: str, field: str, value: object
+) -> None:
+    part = getattr(Options(), group)
+    if (field, value) == ("margin", 0.5):
+        return
+    with pytest.raises(BadOption, match=rf"{group}\.{field} is "):
+        replace(part, **{field: value})
+
+
+def test_a_number_far_out_of_range_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ("9" * 23, "9" * 4000):
+        assert cli.main(["compile", "zoo:small_nerf", "--set", f"roller.top_k={value}"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "roller.top_k is a whole number from 1 to 10000" in said
 
 
 # Words.
@@ -454,7 +504,7 @@ def test_weld_measures_against_every_operator_its_own_kernel(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--policy", "cleverest"), "no policy 'cleverest'; there are gain"),
+        (("--policy", "cleverest"), "found 'cleverest'"),
         (("--connect", "h"), "like h_12=L1, not 'h'"),
         (("--connect", "h=L9"), "no such level"),
         (("--connect", "nosuch=L1"), "no kernel makes a value named 'nosuch'"),
@@ -571,8 +621,8 @@ def test_a_race_compares_answers_and_gives_a_verdict(told: Callable[..., Any], a
     found = told("race", RESNET, "--against", f"onnxruntime,{absent}", "--seconds", "0.05")
     runtimes = found["runtimes"]
     assert list(runtimes) == ["ironworks", "onnxruntime"]
-    for fields in runtimes.values():
-        assert {"median_us", "low_us", "high_us", "n", "max_abs_error"} <= fields.keys()
+    for told in runtimes.values():
+        assert {"median_us", "low_us", "high_us", "n", "max_abs_error"} <= told.keys()
     assert found["ratio"] > 0
     assert found["verdict"] in ("faster", "slower", "not distinguishable")
     assert absent in found["skipped"]

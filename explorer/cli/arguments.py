@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from explorer.errors import BadOption
 
@@ -40,6 +40,25 @@ class Parser(argparse.ArgumentParser):
         """Raise what argparse would have printed over several lines."""
         raise BadOption(message, try_=f"{self.prog} --help")
 
+    def format_help(self) -> str:
+        """The flags, and what is there of one's own: passes with their options, and plug-ins."""
+        return super().format_help() + "".join(f"\n{line}" for line in _own()) + "\n"
+
+
+def _own() -> Iterator[str]:
+    """Passes that enter the pipeline, each with what it says of itself and its options."""
+    from explorer import plugins
+    from explorer.passes import own_passes
+
+    own = tuple(own_passes.of(own_passes.entered(())))
+    if own:
+        yield "passes of your own:"
+    for after, run in own:
+        yield f"  {run.name}, after {after!r}: {run.promise or 'no word on what it does'}"
+        yield from (f"    --set {name}={value}" for name, value in own_passes.settings(run))
+    if installed := plugins.names():
+        yield f"plug-ins: {', '.join(installed)}"
+
 
 def model_flags(parser: Parser) -> None:
     """The model, and how it is compiled."""
@@ -58,8 +77,32 @@ def model_flags(parser: Parser) -> None:
         default=[],
         metavar="roller.top_k=10",
         dest="settings",
-        help="one option of one system; may be repeated",
+        help="one option of one system, or of a pass of your own by its name; may be repeated",
     )
+    add(
+        "--plugin",
+        action=_Load,
+        metavar="P",
+        help="passes and operators of your own: an installed plug-in, or a file of Python "
+        "(./mine.py); may be repeated",
+    )
+
+
+class _Load(argparse.Action):
+    """Load a plug-in where its flag stands, so that `--help` after it knows what it has brought."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        from explorer import plugins
+
+        found = plugins.load(str(values))
+        if not plugins.enters(found):
+            raise BadOption(
+                f"--plugin {values}: nothing of it is in the pipeline by itself",
+                where="--plugin",
+                expected='a pass under @explorer.compiler_pass("name", after=STEP)',
+                found=str(values),
+                try_=f"--set rammer.policy={values}, if it is a policy",
+            )
 
 
 def bounds_flag(parser: Parser) -> None:

@@ -32,7 +32,7 @@ def options(flags: Namespace) -> Options:
     arguments.bind(flags.bind)
     if flags.target not in HERE:
         device(flags.target)  # says so where nobody knows it
-    chosen = settings.apply(Options(), flags.settings)
+    chosen = settings.apply(Options().entered, flags.settings)
     workers = getattr(flags, "threads", None)
     if workers is None:
         return chosen

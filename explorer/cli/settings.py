@@ -2,78 +2,141 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable as CallableType
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
-from inspect import isfunction, signature
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from explorer.errors import BadOption
+from explorer.options import Options
+from explorer.passes import own_passes
+from explorer.passes.own_pass import article, said
+from explorer.passes.ranges import shown
 
 __all__ = ["apply"]
 
-Options = TypeVar("Options")
 TRUE, FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
 def apply(options: Options, texts: Iterable[str]) -> Options:
-    """The options with each `group.field=value` set; `BadOption` names what is unknown."""
+    """The options with each `group.field=value` set; a group may be a pass of one's own, by its
+    name. `BadOption` names what is unknown.
+    """
     for text in texts:
         path, equals, value = (part.strip() for part in text.partition("="))
         group, dot, field = path.partition(".")
         if not (equals and dot and group and field):
             raise BadOption(
-                f"--set takes group.field=value, not {text!r}",
+                f"--set takes group.field=value, not {shown(text)}",
                 where="--set",
                 expected="roller.top_k=10",
-                found=text,
+                found=shown(text),
             )
-        whole = _part(options, group, "group of options", "")
+        whole = _group(options, group)
         was = _part(whole, field, "option", f"{group}.")
-        kind = get_type_hints(type(whole))[field]
-        changed = _with(whole, field, _read(path, value, kind, was), text)
-        options = _with(options, group, changed, text)
+        changed = _with(whole, field, _read(path, value, _kind(whole, field), was), text)
+        options = _replaced(options, group, changed)
     return options
+
+
+def _group(options: Options, name: str) -> Any:
+    """A group of options, or a pass of one's own that has some."""
+    groups = {f.name: getattr(options, f.name) for f in fields(options)}
+    known: dict[str, Any] = {n: group for n, group in groups.items() if is_dataclass(group)}
+    for _, run in own_passes.of(options.passes):
+        known[run.name] = run.run
+    if name in known:
+        return known[name]
+    raise _unknown(name, known, "group of options", "")
+
+
+def _replaced(options: Options, group: str, changed: Any) -> Options:
+    if group in {f.name for f in fields(options)}:
+        return replace(options, **{group: changed})
+    own = tuple(
+        (after, replace(run, run=changed) if run.name == group else run)
+        for after, run in own_passes.of(options.passes)
+    )
+    return replace(options, passes=own)
 
 
 def _part(whole: Any, name: str, what: str, prefix: str) -> Any:
     known = [f.name for f in fields(whole)] if is_dataclass(whole) else []
     if name in known:
         return getattr(whole, name)
-    near = get_close_matches(name, known, n=1)
+    raise _unknown(name, known, what, prefix)
+
+
+def _unknown(name: str, known: Iterable[str], what: str, prefix: str) -> BadOption:
+    near = get_close_matches(name, list(known), n=1)
     there = ", ".join(prefix + each for each in known) or "none"
     hint = f"did you mean {prefix + near[0]!r}?" if near else f"there are {there}"
-    raise BadOption(
-        f"there is no {what} {prefix + name!r}; {hint}",
+    return BadOption(
+        f"there is no {what} {shown(prefix + name)}; {hint}",
         where="--set",
         expected=there,
-        found=prefix + name,
+        found=shown(prefix + name),
     )
+
+
+def _kind(whole: Any, field: str) -> Any:
+    try:
+        return get_type_hints(type(whole))[field]
+    except Exception:  # the annotations of a pass of one's own may be anything
+        return type(getattr(whole, field))
 
 
 def _with(whole: Any, name: str, value: object, text: str) -> Any:
     try:
         return replace(whole, **{name: value})
-    except (TypeError, ValueError) as problem:
-        raise BadOption(f"--set {text}: {problem}", where="--set", found=text) from None
+    except BadOption:
+        raise
+    except Exception as problem:  # so may what it checks them by
+        raise BadOption(
+            f"--set {shown(text)}: {said(problem)}", where="--set", found=shown(text)
+        ) from None
 
 
 def _read(path: str, text: str, kind: Any, was: object) -> object:
-    """The text as a value of the field's type."""
-    if callable(was):
-        return _policy(path, text, was)
+    """The text as a value of the field's type; a policy that goes by no name here is a plug-in."""
+    if callable(was) or _takes_functions(kind):
+        return _policy(path, text)
     try:
         return _value(text, kind)
     except ValueError:
         words = _words(kind)
         raise BadOption(
-            f"--set {path} takes {words}, not {text!r}", where=path, expected=words, found=text
+            f"--set {path} takes {words}, not {shown(text)}",
+            where=path,
+            expected=words,
+            found=shown(text),
         ) from None
     except TypeError:
         raise BadOption(f"--set cannot write {path}: it holds no plain value", where=path) from None
+
+
+def _takes_functions(kind: Any) -> bool:
+    return any(get_origin(part) is CallableType for part in get_args(kind))
+
+
+def _policy(path: str, text: str) -> object:
+    """A policy's name as it stands, or the function that a plug-in or a file of Python has."""
+    from explorer import plugins
+
+    if not plugins.is_known(text):
+        return text
+    found = plugins.load(text)
+    if callable(found):
+        return found
+    raise BadOption(
+        f"--set {path} takes a policy, and the plug-in {text!r} is {article(type(found).__name__)}",
+        where=path,
+        expected="a function: ./mine.py:my_policy",
+        found=text,
+    )
 
 
 def _value(text: str, kind: Any) -> object:
@@ -120,29 +183,3 @@ def _words(kind: Any) -> str:
     if get_origin(kind) in (Union, UnionType):
         return f"{_words(get_args(kind)[0])}, or none"
     return named.get(kind, "a word")
-
-
-def _policy(path: str, text: str, was: Callable[..., Any]) -> object:
-    """The policy of that name: a function beside the present one, taking the same, or a plug-in."""
-    from explorer import plugins
-
-    module = sys.modules[was.__module__]
-    taken = list(signature(was).parameters)
-    known = {
-        name: each
-        for name, each in vars(module).items()
-        if isfunction(each)
-        and not name.startswith("_")
-        and list(signature(each).parameters) == taken
-    }
-    if text in known:
-        return known[text]
-    if text in plugins.names():
-        return plugins.load(text)
-    there = ", ".join(sorted({*known, *plugins.names()}))
-    raise BadOption(
-        f"--set {path}: there is no policy {text!r}; there are {there}",
-        where=path,
-        expected=there,
-        found=text,
-    )

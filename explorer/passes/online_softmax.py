@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Candidate
@@ -36,11 +35,13 @@ from explorer.ir.kernel import (
     var,
 )
 from explorer.ir.program import Program
+from explorer.passes import ranges
 from explorer.passes.names import fresh
 from explorer.passes.registry import compiler_pass
 
 LOWEST = -3.4028234663852886e38
 BLOCK, WORTH = 256, 512  # columns of a block, and of a row that is worth blocks
+MOST_COLUMNS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,8 @@ class OnlineSoftmax:
     block: int = 0
 
     def __post_init__(self) -> None:
-        if self.block < 0:
-            raise BadOption(
-                f"a block has 0 columns or more, found {self.block}",
-                where="block",
-                expected="0 or more",
-                found=self.block,
-            )
+        ranges.switch("softmax.enabled", self.enabled)
+        ranges.whole("softmax.block", self.block, 0, MOST_COLUMNS)
 
     def __call__(self, program: Program) -> Program:
         """The program with its kernels rewritten."""

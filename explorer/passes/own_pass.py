@@ -97,7 +97,7 @@ def _broken(words: str) -> NoReturn:
 
 def _check(before: Program, after: Any) -> None:
     if not isinstance(after, Program):
-        _broken(f"gave {_article(type(after).__name__)}, not a Program")
+        _broken(f"gave {article(type(after).__name__)}, not a Program")
     _check_parts(after)
     if after.stage != before.stage:
         _broken(f"made the stage {after.stage.name}, and it stands at {before.stage.name}")
@@ -120,7 +120,7 @@ def _check_parts(p: Program) -> None:
         for b in f.body:
             _each(b.vars, Var, f"a binding of {f.name!r}")
             if not b.vars or not isinstance(b.expr, get_args(Expr)):
-                _broken(f"binds {_article(type(b.expr).__name__)} in {f.name!r}")
+                _broken(f"binds {article(type(b.expr).__name__)} in {f.name!r}")
             if not isinstance(b.origin, frozenset):
                 _broken(f"gave {b.vars[0].name!r} an origin that is no frozenset")
     if not isinstance(p.constants, Mapping):
@@ -128,7 +128,7 @@ def _check_parts(p: Program) -> None:
     _each(tuple(p.constants.values()), Constant, "the constants")
     for value, kind in ((p.env, ShapeEnv), (p.decisions, Decisions), (p.stage, Stage)):
         if not isinstance(value, kind):
-            _broken(f"put {_article(type(value).__name__)} where a {kind.__name__} belongs")
+            _broken(f"put {article(type(value).__name__)} where a {kind.__name__} belongs")
 
 
 def _each(values: Any, kind: type, where: str) -> None:
@@ -137,11 +137,12 @@ def _each(values: Any, kind: type, where: str) -> None:
         wrong = next((v for v in values if not isinstance(v, kind)), None)
         if wrong is None and None not in values:
             return
-    found = _article(type(wrong).__name__)
+    found = article(type(wrong).__name__)
     _broken(f"put {found} where {where} are a tuple of {kind.__name__}")
 
 
-def _article(name: str) -> str:
+def article(name: str) -> str:
+    """The name of a type, as a sentence has it."""
     return (
         "None" if name == "NoneType" else f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
     )

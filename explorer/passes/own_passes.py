@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,6 +14,7 @@ from explorer.errors import BadOption
 from explorer.passes.names import fresh
 from explorer.passes.own_pass import OwnPass
 from explorer.passes.pipeline import Step
+from explorer.passes.ranges import shown
 from explorer.passes.registry import Passes, called, name_of, passes
 
 
@@ -49,11 +51,25 @@ def _malformed(found: object) -> BadOption:
     )
 
 
+def of(passes: Passes) -> Iterator[tuple[str, OwnPass]]:
+    """Passes as `named` leaves them."""
+    for after, run in passes:
+        assert isinstance(run, OwnPass), "options name their passes"
+        yield after, run
+
+
+def settings(run: OwnPass) -> Iterator[tuple[str, str]]:
+    """The options of a pass as `--set` has them, with their values."""
+    if is_dataclass(run.run):
+        for field in fields(run.run):
+            yield f"{run.name}.{field.name}", shown(getattr(run.run, field.name))
+
+
 def entered(given: Passes) -> Passes:
     """With the passes that were registered to enter every pipeline, unless one of these has the
     name.
     """
-    taken = {run.name for _, run in given if isinstance(run, OwnPass)}
+    taken = {run.name for _, run in of(given)}
     registered = tuple(
         (r.after, OwnPass(r.name, called(r.run, r.name), r.paper))
         for r in passes().values()
@@ -68,8 +84,7 @@ def placed(steps: Sequence[Step], own: Passes) -> tuple[Step, ...]:
     """
     out = list(steps)
     follows = {s.name: s.name for s in steps}  # a pass -> the step of the pipeline before it
-    for after, run in own:
-        assert isinstance(run, OwnPass)
+    for after, run in of(own):
         names = [s.name for s in out]
         if after not in names:
             raise _no_step(run.name, after, names)

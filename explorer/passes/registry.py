@@ -4,7 +4,8 @@ each comes from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
 from types import MappingProxyType
@@ -116,6 +117,18 @@ def forget_pass(name: str) -> None:
 
 def _entering() -> str:
     return ", ".join(sorted(name for name, r in _passes.items() if r.after)) or "none of your own"
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """What is registered inside stays, unless something is raised there."""
+    known = dict(_passes)
+    try:
+        yield
+    except BaseException:
+        _passes.clear()
+        _passes.update(known)
+        raise
 
 
 def passes() -> Mapping[str, PassRecord]:

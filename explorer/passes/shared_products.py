@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
-from explorer.errors import BadOption
 from explorer.ir.calls import Expr, OpCall, Var
 from explorer.ir.decisions import ProductsDecision
 from explorer.ir.dims import Dim, simplify
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
+from explorer.passes import ranges
 from explorer.passes.binding_order import AS_WRITTEN, ORDERS, ordered
 from explorer.passes.dataflow import Order, in_turn, needs_of
 from explorer.passes.names import fresh
@@ -42,18 +42,8 @@ class Options:
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        _check("hoist", self.hoist, ("auto", "on", "off"))
-        _check("order", self.order, ("auto", AS_WRITTEN, *ORDERS))
-
-
-def _check(field: str, found: str, known: Sequence[str]) -> None:
-    if found not in known:
-        raise BadOption(
-            f"recurrent.{field} is one of {', '.join(known)}, found {found!r}",
-            where=f"recurrent.{field}",
-            expected=", ".join(known),
-            found=found,
-        )
+        ranges.one_of("recurrent.hoist", self.hoist, ("auto", "on", "off"))
+        ranges.one_of("recurrent.order", self.order, ("auto", AS_WRITTEN, *ORDERS))
 
 
 @compiler_pass("share-products", paper="Appleyard et al. 2016, section 3.1.1; Rammer, section 5")

@@ -22,7 +22,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from explorer.devices.model import Device
-from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import AlgorithmDecision, Candidate
@@ -31,6 +30,7 @@ from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.types import Tensor
+from explorer.passes import ranges
 from explorer.passes.map_parts import map_parts
 from explorer.passes.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
 from explorer.passes.names import fresh
@@ -82,21 +82,8 @@ class Options:
     margin: float = 0.1
 
     def __post_init__(self) -> None:
-        known = ("auto", "direct", *ALGORITHMS)
-        if self.algorithm not in known:
-            raise BadOption(
-                f"there is no way {self.algorithm!r} to convolve; there are {', '.join(known)}",
-                where="convolution.algorithm",
-                expected=", ".join(known),
-                found=self.algorithm,
-            )
-        if not 0 <= self.margin < 1:
-            raise BadOption(
-                f"convolution.margin is 0 or more and below 1, found {self.margin}",
-                where="convolution.margin",
-                expected="0 or more and below 1",
-                found=self.margin,
-            )
+        ranges.one_of("convolution.algorithm", self.algorithm, ("auto", "direct", *ALGORITHMS))
+        ranges.below("convolution.margin", self.margin, 1)
 
 
 def products(kernel: Kernel, env: ShapeEnv) -> float:

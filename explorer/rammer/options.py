@@ -8,12 +8,15 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.passes import ranges
 from explorer.rammer.model import Policy
-from explorer.rammer.policy import name_of, named
+from explorer.rammer.policy import POLICIES, name_of, named
 from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
 MOST_THREADS = 1024
+MOST_TASKS = 1 << 24
+MOST_BRICKS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,16 @@ class Options:
     profile: TaskProfile | None = None
 
     def __post_init__(self) -> None:
-        for name in ("threads", "brick_tasks"):
-            if getattr(self, name) < 0:
-                raise BadOption(f"rammer.{name} is 0 or more, found {getattr(self, name)}")
-        if self.threads > MOST_THREADS:
-            raise BadOption(f"rammer.threads is at most {MOST_THREADS}, found {self.threads}")
-        if self.bricks < 1:
-            raise BadOption(f"rammer.bricks is 1 or more, found {self.bricks}")
-        named(self.policy)
+        ranges.policy("rammer.policy", self.policy, POLICIES)
+        ranges.whole("rammer.threads", self.threads, 0, MOST_THREADS)
+        ranges.whole("rammer.brick_tasks", self.brick_tasks, 0, MOST_TASKS)
+        ranges.whole("rammer.bricks", self.bricks, 1, MOST_BRICKS)
+        if not isinstance(self.profile, TaskProfile | None):
+            raise BadOption(
+                f"rammer.profile is a TaskProfile, found {ranges.shown(self.profile)}",
+                where="rammer.profile",
+                try_="c.profiled(inputs) measures one",
+            )
 
     @property
     def place(self) -> Policy:

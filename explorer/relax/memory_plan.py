@@ -13,10 +13,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from explorer.errors import BadOption
 from explorer.ir.decisions import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.passes import ranges
 
 ALIGNMENT = 64
 TABLE = 2048  # buffers whose pairs are judged at once: 4 MB of bools
@@ -41,13 +41,9 @@ class Options:
     in_place: bool = False
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise BadOption(
-                f"memory has no policy {self.policy!r}",
-                where="memory.policy",
-                expected=", ".join(POLICIES),
-                found=self.policy,
-            )
+        ranges.one_of("memory.policy", self.policy, POLICIES)
+        for name in ("share", "outputs", "bounds", "ordered", "in_place"):
+            ranges.switch(f"memory.{name}", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

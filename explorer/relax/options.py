@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.passes import ranges
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -18,3 +20,8 @@ class Options:
     fuse: bool = False
     dispatch: tuple[str, ...] = ()
     lift: bool = False
+
+    def __post_init__(self) -> None:
+        ranges.switch("relax.fuse", self.fuse)
+        ranges.rows("relax.dispatch", self.dispatch, (str,), "names of libraries or of functions")
+        ranges.switch("relax.lift", self.lift)

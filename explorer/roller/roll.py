@@ -17,9 +17,12 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
+from explorer.passes import ranges
 from explorer.roller.policies import DEFAULT, POLICIES, Policy
 from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
+
+MOST_TILINGS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,9 @@ class Options:
     pinned: tuple[tuple[str, Tiling], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise BadOption(f"roller.top_k is 1 or more, found {self.top_k}")
-        if isinstance(self.policy, str) and self.policy not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise BadOption(
-                f"Roller has no policy {self.policy!r}", expected=known, found=self.policy
-            )
+        ranges.policy("roller.policy", self.policy, POLICIES)
+        ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
+        ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")
 
 
 @dataclass(frozen=True, slots=True)

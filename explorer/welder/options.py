@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.errors import BadOption
+from explorer.passes import ranges
 from explorer.welder.policies import DEFAULT, POLICIES, Policy
 
 
@@ -20,13 +20,9 @@ class Options:
     connect: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.policy, str) and self.policy not in POLICIES:
-            known = ", ".join(POLICIES)
-            raise BadOption(
-                f"Welder has no policy {self.policy!r}; there are {known}",
-                expected=known,
-                found=self.policy,
-            )
+        ranges.switch("welder.enabled", self.enabled)
+        ranges.policy("welder.policy", self.policy, POLICIES)
+        ranges.rows("welder.connect", self.connect, (str, str), "pairs of a value and a level")
 
     @property
     def name(self) -> str:

@@ -133,7 +133,7 @@ def test_what_is_no_softmax_in_front_of_a_product_stays() -> None:
 
 
 def test_a_negative_block_is_refused() -> None:
-    with pytest.raises(BadOption, match="0 columns or more, found -1"):
+    with pytest.raises(BadOption, match=r"softmax\.block is a whole number .*, found -1"):
         OnlineSoftmax(block=-1)
 
 

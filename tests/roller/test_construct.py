@@ -126,6 +126,6 @@ def test_construction_is_as_good_as_weighing_many_by_the_model() -> None:
 
 
 def test_a_policy_that_there_is_not_is_refused_by_name() -> None:
-    with pytest.raises(BadOption, match="no policy 'guess'"):
+    with pytest.raises(BadOption, match="found 'guess'"):
         Options(policy="guess")
     assert Options(policy="construct").policy == "construct"

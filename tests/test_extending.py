@@ -1,0 +1,171 @@
+"""What another distribution or a file of Python brings enters: passes, policies, and what is bad
+about them is one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from explorer import cli, plugins
+from explorer.errors import BadOption
+from explorer.passes import registry
+
+PLUGIN = Path(__file__).parent / "plugin"
+MODEL = str(Path(__file__).parent / "data" / "tiny_skip.onnx")
+Shell = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def own_registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The plug-in is installed, and gone afterwards with what it registered."""
+    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    yield
+    for name in [n for n in sys.modules if n.startswith("ironworks_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main(words)
+        except SystemExit as left:  # argparse's --help
+            code = int(left.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def steps(out: str) -> list[str]:
+    return [step["name"] for step in json.loads(out)["steps"]]
+
+
+def test_a_pass_of_a_plug_in_has_its_step_its_options_and_its_line_of_help(shell: Shell) -> None:
+    flags = ("compile", MODEL, "--json", "--until", "legalized", "--check", "--plugin", "acme")
+    code, out, _ = shell(*flags, "--set", "acme rename.times=3")
+    assert code == 0 and steps(out)[5] == "acme rename"
+    assert json.loads(out)["steps"][5]["checked"] is True
+    code, out, _ = shell("compile", "--plugin", "acme", "--help")
+    assert code == 0 and "acme rename, after 'legalise to kernels': Give the program" in out
+    assert "--set acme rename.times=1" in out and "acme-ram" in out
+
+
+def test_a_plug_in_that_nobody_asked_for_changes_nothing(shell: Shell) -> None:
+    code, out, _ = shell("compile", MODEL, "--json", "--until", "legalized")
+    assert code == 0 and "acme rename" not in steps(out)
+    assert "ironworks_acme" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        ("rammer.policy=acme-ram", "welder.policy=acme-weld", "roller.policy=acme-roll"),
+        tuple(
+            f"{system}.policy={PLUGIN / 'ironworks_acme.py'}:{name}"
+            for system, name in (
+                ("rammer", "one_after_another"),
+                ("welder", "alone"),
+                ("roller", "every_tile"),
+            )
+        ),
+    ],
+    ids=["by entry point", "by file"],
+)
+def test_a_policy_is_set_by_the_name_of_a_plug_in_or_of_a_file(
+    shell: Shell, policies: tuple[str, ...]
+) -> None:
+    flags = [word for policy in policies for word in ("--set", policy)]
+    code, out, err = shell("compile", MODEL, "--json", *flags)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["kernels"]["calls"] == 5 and found["bricks"] > 0  # nothing is joined
+    assert "acme rename" not in steps(out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--plugin", "acme-broken"), "has no attribute 'gone'"),
+        (("--plugin", "acm"), "no plug-in is named 'acm'"),
+        (("--plugin", "./nothere.py"), "there is no file 'nothere.py'"),
+        (("--plugin", "."), "no plug-in is named '.'"),
+        (("--set", "rammer.policy=acme"), "takes a policy, and the plug-in 'acme' is a module"),
+        (("--set", "rammer.policy=acme-broken"), "failed to load"),
+        (("--set", "acme rename.times=2"), "no group of options 'acme rename'"),
+        (("--plugin", "acme", "--set", "acme rename.time=2"), "did you mean 'acme rename.times'"),
+        (("--plugin", "acme", "--set", "acme rename.times=x"), "a whole number, not 'x'"),
+    ],
+)
+def test_what_cannot_be_loaded_or_set_ends_with_2(
+    shell: Shell, words: tuple[str, ...], said: str
+) -> None:
+    code, out, err = shell("compile", MODEL, *words)
+    assert (code, out) == (2, "")
+    assert said in err and err.count("\n") == 1
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_file_that_is_loaded_again_is_read_again(tmp_path: Path) -> None:
+    text = "LIMIT = {}\ndef limit(): return LIMIT\n"
+    found = []
+    for n in (1, 2, 1):
+        limit = plugins.load(written(tmp_path, text.format(n)) + ":limit")
+        assert callable(limit)
+        found.append(limit())
+    assert found == [1, 2, 1]
+
+
+HALF = """
+import explorer
+@explorer.compiler_pass("half", after="weld")
+def half(program): return program
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(5)", "SystemExit: 5"),
+        ("import nothing_of_this_name", "No module named"),
+        ("def broken(:", "SyntaxError"),
+        ("explorer.compiler_pass('x' * 99)", "a pass needs a name"),
+        ("raise ValueError('x' * 100_000)", "ValueError: xxx"),
+    ],
+)
+def test_a_file_that_fails_is_named_and_leaves_nothing_registered(
+    tmp_path: Path, rest: str, said: str
+) -> None:
+    with pytest.raises(BadOption) as refused:
+        plugins.load(written(tmp_path, HALF + rest))
+    assert said in refused.value.sentence and len(refused.value.sentence) < 1000
+    assert "half" not in registry.passes()
+    assert "ironworks_plugin_mine" not in sys.modules
+
+
+def test_a_plug_in_that_enters_nothing_is_no_open_door(shell: Shell, tmp_path: Path) -> None:
+    path = written(tmp_path, "def place(facts): return None\n")
+    code, _, err = shell("compile", MODEL, "--plugin", path)
+    assert code == 2 and "nothing of it is in the pipeline by itself" in err
+
+
+def test_large_files_pipes_and_folders_are_no_plug_ins(tmp_path: Path) -> None:
+    import os
+
+    large = written(tmp_path, "#" * (1 << 21))
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    for path in (large, str(tmp_path / "pipe.py"), str(tmp_path / "folder.py")):
+        with pytest.raises(BadOption, match=r"no plug-in|there is no file"):
+            plugins.load(path)
