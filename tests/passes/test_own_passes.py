@@ -5,6 +5,7 @@ ends in one sentence and harms nothing.
 from __future__ import annotations
 
 import _thread
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from threading import Event, Thread
@@ -29,6 +30,7 @@ from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
 
 AFTER = "legalise to kernels"
+FACTOR = 1.0
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,15 @@ def scaled(program: Program, factor: float) -> Program:
     kernel = replace(kernel, computes=(*kernel.computes[:-1], more))
     body = (*program.main.body[:-1], replace(binding, expr=replace(binding.expr, kernel=kernel)))
     return program.with_body(body)
+
+
+def by_factor(program: Program) -> Program:
+    """Scale by a global, through a helper."""
+    return scaled(program, factor_of())
+
+
+def factor_of() -> float:
+    return FACTOR
 
 
 def doubled(program: Program) -> Program:
@@ -137,6 +148,16 @@ def test_a_pass_registered_again_takes_the_place_of_the_first(model: Model) -> N
         c = explorer.compile(model)
         assert answer(c)[0, 0] == factor * one
         assert steps(c).count("scale") == 1
+
+
+def test_an_edited_global_of_a_pass_gives_no_stale_result(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = unscaled(model)
+    explorer.compiler_pass("by factor", after=AFTER)(by_factor)
+    for factor in (2.0, 7.0, 2.0):
+        monkeypatch.setattr(sys.modules[__name__], "FACTOR", factor)
+        assert answer(explorer.compile(model))[0, 0] == factor * one
 
 
 def test_a_pass_that_has_not_changed_is_remembered(model: Model) -> None:
