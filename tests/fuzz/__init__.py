@@ -1,0 +1,1 @@
+"""A net of random tries: graphs, files, states and crashes, each a pure function of a seed."""

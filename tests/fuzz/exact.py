@@ -1,0 +1,198 @@
+"""What a program computes exactly enough, and how far rounding may take an answer from it.
+
+Every operator is evaluated in float64 and rounded once to the type of its result. Rounding errors
+are then drawn at random, of the size that the type and the depth of the operator's sums allow
+(Parker 1997, Monte Carlo arithmetic; Higham 2002, section 3.1): the spread of the answers is how
+far errors reach, through whatever comes after. An element whose finiteness or whole number depends
+on them is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.dtypes import dtype_of, is_float
+from explorer.ir.program import Binding, Program
+from explorer.ir.types import Tensor
+from explorer.ops.bind import bind_sizes
+from explorer.ops.evaluate import Interpreter
+from explorer.ops.frame import Frame
+
+Arrays = Mapping[str, np.ndarray]
+TRIALS = 3
+REACH = 8.0  # times the largest spread seen: what more trials would have found
+EXACT = frozenset({
+    "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Concat", "Split",
+    "Tile", "Expand", "Gather", "GatherElements", "GatherND", "Trilu", "Pad", "Identity", "Neg",
+    "Abs", "Relu", "Max", "Min", "Sign", "Floor", "Ceil", "Round", "Where", "Clip", "MaxPool",
+    "GlobalMaxPool", "TopK", "ReduceMax", "ReduceMin", "DepthToSpace", "SpaceToDepth",
+    "ReverseSequence", "OneHot", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal",
+    "ArgMax", "ArgMin", "Shape", "Size", "ConstantOfShape", "Not", "And", "Or", "Xor", "Range",
+    "Hardmax", "IsNaN", "IsInf", "EyeLike", "CastLike", "ThresholdedRelu", "Mod",
+})  # fmt: skip
+SUMS = frozenset({
+    "MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean", "ReduceProd",
+    "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "Softmax",
+    "LogSoftmax", "LayerNormalization", "InstanceNormalization", "GroupNormalization",
+    "RMSNormalization", "LpNormalization", "LRN", "CumSum", "CumProd", "AveragePool",
+    "GlobalAveragePool", "LpPool", "GlobalLpPool", "LSTM", "GRU", "RNN", "ScatterElements",
+    "ScatterND", "Resize", "BatchNormalization", "Mean", "Sum", "MatMulInteger", "ConvInteger",
+    "QLinearMatMul", "QLinearConv", "QuantizeLinear", "DFT", "STFT",
+})  # fmt: skip
+NORMS = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization"})
+ULPS = 4.0  # of a function of one element, as vector libraries promise
+FILTERED = 2e-5  # of the largest answer: what minimal filtering promises, and the same again
+SQUASHED = 2e-7  # absolute: sigmoids and tangents that libraries cut off
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An exact answer, how far each element may be from it, and which elements can be judged."""
+
+    value: np.ndarray
+    reach: np.ndarray
+    judged: np.ndarray
+
+
+def bounds(program: Program, feeds: Arrays, seed: int = 0) -> dict[str, Bound]:
+    """The bound of each output of a program of stage TYPED."""
+    with np.errstate(all="ignore"):
+        exact = evaluated(program, feeds)
+        trials = [
+            evaluated(program, feeds, np.random.default_rng((seed, n))) for n in range(TRIALS)
+        ]
+        return {n: _bound(exact[n], [t[n] for t in trials]) for n in exact}
+
+
+def _bound(exact: np.ndarray, trials: Sequence[np.ndarray]) -> Bound:
+    judged = np.ones(exact.shape, bool)
+    if not is_float(dtype_of(exact)):
+        for trial in trials:
+            judged &= trial == exact
+        return Bound(exact, np.zeros(exact.shape), judged)
+    value = exact.astype(np.float64)
+    spread = np.zeros(exact.shape)
+    for trial in trials:
+        judged &= np.isfinite(trial) == np.isfinite(exact)
+        gap = np.abs(trial.astype(np.float64) - value)
+        spread = np.fmax(spread, np.where(np.isfinite(gap), gap, 0))
+    typical = float(spread.mean()) if spread.size else 0.0
+    tiny = 2 * float(np.finfo(dtype_of(exact)).smallest_subnormal) if exact.dtype.kind == "f" else 0
+    ulp = 2 * _unit(dtype_of(exact)) * np.where(np.isfinite(value), np.abs(value), 0)
+    return Bound(value, REACH * (spread + typical) + ulp + tiny, judged)
+
+
+def evaluated(
+    program: Program, feeds: Arrays, rng: np.random.Generator | None = None
+) -> dict[str, np.ndarray]:
+    """The outputs, every operator in float64 and rounded once, with errors where there is a
+    generator.
+    """
+    main = program.main
+    run = _Rounding(program, bind_sizes(program, feeds), rng)
+    found = run.run(main, [feeds[p.name] for p in main.params])
+    names = main.output_names or tuple(v.name for v in main.outputs)
+    return dict(zip(names, found, strict=True))
+
+
+class _Rounding(Interpreter):
+    """Evaluates in float64, with errors drawn where there is a generator."""
+
+    def __init__(
+        self, program: Program, sizes: Mapping[str, int], rng: np.random.Generator | None
+    ) -> None:
+        super().__init__(program, sizes)
+        self.rng = rng
+
+    def binding(
+        self, binding: Binding, values: Mapping[str, np.ndarray], frame: Frame
+    ) -> Sequence[np.ndarray]:
+        if not isinstance(binding.expr, OpCall):
+            return super().binding(binding, values, frame)
+        call = binding.expr
+        given = {a.name: self.value(a, values) for a in call.args if a is not None}
+        wide = {n: self._widened(call.op, a, given) for n, a in given.items()}
+        found = list(super().binding(binding, {**values, **wide}, frame))
+        if self.rng is not None and call.op in NORMS:
+            slip = _slip(call, wide[call.args[0].name if call.args[0] else ""])
+            found[0] = found[0] + slip * self.rng.uniform(-1, 1, found[0].shape)
+        return [self._rounded(call.op, v, a) for v, a in zip(binding.vars, found)]
+
+    def _widened(self, op: str, array: Any, given: Mapping[str, Any]) -> Any:
+        """An argument in float64; before a sum, with errors that grow with its depth."""
+        if not isinstance(array, np.ndarray) or not is_float(dtype_of(array)):
+            return array
+        wide = array.astype(np.float64)
+        if self.rng is None or op not in SUMS:
+            return wide
+        unit = _unit(dtype_of(array)) if dtype_of(array) == "float64" else _unit("float32")
+        return wide * (1 + unit * sqrt(_depth(op, given)) * self.rng.uniform(-1, 1, wide.shape))
+
+    def _rounded(self, op: str, var: Var, array: Any) -> Any:
+        """A result in the type that it is declared with, with errors of a few units."""
+        if not isinstance(array, np.ndarray) or not isinstance(var.type, Tensor):
+            return array
+        dtype = var.type.dtype
+        if dtype is None or not is_float(dtype):
+            return array
+        wide = array.astype(np.float64)
+        if self.rng is not None and op not in EXACT:
+            wide = wide * (1 + ULPS * _unit(dtype) * self.rng.uniform(-1, 1, wide.shape))
+            wide = wide + self._absolute(op, wide, dtype) * self.rng.uniform(-1, 1, wide.shape)
+        return wide.astype(_numpy(dtype))
+
+    def _absolute(self, op: str, wide: np.ndarray, dtype: str) -> float:
+        """Errors that are no share of the element itself."""
+        if op == "Conv" and dtype == "float32":
+            finite = np.abs(wide[np.isfinite(wide)])
+            return FILTERED * float(finite.max(initial=0)) / REACH
+        squashed = ("Sigmoid", "Tanh", "LSTM", "GRU", "RNN", "Erf", "Softmax", "Gelu", "Mish")
+        return SQUASHED / REACH if op in squashed and dtype != "float64" else 0.0
+
+
+def _slip(call: OpCall, x: np.ndarray) -> np.ndarray:
+    """How far a normalised element moves where the mean of its group is rounded: all elements of a
+    group move together then, which no error of one element does.
+    """
+    attrs: dict[str, Any] = dict(call.attrs)
+    if call.op == "LayerNormalization":
+        axis = attrs.get("axis", -1) % x.ndim
+        rows = x.reshape(prod(x.shape[:axis]), prod(x.shape[axis:]))
+    else:
+        groups = attrs.get("num_groups", x.shape[1])
+        rows = x.reshape(x.shape[0] * groups, x.size // max(1, x.shape[0] * groups))
+    if not rows.size:
+        return np.zeros(x.shape)
+    spread = np.sqrt(rows.var(-1, keepdims=True) + attrs.get("epsilon", 1e-5))
+    largest = np.abs(rows).max(-1, keepdims=True)
+    slip = _unit("float32") * sqrt(rows.shape[-1]) * largest / spread
+    return np.broadcast_to(slip, rows.shape).reshape(x.shape)
+
+
+def _depth(op: str, given: Mapping[str, Any]) -> int:
+    """How many terms a sum has, at most."""
+    shapes = [a.shape for a in given.values() if isinstance(a, np.ndarray)]
+    if op in ("Conv", "ConvTranspose", "ConvInteger") and len(shapes) > 1:
+        return max(1, prod(shapes[1]) // max(1, min(shapes[1][:2])))
+    if op in ("MatMul", "Gemm", "MatMulInteger"):
+        return max(1, *(n for s in shapes[:2] for n in s[-2:]))
+    return max(1, *(prod(s) for s in shapes))
+
+
+def _unit(dtype: Any) -> float:
+    """The largest relative error of one rounding."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(_numpy(dtype)).eps) / 2
+
+
+def _numpy(dtype: Any) -> Any:
+    from explorer.ir.types import numpy_dtype
+
+    return numpy_dtype(dtype) if isinstance(dtype, str) else dtype

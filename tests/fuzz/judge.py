@@ -1,0 +1,152 @@
+"""Is a graph compiled right? Ours, our interpreter and onnxruntime are held against each other."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+import explorer
+from explorer.compilation import Compilation
+from explorer.errors import BoundError, IronworksError, UnsupportedOperator
+from explorer.frontends.model import Model
+from explorer.ops.evaluate import evaluate
+from tests.fuzz.blame import nodes_seen_otherwise
+from tests.fuzz.compare import compare
+from tests.fuzz.exact import Bound, bounds
+from tests.fuzz.oracle import NoAnswer, Oracle
+from tests.fuzz.settings import PLAIN, Setting
+
+Arrays = Mapping[str, np.ndarray]
+Bounds = dict[str, Bound]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong: `kind` is "wrong", "internal", "refused" or "memory", or "oracle" where
+    others see an operator otherwise; `at` is the step, operator or line that is blamed.
+    """
+
+    kind: str
+    at: str
+    story: str
+    setting: str = ""
+
+
+def crash(problem: BaseException, setting: str = "") -> Failure:
+    """An exception as a failure: ours is a refusal, any other is internal."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    ours = [f for f in frames if "explorer" in f.filename] or frames
+    at = f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "?"
+    kind = "refused" if isinstance(problem, IronworksError) else "internal"
+    if isinstance(problem, MemoryError):
+        kind = "memory"
+    name = type(problem).__name__
+    return Failure(kind, f"{name} at {at}", f"{name}: {problem}"[:600], setting)
+
+
+@dataclass
+class Verdict:
+    """Everything that was found about one model."""
+
+    failures: list[Failure]
+    unsupported: str = ""
+    judged_by: str = ""
+
+
+def typed(model: Model) -> Compilation:
+    """The program as it was imported, with shapes."""
+    return explorer.compile(model, until="typed", target=PLAIN.device)
+
+
+def judge(path: Path, feeds: Sequence[Arrays], settings: Sequence[Setting]) -> Verdict:
+    """Compile and run a model by every setting and compare all that can be compared."""
+    try:
+        model = explorer.load(path)
+        program = typed(model).snapshot("deduce shapes").after
+    except UnsupportedOperator as problem:
+        return Verdict([], unsupported=str(problem))
+    except Exception as problem:
+        return Verdict([crash(problem)])
+    proto = onnx.load(path)
+    oracle = Oracle(proto)
+    verdict = Verdict([])
+    known: list[Bounds | None] = []
+    for given in feeds:
+        try:
+            answers = oracle(given)
+            verdict.judged_by = oracle.by
+        except NoAnswer:
+            answers = {}
+        try:
+            right: Bounds | None = bounds(program, given)
+        except BoundError:  # an extent of 0, where the symbol starts at 1
+            right = None
+        except Exception as problem:
+            right = None
+            if answers:
+                verdict.failures.append(crash(problem))
+        known.append(right)
+        if right is None or not answers:
+            continue
+        wrong = compare(answers, right)
+        if wrong and oracle.by == "onnxruntime":
+            seen = nodes_seen_otherwise(proto, given, wrong)
+            verdict.failures += [Failure("oracle", at, story) for at, story in seen]
+    for setting in settings:
+        verdict.failures += judged(model, setting, feeds, known)
+    return verdict
+
+
+def judged(
+    model: Model,
+    setting: Setting,
+    feeds: Sequence[Arrays],
+    known: Sequence[Bounds | None],
+) -> list[Failure]:
+    """What is wrong with a model by one setting: its steps, then its answers."""
+    try:
+        c = explorer.compile(
+            model, setting.device, setting.options, until=setting.until, check=setting is PLAIN
+        )
+    except UnsupportedOperator:
+        return []
+    except Exception as problem:
+        return [crash(problem, setting.name)]
+    failures = [
+        Failure("wrong", f"step {s.name}", f"check=True blames it: {s.checked}", setting.name)
+        for s in c.snapshots
+        if isinstance(s.checked, str)
+    ][:1]
+    for given, right in zip(feeds, known):
+        if right is None:
+            continue
+        try:
+            runs = c.stage.name == "EMITTED"
+            with np.errstate(all="ignore"):
+                found = c.run(given) if runs else evaluate(c.program, given)
+        except Exception as problem:
+            return [*failures, crash(problem, setting.name)]
+        wrong = compare(found, right)
+        if wrong:
+            at = blamed_step(c, given, right)
+            story = f"{setting.name}: {wrong}"
+            return [*failures, Failure("wrong", f"step {at}", story, setting.name)]
+    return failures
+
+
+def blamed_step(c: Compilation, given: Arrays, right: Mapping[str, Bound]) -> str:
+    """The first step whose program has other values; the code itself where none has."""
+    for s in c.snapshots:
+        try:
+            with np.errstate(all="ignore"):
+                problem = compare(evaluate(s.after, given), right)
+        except Exception as raised:
+            problem = f"{type(raised).__name__}: {raised}"
+        if problem:
+            return s.name
+    return "generate code"
