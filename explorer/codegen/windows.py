@@ -237,13 +237,16 @@ def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
     """The index of each dim of what was copied, from the one address in the copy.
 
     The address of the copy is a number in mixed radix whose digits are the dims, each below the
-    size of its dim: every axis moves the digit of the largest stride that its step reaches.
+    size of its dim: every axis moves the digit of the largest stride that its step reaches. A dim
+    of one element may have no stride: nothing moves it.
     """
     axes = {a.axis: a for a in (*s.spans, *s.over)}
     dims = copy.spans
     strides = [copy.target.offset.factor(d.axis) for d in dims]
     sizes = [d.size for d in dims]
     if not all(isinstance(n, int) for n in (*strides, *sizes)):
+        return None
+    if any(t == 0 and n != 1 for t, n in zip(strides, sizes, strict=True)):
         return None
     origin = data.offset.substitute({n: a.base for n, a in axes.items()})
     first = copy.target.offset.substitute({d.axis: d.base for d in dims})
@@ -252,7 +255,8 @@ def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
         return None
     found = [d.base for d in dims]
     reach = [0] * len(dims)
-    for n, stride in enumerate(strides):
+    moving = [(n, t) for n, t in enumerate(strides) if t != 0]
+    for n, stride in moving:
         found[n] = found[n] + left // stride
         reach[n], left = left // stride, left % stride
     if left:
@@ -261,7 +265,7 @@ def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
         step = data.offset.factor(name)
         if step == 0:
             continue
-        place = next((n for n, t in enumerate(strides) if isinstance(step, int) and t <= step), -1)
+        place = next((n for n, t in moving if isinstance(step, int) and t <= step), -1)
         if place < 0 or step % strides[place] or not isinstance(span.size, int):
             return None
         turns = step // strides[place]

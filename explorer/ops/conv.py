@@ -178,6 +178,8 @@ def _lower_transposed(low: Lowering) -> None:
     out = "acc" if site.has(2) else "y"
     for residues in reversed(list(np.ndindex(*t.strides))):  # the one with most places last
         parts = [_Residue(t, d, r, low.shape[2 + d]) for d, r in enumerate(residues)]
+        if any(p.axis.extent == 0 for p in parts) and any(residues):
+            continue  # a result shorter than the stride has no position of this residue
         axes = [Axis("n", low.shape[0]), *channels.axes, *(p.axis for p in parts)]
         store = (var("n"), channels.output, *(p.store for p in parts))
         if all(p.taps for p in parts):

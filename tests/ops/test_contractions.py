@@ -79,6 +79,12 @@ CONVS: list[Case] = [
         "ConvTranspose", [r(1, 3, 5), r(3, 4, 3), r(4)], {"strides": [2], "pads": [1, 1]}, note="1d"
     ),
     Case("ConvTranspose", [r(2, 3, 5, 4), r(3, 4, 2, 2)], {"strides": [2, 2]}, (1,), (5, 4)),
+    Case(
+        "ConvTranspose",
+        [r(3, 5, 1, 17), r(5, 3, 2, 4)],
+        {"strides": [3, 1], "pads": [1, 0, 0, 0]},
+        note="shorter than its stride",
+    ),
 ]
 
 
