@@ -215,10 +215,12 @@ def _all_inside(index: Index, shape: Shape, ranges: Ranges) -> bool:
 def solve(
     pattern: Index, axes: Sequence[Axis], shape: Shape, index: Index, ranges: Ranges
 ) -> dict[str, Affine] | Split | None:
-    """The values of `axes` for which `pattern` is `index`; None where pattern does not reach each
-    element once.
+    """The values of `axes` for which `pattern` is `index`, also where an index lies outside of
+    `shape`; None where pattern does not reach each element once.
+
+    An axis of extent 1 is 0 only where its dim is read inside: where it is read at -1, it is -1.
     """
-    values: dict[str, Affine] = {a.name: Affine() for a in axes if a.extent == 1}
+    values: dict[str, Affine] = {}
     extents = {a.name: a.extent for a in axes}
     for entry, extent, wanted in zip(pattern, shape, index, strict=True):
         found = _solve_dim(entry, extent, wanted, extents, ranges)
@@ -227,6 +229,7 @@ def solve(
         if any(values.get(name, value) != value for name, value in found.items()):
             return None
         values |= found
+    values = {a.name: Affine() for a in axes if a.extent == 1} | values
     return values if len(values) == len(extents) else None
 
 
@@ -237,7 +240,9 @@ def _solve_dim(
     wanted.
     """
     if extent == 1:
-        return {}
+        if ranges.inside(wanted, 1):
+            return {}
+        return None if entry.bare is None else {entry.bare: wanted}
     terms = [(name, factor) for name, factor in entry.terms if extents[name] != 1]
     digits: list[tuple[str, Dim]] = []
     stride: Dim = 1

@@ -16,6 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.program import Program
 from explorer.passes.copies import fold_copies
+from explorer.passes.layout import choose_layout
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 
@@ -206,3 +207,25 @@ def test_a_view_of_a_view_is_one(tmp_path: Path) -> None:
     before = legalized(tmp_path, nodes, {"x": (3, 8)}, ["y"], constants)
     after = keeps_values(fold_copies, before)
     assert views(before) == 3 and len(after.main.body) == 1
+
+
+THIN = {
+    "of one row": (64, [1, 100], {"pads": [1, 1, 1, 1]}),
+    "by depth, of one row": (8, [1, 7], {"pads": [1, 1, 1, 1], "group": 8}),
+    "of one plane": (8, [1, 6, 6], {"pads": [1] * 6}),
+    "of one row, padded below": (64, [1, 5], {"pads": [0, 1, 2, 1]}),
+    "of one pixel": (64, [1, 1], {"pads": [1, 1, 1, 1]}),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 2, "n"])
+@pytest.mark.parametrize("case", THIN)
+def test_a_border_of_an_axis_of_one_element_stays_a_border(
+    tmp_path: Path, case: str, batch: int | str
+) -> None:
+    channels, image, attributes = THIN[case]
+    inner = 1 if "group" in attributes else channels
+    nodes = [node("Conv", ["x", "w"], ["y"], **attributes)]
+    constants = {"w": weights(channels, inner, *[3] * len(image))}
+    before = legalized(tmp_path, nodes, {"x": (batch, channels, *image)}, ["y"], constants)
+    keeps_values(lambda p: fold_copies(choose_layout(p)), before)
