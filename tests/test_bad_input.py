@@ -23,7 +23,6 @@ from explorer.errors import (
     UnknownInput,
     UnsupportedOperator,
 )
-from explorer.measure.this_cpu import this_cpu
 from tests.two_inputs import two_inputs
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -79,7 +78,6 @@ def shell(folder: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]) -> 
         out, err = capsys.readouterr()
         return code, out, err
 
-    this_cpu()  # a measurement is no trace of a bad input
     assert own_cache  # other tests fill theirs meanwhile
     before = _content(folder)
     yield run

@@ -123,7 +123,9 @@ def _device(c: Compiled) -> str:
     )
     workers = threads(c)
     people = f"{workers} worker{'s' if workers > 1 else ''}"
-    return ", ".join(part for part in (c.device.name, people, caches) if part)
+    figures = getattr(c.device, "figures", "")
+    about = f"{figures} figures" if figures else ""
+    return ", ".join(part for part in (c.device.name, people, caches, about) if part)
 
 
 def _graph(graph: Graph, house: House) -> Part:

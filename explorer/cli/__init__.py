@@ -37,7 +37,7 @@ COMMANDS = {
     "ram": "how tasks lie on units under each policy, here or on a data sheet",
     "time": "how long a run takes, in all and per operator",
     "race": "the same model in other runtimes, answers compared first",
-    "devices": "what hardware is known, and this machine as it was measured",
+    "devices": "what hardware is known, and this machine, as measured or by default",
     "cache": "what is kept on disk: stats, clear, verify",
     "zoo": "models that are here by name",
     "report": "one offline file: every stage, its pictures, the timings",

@@ -1,4 +1,4 @@
-"""`ironworks devices`: what hardware is known, and this machine as it was measured."""
+"""`ironworks devices`: what hardware is known, and this machine, as measured or by default."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from explorer.cli.text import size, table
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.this_cpu import measure, remember, remembered
+from explorer.measure.this_cpu import measure, remember, this_cpu
 
+DEFAULT = (
+    "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"
+)
 LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
 
 
@@ -29,17 +32,15 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """Every device in a row, or one with the source of each number."""
-    here = _measured() if flags.measure else remembered()
+    here = _measured() if flags.measure else this_cpu()
     if flags.name in ("cpu", "this-cpu"):
-        return _one(here or _measured())
+        return _one(here)
     if flags.name is not None:
         return _one(device(flags.name))
-    known = [*([here] if here else []), *(device(name) for name in device_names())]
+    known = [here, *(device(name) for name in device_names())]
     text = _text(known)
-    if flags.measure and here is not None:
+    if flags.measure:
         text += f"\n\n{_costs(here)}"
-    if here is None:
-        text += "\n\n  This machine was not measured yet: ironworks devices --measure"
     return Answer({"devices": [_fields(each) for each in known]}, text)
 
 
@@ -63,12 +64,16 @@ def _text(known: Sequence[Device]) -> str:
     rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in known]
     head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in LEVELS))
     note = "Of each memory: capacity, and GB/s for one unit. GFLOP/s: float32, all units."
-    return f"{table(head, rows)}\n\n  {note}"
+    text = f"{table(head, rows)}\n\n  {note}"
+    if any(d.figures == "default" for d in known):
+        return f"{text}\n  {DEFAULT}"
+    return text
 
 
 def _shape(d: Device) -> tuple[str, ...]:
     peak = d.peak_gflops_per_unit * d.units
-    return d.name, f"{d.units}", f"{d.lanes}", f"{d.clock_ghz:.2f}", f"{peak:,.0f}"
+    name = f"{d.name} ({d.figures})" if d.figures else d.name
+    return name, f"{d.units}", f"{d.lanes}", f"{d.clock_ghz:.2f}", f"{peak:,.0f}"
 
 
 def _level(d: Device, name: str) -> str:

@@ -66,6 +66,7 @@ class Device:
     pipeline_cycles: int = 1
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()
+    figures: str = ""  # "measured" or "default": how those of a machine that is here were found
 
     @property
     def peak_gflops_per_unit(self) -> float:

@@ -7,14 +7,10 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-
-import llvmlite.binding as llvm
 
 from explorer.allowance import cores
-from explorer.measure.this_cpu import cache_bytes, lanes
+from explorer.measure.processor import cache_bytes, cpu_name, lanes
 
-CPUINFO = Path("/proc/cpuinfo")
 PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
 
 
@@ -54,16 +50,6 @@ def machine() -> Machine:
         f"{platform.system()} {platform.machine()}",
         (("python", ".".join(map(str, sys.version_info[:3]))), *_versions()),
     )
-
-
-def cpu_name() -> str:
-    """The processor as it calls itself, else as LLVM knows it."""
-    try:
-        lines = CPUINFO.read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
-    return " ".join(next(names, "").split()) or str(llvm.get_host_cpu_name())
 
 
 def _versions() -> tuple[tuple[str, str], ...]:

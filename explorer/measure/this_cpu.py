@@ -1,4 +1,8 @@
-"""This machine as a `Device`: measured once in some seconds, then remembered for its user."""
+"""This machine as a `Device`: measured where its user asked for that once, else by default.
+
+What a process began with it keeps: a measurement counts in later ones, so that no decision changes
+in the middle of a session, and the device is in the key of all that is decided for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +21,8 @@ from explorer import cache as store
 from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
 from explorer.devices.model import Device, MemoryLevel
+from explorer.measure.default_cpu import FMA_PER_CYCLE, SHARED, default_cpu
+from explorer.measure.processor import cache_bytes, is_x86, lanes, registers
 
 if TYPE_CHECKING:
     from explorer.measure.bandwidth import Bandwidth
@@ -25,18 +30,14 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-6"
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
-FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2; the clock below is what fits with it
+VERSION = "this-cpu-7"
 RUNS = 40
-SHARED = frozenset({"L3", "DRAM"})
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
     ("barrier_us", "two units that meet again and again, the best of many"),
     ("task_ns", "a kernel that does nothing, the best of many"),
     ("bandwidth_gb_per_s", "a vector sum on one core, best of several runs"),
-    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds"),
+    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds, two a cycle"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),
 )
@@ -55,15 +56,20 @@ def kernel(first, last, args):
 
 @cache
 def this_cpu() -> Device:
-    """The device of this process: its cores, vector units and caches, with measured bandwidths and
-    peak.
+    """The device of this process: as it was measured before, else what is known without that."""
+    return remembered() or default_cpu()
+
+
+@cache
+def measured_cpu() -> Device:
+    """The same measured, now where it was not before: for tools that hold the model against the
+    clock. It takes some seconds.
     """
     known = remembered()
-    if known is not None:
-        return known
-    device = measure()
-    remember(device)
-    return device
+    if known is None:
+        known = measure()
+        remember(known)
+    return known
 
 
 def remembered() -> Device | None:
@@ -93,31 +99,6 @@ def from_json(text: str) -> Device:
     return Device(**fields)
 
 
-def lanes() -> int:
-    """float32 elements of a vector register."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 16
-    return 8 if features.get("avx2") or features.get("avx") else 4
-
-
-def cache_bytes() -> dict[str, int]:
-    """The size of each data cache, as the kernel tells it, else a common one."""
-    found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
-    for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
-        try:
-            kind, level = (
-                (entry / "type").read_text().strip(),
-                (entry / "level").read_text().strip(),
-            )
-            text = (entry / "size").read_text().strip()
-        except OSError:
-            continue
-        if kind in ("Data", "Unified") and text[-1:] in "KM" and text[:-1].isdigit():
-            found[f"L{level}"] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
-    return found
-
-
 def measure() -> Device:
     """A fresh measurement: peak products, bandwidth of every level by one core and by all, what the
     runtime costs, and the constants of the model, fitted to probe kernels.
@@ -140,7 +121,7 @@ def measure() -> Device:
         kind="cpu",
         units=cores(),
         lanes=width,
-        registers=32 if width == 16 or not _is_x86() else 16,
+        registers=registers(),
         fma_per_cycle=FMA_PER_CYCLE,
         clock_ghz=round(peak / (2 * width * FMA_PER_CYCLE), 3),
         levels=levels,
@@ -149,6 +130,7 @@ def measure() -> Device:
         task_ns=round(own.task_ns, 1),
         sources=SOURCES,
         costs=Costs(stores=stores, together=together),
+        figures="measured",
     )
     return replace(device, costs=_fitted(device))
 
@@ -163,10 +145,6 @@ def _fitted(device: Device) -> Costs:
     from explorer.measure.fit import fitted, observe, probes  # loads the generator
 
     return fitted(device, observe(device, probes(device.lanes)), device.costs)
-
-
-def _is_x86() -> bool:
-    return "x86" in llvm.get_default_triple()
 
 
 def overheads() -> Overheads:
@@ -208,7 +186,7 @@ def _best_seconds(function: Native, args: np.ndarray, repeats: int, runs: int) -
 def _peak_gflops() -> float:
     """Products of a register tile with both operands in L1."""
     width = lanes()
-    rows, vectors = (14, 2) if width == 16 or not _is_x86() else (6, 2)
+    rows, vectors = (14, 2) if width == 16 or not is_x86() else (6, 2)
     header = f"contract = micro_kernel({rows}, {vectors}, {width}, 1, 0, 0)"
     a, b, y = (np.zeros(4096, np.float32) for _ in range(3))
     table, zero = np.zeros(32, np.int64), np.zeros(1, np.int64)

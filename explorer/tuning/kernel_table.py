@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from explorer.errors import BadOption, IronworksError
 from explorer.measure.compare import checked_seconds
 from explorer.measure.machine import machine
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_cpu import measured_cpu
 from explorer.tuning.kernel_case import Case
 from explorer.tuning.kernel_operators import Operator, operators
 from explorer.tuning.kernel_peers import limited_threads, others, ours
@@ -109,7 +109,7 @@ def kernel_table(
         )
     tell = progress or (lambda text: None)
     tell("measuring the roofs")
-    measured = tuple(roofs(this_cpu(), n) for n in threads)
+    measured = tuple(roofs(measured_cpu(), n) for n in threads)
     return KernelTable(tuple(_rows(chosen, measured, seconds, tell)), measured)
 
 

@@ -34,7 +34,7 @@ from explorer.measure.sample_kernels import (
     softmax,
     transpose,
 )
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_cpu import measured_cpu
 from explorer.roller.policies import DEFAULT, POLICIES
 from explorer.roller.policy import label_of
 from explorer.roller.space import space_of
@@ -169,7 +169,7 @@ def line(p: Prediction) -> str:
 
 def predictions(names: Sequence[str], threads: int) -> Iterator[Prediction]:
     """Every operator whose name has one of these words in it, told of while it is done."""
-    device = this_cpu()
+    device = measured_cpu()
     for name, kernel in operators().items():
         if not names or any(word in name for word in names):
             found = predict(name, kernel, device, threads)
@@ -184,7 +184,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=0, help="default: all cores")
     parser.add_argument("--operators", default="", help="words of names, separated by commas")
     flags = parser.parse_args(given)
-    threads = flags.threads or this_cpu().units
+    threads = flags.threads or measured_cpu().units
     found = list(predictions([w for w in flags.operators.split(",") if w], threads))
     told = summary(found)
     if flags.json:

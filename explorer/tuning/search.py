@@ -24,7 +24,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.measure.machine import machine
 from explorer.measure.one_kernel import Operands, PreparedKernel, prepare
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_cpu import measured_cpu
 from explorer.roller.policy import label_of
 from explorer.roller.space import space_of
 from explorer.tuning.prediction import in_rounds, operators, rollers_first
@@ -189,7 +189,7 @@ def rivalries(
 ) -> list[Rivalry]:
     """Every operator that a word names; those in the partial file with as many trials are there."""
     done = _read(partial)
-    device = replace(this_cpu(), units=threads)
+    device = replace(measured_cpu(), units=threads)
     out = []
     for name, kernel in operators().items():
         if not any(word in name for word in words):
@@ -244,7 +244,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=0, help="default: all cores")
     parser.add_argument("--partial", type=Path, help="rows are kept here, and not made again")
     flags = parser.parse_args(given)
-    device = this_cpu()  # measured and remembered where the user's cache is
+    device = measured_cpu()  # remembered where the user's cache is
     usual = MANY if flags.trials > MANY_TRIALS else FEW
     words = [w for w in flags.operators.split(",") if w] or usual
     with _fresh_cache():

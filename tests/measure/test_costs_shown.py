@@ -23,7 +23,7 @@ FITTED = replace(
 def shown(monkeypatch: pytest.MonkeyPatch, *words: str) -> Answer:
     monkeypatch.setattr(devices, "measure", lambda: FITTED)
     monkeypatch.setattr(devices, "remember", lambda device: None)
-    monkeypatch.setattr(devices, "remembered", lambda: FITTED)
+    monkeypatch.setattr(devices, "this_cpu", lambda: FITTED)
     parser = devices.Parser("devices", "")
     parser.add_argument("name", nargs="?")
     parser.add_argument("--measure", action="store_true")

@@ -1,15 +1,18 @@
-"""This machine as a device: measured once, remembered, and within what any machine is."""
+"""This machine as a device: by default, measured, remembered, and within what any machine is."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from explorer.allowance import cores
+from explorer.counters import counters
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure import this_cpu
+from explorer.measure import processor, this_cpu
 
 SMALL = Device(
     name="this-cpu",
@@ -24,6 +27,17 @@ SMALL = Device(
 )
 
 
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """No test knows what another one asked for."""
+    asked = (this_cpu.this_cpu, this_cpu.measured_cpu)
+    for function in asked:
+        function.cache_clear()
+    yield
+    for function in asked:
+        function.cache_clear()
+
+
 def test_a_measurement_is_read_back_as_it_was() -> None:
     assert this_cpu.from_json(json.dumps(asdict(SMALL))) == SMALL
 
@@ -31,20 +45,61 @@ def test_a_measurement_is_read_back_as_it_was() -> None:
 def test_a_remembered_machine_is_not_measured_again(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert this_cpu.remembered() is None
     this_cpu.remember(SMALL)
     monkeypatch.setattr(this_cpu, "measure", lambda: pytest.fail("measured again"))
-    this_cpu.this_cpu.cache_clear()
-    try:
-        assert this_cpu.this_cpu() == SMALL
-    finally:
-        this_cpu.this_cpu.cache_clear()
+    assert this_cpu.this_cpu() == this_cpu.measured_cpu() == SMALL
+
+
+def test_a_machine_that_was_not_measured_is_known_without_a_kernel_or_a_file(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(this_cpu, "measure", lambda: pytest.fail("measured unasked"))
+    with counters.delta() as did:
+        found = this_cpu.this_cpu()
+    assert did.kernel_compiles == 0 and not own_cache.exists()
+    assert found.figures == "default" and found.units == cores()
+    assert "not measured" in dict(found.sources)["costs"]
+    sizes = processor.cache_bytes()
+    assert {m.name: m.capacity_bytes for m in found.levels if m.capacity_bytes} == sizes
+    speeds = [m.bandwidth_gb_per_s for m in found.levels]
+    assert speeds == sorted(speeds, reverse=True) and min(speeds) > 0
+    assert found.lanes == processor.lanes() and 0.5 <= found.clock_ghz <= 8.0
+
+
+def test_a_measurement_counts_in_the_next_process_not_in_this_one(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = this_cpu.this_cpu()
+    this_cpu.remember(SMALL)
+    assert this_cpu.this_cpu() is before
+    this_cpu.this_cpu.cache_clear()  # what a new process has
+    assert this_cpu.this_cpu() == SMALL
+    assert repr(before) != repr(SMALL)  # the key of what is decided for a device
+
+
+@pytest.mark.parametrize(
+    ("highest", "name", "ghz"),
+    [("4100000", "model name : A CPU @ 2.50GHz", 4.1), ("", "model name\t: A CPU @ 2.50GHz\n", 2.5),
+     ("x", "cpu MHz : 1200.7\n", 3.0), ("7", "model name : A @ 99.9GHz\n", 3.0), (None, None, 3.0)],
+)  # fmt: skip
+def test_the_clock_is_what_the_system_tells_where_that_can_be(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    highest: str | None,
+    name: str | None,
+    ghz: float,
+) -> None:
+    for file, text in (("FREQUENCY", highest), ("CPUINFO", name)):
+        monkeypatch.setattr(processor, file, tmp_path / file)
+        if text is not None:
+            (tmp_path / file).write_text(text)
+    assert processor.clock_ghz() == ghz
 
 
 def test_every_cache_has_a_size() -> None:
-    sizes = this_cpu.cache_bytes()
+    sizes = processor.cache_bytes()
     assert sizes["L1"] >= 1 << 13 and sizes["L2"] > sizes["L1"]
-    assert this_cpu.lanes() in (4, 8, 16)
+    assert processor.lanes() in (4, 8, 16)
 
 
 def test_a_measurement_is_plausible() -> None:
@@ -57,8 +112,9 @@ def test_a_measurement_is_plausible() -> None:
     assert {name for name, _ in found.sources} >= {"bandwidth_gb_per_s", "clock_ghz"}
 
 
-def test_a_measurement_holds_the_costs_of_kernels_with_every_residual() -> None:
-    found = this_cpu.this_cpu()
+def test_a_measurement_holds_the_costs_of_kernels_with_every_residual(own_cache: Path) -> None:
+    found = this_cpu.measured_cpu()
+    assert found.figures == "measured"
     assert found.costs.fits and all(f.measured_us > 0 for f in found.costs.fits)
     assert all(cycles >= 0 for cycles in found.costs.values)
     assert {name for name, _ in found.costs.stores} == {m.name for m in found.levels}

@@ -1,0 +1,64 @@
+"""A machine that was not measured: what the system says of it, and for the rest numbers that cores
+of its kind keep, rather too careful than too good.
+
+`ironworks devices --measure` puts measured ones in their place, for later processes.
+"""
+
+from __future__ import annotations
+
+from explorer.allowance import cores
+from explorer.devices.costs import Costs
+from explorer.devices.model import Device, MemoryLevel
+from explorer.measure.processor import cache_bytes, clock_ghz, lanes, registers
+
+FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2
+# Bytes that one core reads in a cycle: of L1 and L2 in vectors, of L3 whatever the vectors are.
+L1_VECTORS, L2_VECTORS, L3_BYTES = 1.25, 0.75, 12.0
+DRAM_GB_PER_S, DRAM_GB_PER_S_OF_ALL = 10.0, 25.0  # of one core, and of a socket's two channels
+STORES = (("L1", 0.5), ("L2", 1.0), ("L3", 1.0), ("DRAM", 0.6))
+SHARED = frozenset({"L3", "DRAM"})
+LINE_BYTES = 64
+LAUNCH_US, BARRIER_US, TASK_NS = 2.0, 0.2, 10.0
+KEPT = "kept by cores of this kind; this machine was not measured"
+SOURCES = (
+    ("launch_us", KEPT),
+    ("barrier_us", KEPT),
+    ("task_ns", KEPT),
+    ("bandwidth_gb_per_s", KEPT),
+    ("clock_ghz", "the operating system or the processor's name, else 3 GHz"),
+    ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+    ("costs", f"cycles {KEPT}"),
+)
+
+
+def default_cpu() -> Device:
+    """The device of this process as far as it is known without running anything."""
+    clock, sizes, units = clock_ghz(), cache_bytes(), cores()
+    vector = 4 * lanes()
+    alone = {
+        "L1": L1_VECTORS * vector * clock,
+        "L2": L2_VECTORS * vector * clock,
+        "L3": L3_BYTES * clock,
+        "DRAM": DRAM_GB_PER_S,
+    }
+    together = {**alone, "DRAM": min(DRAM_GB_PER_S, DRAM_GB_PER_S_OF_ALL / units)}
+    rounded = tuple((name, round(rate, 1)) for name, rate in together.items())
+    return Device(
+        name="this-cpu",
+        kind="cpu",
+        units=units,
+        lanes=lanes(),
+        registers=registers(),
+        fma_per_cycle=FMA_PER_CYCLE,
+        clock_ghz=clock,
+        levels=tuple(
+            MemoryLevel(name, sizes.get(name), round(rate, 1), LINE_BYTES, shared=name in SHARED)
+            for name, rate in alone.items()
+        ),
+        launch_us=LAUNCH_US,
+        barrier_us=BARRIER_US,
+        task_ns=TASK_NS,
+        sources=SOURCES,
+        costs=Costs(stores=STORES, together=rounded if units > 1 else ()),
+        figures="default",
+    )

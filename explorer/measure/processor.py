@@ -1,0 +1,82 @@
+"""What the system says of the processor without running anything: name, vectors, caches, clock."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # in kHz
+CPUINFO = Path("/proc/cpuinfo")
+DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+DEFAULT_GHZ = 3.0
+PLAUSIBLE_GHZ = (0.5, 8.0)
+
+
+def lanes() -> int:
+    """float32 elements of a vector register."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16
+    return 8 if features.get("avx2") or features.get("avx") else 4
+
+
+def registers() -> int:
+    """Vector registers that code may use."""
+    return 32 if lanes() == 16 or not is_x86() else 16
+
+
+def is_x86() -> bool:
+    """Whether this is an x86 processor."""
+    return "x86" in llvm.get_default_triple()
+
+
+def cache_bytes() -> dict[str, int]:
+    """The size of each data cache, as the kernel tells it, else a common one."""
+    found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
+    for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
+        try:
+            kind, level = (
+                (entry / "type").read_text().strip(),
+                (entry / "level").read_text().strip(),
+            )
+            text = (entry / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind in ("Data", "Unified") and text[-1:] in "KM" and text[:-1].isdigit():
+            found[f"L{level}"] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
+    return found
+
+
+def clock_ghz() -> float:
+    """The highest clock that the system tells, else the one in the processor's name, else a common
+    one; never that of the moment, which would make two plans of one.
+    """
+    for found in (_highest_ghz(), _ghz_in_name()):
+        if PLAUSIBLE_GHZ[0] <= found <= PLAUSIBLE_GHZ[1]:
+            return round(found, 3)
+    return DEFAULT_GHZ
+
+
+def _highest_ghz() -> float:
+    try:
+        return int(FREQUENCY.read_text("ascii")) / 1e6
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _ghz_in_name() -> float:
+    found = re.search(r"@ (\d+\.\d+)GHz", cpu_name())
+    return float(found[1]) if found else 0.0
+
+
+def cpu_name() -> str:
+    """The processor as it calls itself, else as LLVM knows it."""
+    try:
+        lines = CPUINFO.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return " ".join(next(names, "").split()) or str(llvm.get_host_cpu_name())
