@@ -18,7 +18,8 @@ from explorer.runtime.intrinsics import (
     store,
     store_byte,
 )
-from explorer.runtime.waiting import WORD, comes, inlined, mailbox, native, publish, steps
+from explorer.runtime.waiting import comes, mailbox, publish, steps
+from explorer.runtime.words import inlined, words
 
 ROWS = 64  # between two looks at the clock
 
@@ -42,7 +43,7 @@ def missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
     return -1
 
 
-@native(WORD, 5)
+@words
 def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
     """Follow a unit's rows: 1 at their END, 0 where it must wait or another hand shall carry it.
 

@@ -21,23 +21,21 @@ from explorer.runtime.intrinsics import (
     swap_if,
 )
 from explorer.runtime.waiting import (
-    WORD,
     called,
     contended,
-    inlined,
     lost,
     mailbox,
-    native,
     notify,
     sleep_on,
     steps,
     wake,
 )
+from explorer.runtime.words import inlined, words
 
 NONE, OVER, TO_PYTHON = -1, -2, -3
 
 
-@native(WORD, 3)
+@words
 def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
     """Whether nobody carries a unit, and what it awaits has come."""
     line = steps(team, unit)
@@ -47,7 +45,7 @@ def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
     return 1 if step >= load(line + 8 * isa.S_LEAST) else 0
 
 
-@native(WORD, 4)
+@words
 def found(team, hand, turn, late):  # type: ignore[no-untyped-def]
     """A unit to carry, its own first: no other's that is about to take it, unless that one is
     late."""
@@ -61,7 +59,7 @@ def found(team, hand, turn, late):  # type: ignore[no-untyped-def]
     return NONE
 
 
-@native(WORD, 2)
+@words
 def unfinished(team, hand):  # type: ignore[no-untyped-def]
     """What a hand must see the end of: a worker its own unit, the caller every one; or NONE."""
     last = load(team + 8 * isa.T_UNITS) if hand == 0 else hand + 1
@@ -71,7 +69,7 @@ def unfinished(team, hand):  # type: ignore[no-untyped-def]
     return NONE
 
 
-@native(WORD, 3)
+@words
 def bed(team, hand, turn):  # type: ignore[no-untyped-def]
     """The unit whose next change concerns the hand."""
     unit = unfinished(team, hand)
@@ -99,7 +97,7 @@ def rest(team, hand, turn):  # type: ignore[no-untyped-def]
     exchange(here, turn)
 
 
-@native(WORD, 3)
+@words
 def sought(team, hand, turn):  # type: ignore[no-untyped-def]
     """The next unit that the hand shall carry, or OVER, or TO_PYTHON."""
     box = mailbox(team, hand)
@@ -125,7 +123,7 @@ def sought(team, hand, turn):  # type: ignore[no-untyped-def]
         pause()
 
 
-@native(WORD, 3)
+@words
 def carry(team, hand, turn):  # type: ignore[no-untyped-def]
     """Carry units, the own one first, until nothing is left to do: OVER or TO_PYTHON."""
     unit = hand
@@ -263,7 +261,7 @@ def one_row(team, unit):  # type: ignore[no-untyped-def]
     return 1 if load(line + 8 * isa.S_LEAST) == 0 else 0
 
 
-@native(WORD, 3)
+@words
 def entry(ask, team, what):  # type: ignore[no-untyped-def]
     """The one function that Python calls: read the clock, run a launch, or serve as a hand."""
     if ask == isa.ASK_CYCLES:

@@ -1,6 +1,7 @@
 """The interpreter as machine code: loaded from the cache, or compiled where it is not there.
 
-Loading needs llvmlite alone; Numba is imported on a miss only, which keeps a warm start short.
+Loading needs llvmlite alone; what writes its code is imported on a miss only, which keeps a warm
+start short.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import llvmlite.binding as llvm
 from explorer import cache as store
 
 SYMBOL = "ironworks_device"
-SOURCES = ("instructions.py", "intrinsics.py", "waiting.py", "device_program.py", "hands.py")
+SOURCES = (
+    "instructions.py", "intrinsics.py", "words.py", "waiting.py", "device_program.py", "hands.py",
+)  # fmt: skip
 Entry = Callable[[int, int, int], int]
 _lock = Lock()
 
@@ -73,36 +76,11 @@ def _key() -> str:
 
 
 def _compiled() -> bytes:
-    """Numba's machine code for `hands.entry`, cut down to what the entry needs."""
-    dispatcher = import_module("explorer.runtime.hands").entry
-    result = dispatcher.overloads[dispatcher.signatures[0]]
-    library = result.library
-    module = llvm.parse_assembly(str(library._final_module))
-    module.link_in(llvm.parse_assembly(_wrapper(result.fndesc.llvm_func_name, module)))
-    for function in module.functions:
-        if not function.is_declaration and function.name != SYMBOL:
-            function.linkage = "internal"
-    machine = library.codegen._tm
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
-    return bytes(machine.emit_object(module))
-
-
-def _wrapper(inner: str, module: Any) -> str:
-    """A C function around Numba's, which takes places for its result and its exception first."""
-    return f"""
-        target triple = "{module.triple}"
-        target datalayout = "{module.data_layout}"
-        declare i32 @{inner}(ptr, ptr, i64, i64, i64)
-        define i64 @{SYMBOL}(i64 %ask, i64 %team, i64 %what) {{
-          %result = alloca i64
-          %problem = alloca ptr
-          store i64 0, ptr %result
-          %status = call i32 @{inner}(ptr %result, ptr %problem, i64 %ask, i64 %team, i64 %what)
-          %value = load i64, ptr %result
-          ret i64 %value
-        }}"""
+    """The machine code of `hands.entry`."""
+    entry = import_module("explorer.runtime.hands").entry
+    text = import_module("explorer.runtime.words").module_text(entry, SYMBOL)
+    machine = import_module("explorer.codegen.machine")
+    return bytes(machine.object_of(machine.optimised(text)))
 
 
 def _loaded(code: bytes) -> Native:

@@ -6,10 +6,6 @@ it; who sleeps says so first, and then looks again (Dekker's order, with one ord
 
 from __future__ import annotations
 
-from typing import Any
-
-from numba import njit
-
 from explorer.runtime import instructions as isa
 from explorer.runtime.intrinsics import (
     add,
@@ -24,35 +20,24 @@ from explorer.runtime.intrinsics import (
     pause,
     store,
 )
+from explorer.runtime.words import inlined, words
 
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, EVERYONE = 128, 129, 1 << 30
 SLEEP_US = 200  # where there is no futex
 CHECKS = 32  # looks at a word between two looks at the clock
-WORD = "int64"
-BARE: Any = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-def native(result, words):  # type: ignore[no-untyped-def]
-    """Compile for words only: else each number that stands in a call makes another copy."""
-    return njit(f"{result}({', '.join([WORD] * words)})", **BARE)
-
-
-def inlined(function):  # type: ignore[no-untyped-def]
-    """A part of the one function that calls it: a compilation less."""
-    return njit(inline="always", error_model="numpy")(function)
-
-
-@native(WORD, 2)
+@words
 def mailbox(team, hand):  # type: ignore[no-untyped-def]
     return team + isa.LINE_BYTES * (isa.TEAM_LINES + 2 * hand)
 
 
-@native(WORD, 2)
+@words
 def steps(team, unit):  # type: ignore[no-untyped-def]
     return team + isa.LINE_BYTES * (isa.TEAM_LINES + 1 + 2 * unit)
 
 
-@native("void", 4)
+@words
 def sleep_on(team, hand, word, seen):  # type: ignore[no-untyped-def]
     """Give up the core until the word's low half is no longer `seen`, or somebody wakes us."""
     begin = cycles()
@@ -67,7 +52,7 @@ def sleep_on(team, hand, word, seen):  # type: ignore[no-untyped-def]
     store(slept, load(slept) + cycles() - begin)
 
 
-@native("void", 2)
+@words
 def wake(team, word):  # type: ignore[no-untyped-def]
     """Wake whoever sleeps on a word."""
     number = load(team + 8 * isa.T_FUTEX)
@@ -75,7 +60,7 @@ def wake(team, word):  # type: ignore[no-untyped-def]
         call_futex(load(team + 8 * isa.T_SYSCALL), number, word, FUTEX_WAKE_PRIVATE, EVERYONE, 0)
 
 
-@native(WORD, 2)
+@words
 def notify(team, unit):  # type: ignore[no-untyped-def]
     """A unit has changed: wake the hands that sleep on it; whether there are any."""
     line = steps(team, unit)
@@ -86,7 +71,7 @@ def notify(team, unit):  # type: ignore[no-untyped-def]
     return 1
 
 
-@native(WORD, 4)
+@words
 def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
     """Whether a unit shows a step before long; no wait for one that no hand carries."""
     line = steps(team, unit)
@@ -104,7 +89,7 @@ def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
     return 1 if load_acquire(line + 8 * isa.S_STEP) >= least else 0
 
 
-@native(WORD, 2)
+@words
 def lost(team, hand):  # type: ignore[no-untyped-def]
     """Cycles that the hand neither ran nor slept since the last look, less a quarter of what it
     ran: one process that comes and goes does no harm."""
@@ -155,7 +140,7 @@ def called(team, hand, turn):  # type: ignore[no-untyped-def]
     return seen
 
 
-@native(WORD, 2)
+@words
 def contended(team, hand):  # type: ignore[no-untyped-def]
     """Whether others have the hand's core for a good part of its time: then it is not called for a
     while, twice as long each time."""
@@ -177,7 +162,7 @@ def contended(team, hand):  # type: ignore[no-untyped-def]
     return 1
 
 
-@native("void", 4)
+@words
 def publish(team, hand, unit, value):  # type: ignore[no-untyped-def]
     """Let others see a unit's step, and all that was written before it.
 
