@@ -36,7 +36,7 @@ def micro_kernel(
     b_step: int,
     stride: int | None = None,
     tree: Tree = "acc",
-    steps: tuple[tuple[int, int], ...] = (),
+    steps: tuple[tuple[int | None, int], ...] = (),
     prefetch: bool = False,
     form: Form = PLAIN,
     dot: str = "plain",
@@ -48,9 +48,10 @@ def micro_kernel(
     `stride`: rows of `a` a constant distance apart, addressed from the first one, whose offset
     `table` then is, instead of one register a row. `tree` is computed on the registers: "acc", a
     float, an operand's number, or (op, tree, ...). Operand 0 is the target; `steps` are the
-    operands' distances from row to row and from column to column (0 or 1); default: a dense
-    micro-tile. Depth and segments are 1 or more. With `prefetch` each step asks for the line at
-    `ahead`, which moves on by `pace` bytes; for one row it asks for the lines a page ahead.
+    operands' distances from row to row (None: given at run time, in elements, after the operands)
+    and from column to column (0 or 1); default: a dense micro-tile. Depth and segments
+    are 1 or more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace`
+    bytes; for one row it asks for the lines a page ahead.
     `form` and `dot` say what the elements are and how groups of them are multiplied. `single`:
     every segment has one step, so there is no inner loop.
     """
@@ -66,7 +67,8 @@ def micro_kernel(
             emitter.store(tree, others)
             return cx.get_dummy_value()
 
-        return types.void(*[types.intp] * 8, types.UniTuple(types.intp, len(places))), emit
+        numbers = len(places) + sum(row is None for row, _ in places)
+        return types.void(*[types.intp] * 8, types.UniTuple(types.intp, numbers)), emit
 
     return contract
 
@@ -87,11 +89,12 @@ class _Emitter:
     """Writes one micro-kernel where the builder stands; `sums` are the accumulators at its end."""
 
     def __init__(
-        self, b: Any, shape: _Shape, places: tuple[tuple[int, int], ...], elements: Elements
+        self, b: Any, shape: _Shape, places: tuple[tuple[int | None, int], ...], elements: Elements
     ) -> None:
         self.b, self.shape, self.places, self.elements = b, shape, places, elements
         self.vector = elements.vector
         self.sums: list[Any] = []
+        self.steps: dict[int, Any] = {}  # rows of operands apart, where run time tells
 
     def phis(self, starts: list[Any], block: Any) -> list[Any]:
         """One value a loop carries for each start."""
@@ -201,7 +204,10 @@ class _Emitter:
     def store(self, tree: Tree, operands: Any) -> None:
         """The epilogue on the registers, and the target written."""
         b, cell = self.b, self.elements.total.as_pointer()
-        bases = [b.inttoptr(b.extract_value(operands, n), cell) for n in range(len(self.places))]
+        count = len(self.places)
+        bases = [b.inttoptr(b.extract_value(operands, n), cell) for n in range(count)]
+        given = [n for n, (row, _) in enumerate(self.places) if row is None]
+        self.steps = {n: b.extract_value(operands, count + i) for i, n in enumerate(given)}
         for i in range(self.shape.rows):
             for j in range(self.shape.vectors):
                 value = self.value(tree, bases, i, j)
@@ -212,7 +218,11 @@ class _Emitter:
     def place(self, bases: list[Any], n: int, i: int, j: int) -> Any:
         """The address of an operand for row i and column vector j."""
         row, column = self.places[n]
-        return self.b.gep(bases[n], [I64(i * row + j * self.shape.lanes * column)])
+        along = j * self.shape.lanes * column
+        if row is not None:
+            return self.b.gep(bases[n], [I64(i * row + along)])
+        down = self.b.mul(I64(i), self.steps[n])
+        return self.b.gep(bases[n], [self.b.add(down, I64(along))])
 
     def value(self, tree: Tree, bases: list[Any], i: int, j: int) -> Any:
         """The epilogue's value for row i and column vector j."""

@@ -101,11 +101,12 @@ def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: l
 def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] | None) -> None:
     """Register tiles on rows whose places stand in a table; at the edges they go through L1."""
     m, table = s.micro, s.row_table.name
-    stride = _row_step(s.contract.a.offset, s.rows)
+    stride = _constant(_row_step(s.contract.a.offset, s.rows))
     _declare(e, s, name, "None")
     if full:
         steps = tuple(
-            (_row_step(f.offset, s.rows), f.offset.factor(s.columns.axis)) for f in full[1]
+            (_constant(_row_step(f.offset, s.rows)), f.offset.factor(s.columns.axis))
+            for f in full[1]
         )
         _declare(e, s, f"{name}_full", f"{stride}, {full[0]!r}, {steps}")
     e.line("_rows = " + " * ".join(f"_count{n}" for n in range(len(s.rows))))
@@ -193,10 +194,10 @@ def _operands(s: Panels, rows: str) -> str:
 
 def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str, operands: list[Fetch]) -> None:
     e.line(f"{s.columns.axis} = _j")
-    at = "".join(
-        f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}, " for f in operands
-    )
-    e.line(f"{name}({tile}, ({at}))")
+    at = [f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}" for f in operands]
+    steps = [_row_step(f.offset, s.rows) for f in operands]
+    at += [dim_text(x) for x in steps if x is not None and _constant(x) is None]
+    e.line(f"{name}({tile}, ({', '.join(at)},))")
 
 
 def _store_row(e: Emitter, s: Panels) -> None:
@@ -232,18 +233,21 @@ def _form(e: Emitter, s: Panels) -> str:
     return f", form={form!r}, dot={dot_product(s.micro.lanes)!r}"
 
 
-def _row_step(offset: Affine, rows: tuple[Span, ...]) -> int | None:
+def _row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
     """The distance in memory of a flattened row to the next, where it is the same for all."""
     inner = step = offset.factor(rows[-1].axis)
-    if not isinstance(step, int):
-        return None
     for outer, span in zip(rows[-2::-1], rows[:0:-1], strict=True):
         if not isinstance(span.size, int):
             return None
-        step *= span.size
+        step = step * span.size
         if span.clip_low or span.clip_high or offset.factor(outer.axis) != step:
             return None
-    return int(inner) if isinstance(inner, int) else None
+    return inner
+
+
+def _constant(step: Dim | None) -> int | None:
+    """A step that is a number; None: it is passed when the register tile runs."""
+    return int(step) if isinstance(step, int) else None
 
 
 def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import explorer
+import explorer.np as enp
 from explorer.codegen.build import print_kernel
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv
@@ -34,3 +36,23 @@ def test_what_is_asked_for_past_the_end_is_not_read(m: int) -> None:
     want = evaluate_kernel(case.kernel, [values[n] for n in case.kernel.inputs], {})
     got = run_kernel(case.kernel, Tiling((), Micro(8, 2)), values)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@explorer.trace
+def scores(
+    q: explorer.tensor("float32", "m", 32),  # type: ignore[valid-type]
+    k: explorer.tensor("float32", "n", 32),  # type: ignore[valid-type]
+    mask: explorer.tensor("float32", "m", "n"),  # type: ignore[valid-type]
+) -> object:
+    return q @ enp.transpose(k, (1, 0)) * 0.5 + mask
+
+
+def test_an_epilogue_whose_rows_lie_a_run_time_step_apart_stays_in_registers() -> None:
+    compiled = explorer.compile(scores)
+    (kernel,) = compiled.kernels
+    assert "contract0_full" in kernel.source and "(None, 1)" in kernel.source
+    draw = np.random.default_rng(0).standard_normal
+    for m, n in ((1, 1), (4, 16), (5, 17), (16, 33), (67, 64)):
+        q, k, mask = (draw(s).astype("float32") for s in ((m, 32), (n, 32), (m, n)))
+        (got,) = compiled.run(q, k, mask).values()
+        np.testing.assert_allclose(got, q @ k.T * np.float32(0.5) + mask, rtol=1e-4, atol=1e-5)
