@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike, fspath
 from time import perf_counter
 from typing import Any
 
+from explorer import plugins
 from explorer.codegen.build import KernelCode, build
 from explorer.codegen.garbage import rare_collections
 from explorer.codegen.helper_count import HelpersAhead
 from explorer.compilation import Compilation
-from explorer.devices.catalogue import device as data_sheet
+from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.model import Device
-from explorer.errors import BadOption, Cancelled
+from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.grinder import grind
@@ -107,7 +109,7 @@ def _lifting(device: Device) -> tuple[Step, ...]:
 
 def compile(
     model: Any,
-    target: str | Device = "cpu",
+    target: str | PathLike[str] | Device = "cpu",
     options: Options | None = None,
     until: Stage | str = Stage.EMITTED,
     check: bool = False,
@@ -117,11 +119,11 @@ def compile(
 ) -> Compilation:
     """The model compiled for a target, through `until`.
 
-    `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device or
-    its name to look at what would be done there; only this machine runs. `check` validates every
-    step on random inputs. `progress(step, done, steps)` is told how far it is. Raises BadModelFile,
-    UnsupportedOperator, TraceError, BadOption, BadPass, NoSuchDevice, or Cancelled where
-    `cancelled()` says so.
+    `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device,
+    its name or its data sheet's path to look at what would be done there; only this machine runs.
+    `check` validates every step on random inputs. `progress(step, done, steps)` is told how far it
+    is. Raises BadModelFile, UnsupportedOperator, TraceError, BadOption, BadPass, NoSuchDevice,
+    BadSheet, or Cancelled where `cancelled()` says so.
     """
     given = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
@@ -186,11 +188,21 @@ def stage_of(until: Stage | str) -> Stage:
         raise BadOption(f"no stage is named {until!r}", where=until, expected=names) from None
 
 
-def device_of(target: str | Device) -> Device:
-    """A device by its name; "cpu" and "this-cpu" are this machine, measured."""
+def device_of(target: str | PathLike[str] | Device) -> Device:
+    """A device by its name, or by the path of its data sheet; "cpu" and "this-cpu" are this
+    machine, measured.
+
+    Raises NoSuchDevice, and BadSheet where a sheet of one's own is none.
+    """
     if isinstance(target, Device):
         return target
-    return this_cpu() if target in ("cpu", "this-cpu") else data_sheet(target)
+    if not isinstance(target, str | PathLike):
+        raise NoSuchDevice(
+            f"a target is a device or the name of one, not {type(target).__name__}",
+            expected=", ".join(("this-cpu", *device_names())),
+        )
+    name = str(fspath(target))
+    return this_cpu() if name in HERE else plugins.device(name)
 
 
 _codes: OrderedDict[str, tuple[dict[str, KernelCode], float]] = OrderedDict()

@@ -15,6 +15,7 @@ __all__ = [
     "BadOption",
     "BadPass",
     "BadPolicy",
+    "BadSheet",
     "BoundError",
     "CacheError",
     "Cancelled",
@@ -126,6 +127,10 @@ class BadPass(IronworksError):
 
 class BadPolicy(IronworksError):
     """A policy returned no candidate, or one that its transform cannot take."""
+
+
+class BadSheet(IronworksError):
+    """A data sheet lacks a number, or has one in another unit or out of its range."""
 
 
 class VerifyError(IronworksError):

@@ -18,11 +18,14 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
+from explorer.devices import catalogue
+from explorer.devices.catalogue import device_names
+from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.passes.own_pass import said
+from explorer.passes.own_pass import article, said
 from explorer.passes.registry import passes, restored
 
-__all__ = ["GROUP", "enters", "is_known", "load", "names"]
+__all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 
 GROUP = "ironworks.plugins"
 FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>\w+))?", re.DOTALL)
@@ -67,6 +70,26 @@ def load(name: str) -> object:
             try_="uninstall all but one of them",
         )
     return _entry(found[0])
+
+
+def device(name: str) -> Device:
+    """A device by the name of its data sheet, by the path of one, or by the name of a plug-in that
+    is a Device or says where its sheet lies.
+
+    Raises NoSuchDevice, BadSheet or BadOption.
+    """
+    if name in device_names() or not is_known(name):
+        return catalogue.device(name)
+    found = load(name)
+    if isinstance(found, str | Path) and str(found).endswith(".toml"):
+        return catalogue.device(str(found))
+    if not isinstance(found, Device):
+        raise BadOption(
+            f"the plug-in {name!r} is no device: it is {article(type(found).__name__)}",
+            where=name,
+            expected="a Device, or the path of a data sheet",
+        )
+    return catalogue.of_ones_own(found, name)
 
 
 def enters(found: object) -> bool:

@@ -111,6 +111,13 @@ def test_what_cannot_be_loaded_or_set_ends_with_2(
     assert said in err and err.count("\n") == 1
 
 
+def test_a_plug_in_names_a_device(shell: Shell) -> None:
+    code, out, _ = shell("compile", MODEL, "--json", "--until", "rolled", "--target", "acme-gpu")
+    assert code == 0 and json.loads(out)["target"] == "acme"
+    code, _, err = shell("compile", MODEL, "--target", "acme-ram")
+    assert code == 2 and "the plug-in 'acme-ram' is no device: it is a function" in err
+
+
 def written(folder: Path, text: str, name: str = "mine.py") -> str:
     (folder / name).write_text(text)
     return str(folder / name)

@@ -68,7 +68,7 @@ def model_flags(parser: Parser) -> None:
         "--target",
         default="cpu",
         metavar="T",
-        help="a device of `ironworks devices` (default: cpu)",
+        help="a device of `ironworks devices`, or a data sheet: ./my_gpu.toml (default: cpu)",
     )
     bounds_flag(parser)
     add(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli import arguments, inputs, settings
 from explorer.cli.progress import doing, steps
-from explorer.devices.catalogue import device
+from explorer.devices.catalogue import HERE
 from explorer.errors import BadOption
 
 if TYPE_CHECKING:
@@ -21,17 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HERE", "arrays", "compiled", "loaded", "options", "run_here", "sizes"]
 
-HERE = ("cpu", "this-cpu")
-
 
 def options(flags: Namespace) -> Options:
     """The options that `--set` and `--threads` make; flags are checked before a model is read."""
+    from explorer import plugins
     from explorer.options import Options
 
     arguments.bounds(flags.bounds)
     arguments.bind(flags.bind)
     if flags.target not in HERE:
-        device(flags.target)  # says so where nobody knows it
+        plugins.device(flags.target)  # says so where nobody knows it
     chosen = settings.apply(Options().entered, flags.settings)
     workers = getattr(flags, "threads", None)
     if workers is None:

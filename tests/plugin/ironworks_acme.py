@@ -1,6 +1,7 @@
 """What another distribution brings: a pass with an option, and policies of three systems."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import explorer
 from explorer.rammer.op_by_op import op_by_op
@@ -29,3 +30,6 @@ def every_tile(kernel, device, env, sizes):
 
 def alone(kernels, facts):
     return kernels
+
+
+SHEET = Path(__file__).with_name("acme.toml")

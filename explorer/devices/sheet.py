@@ -1,0 +1,267 @@
+"""A data sheet in TOML as a device. It is read as untrusted input: every number has its unit, its
+source and a range, and nothing stands in it that nobody reads.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn
+
+from explorer.devices.model import Device, MemoryLevel
+from explorer.errors import BadSheet
+
+SHEETS = files("explorer.devices") / "datasheets"
+MOST_BYTES = 1 << 18  # of a sheet
+MOST_LEVELS = 8
+MOST_CORES = 1024  # of a CPU: as many as there may be workers
+LONGEST = 300  # characters of a text in it
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
+LEVEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,15}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What a number may be: its least and greatest value, how its unit begins ("": anyhow), and
+    whether it is whole. `all_units`: its unit says that it is of all units together.
+    """
+
+    low: float
+    high: float
+    unit: str = ""
+    whole: bool = True
+    all_units: bool = False
+
+
+def _positive(high: float, unit: str, all_units: bool = False) -> Number:
+    return Number(1e-6, high, unit, whole=False, all_units=all_units)
+
+
+def _time(unit: str) -> Number:
+    return Number(0, 1e9, unit, whole=False)
+
+
+NUMBERS = {
+    "units": Number(1, 1 << 16),
+    "lanes": Number(1, 1024),
+    "registers": Number(1, 4096),
+    "fma_per_cycle": _positive(1024, ""),
+    "clock_ghz": _positive(100, "GHz"),
+    "launch_us": _time("us"),
+    "barrier_us": _time("us"),
+    "task_ns": _time("ns"),
+    "banks": Number(0, 1024),
+}
+LIMITS = {
+    "block_threads": Number(1, 1 << 16),
+    "block_registers": Number(1, 1 << 24),
+    "thread_registers": Number(1, 4096),
+    "block_shared_bytes": Number(1, 1 << 32, "bytes"),
+    "schedulers": Number(1, 64),
+    "unit_threads": Number(1, 1 << 16),
+    "unit_blocks": Number(1, 4096),
+    "unit_shared_bytes": Number(1, 1 << 32, "bytes"),
+    "bank_bytes": Number(1, 1024, "bytes"),
+    "transaction_bytes": Number(1, 1 << 16, "bytes"),
+    "unit_registers": Number(1, 1 << 24),
+    "sustained_gflops": _positive(1e9, "GFLOP/s", all_units=True),
+    "thread_loads": Number(1, 4096),
+    "pipeline_cycles": Number(1, 4096),
+}
+LEVELS = {
+    "capacity": Number(1, 1 << 50, "bytes"),
+    "bandwidth": _positive(1e9, "GB/s", all_units=True),
+    "line": Number(1, 1 << 16, "bytes"),
+    "latency": _time("ns"),
+}
+WITHIN = (
+    ("block_threads", "unit_threads"),
+    ("block_shared_bytes", "unit_shared_bytes"),
+    ("thread_registers", "block_registers"),
+)  # the first is at most the second, where both are there
+
+
+def read_file(path: Path) -> Device:
+    """The device of a sheet in a file; BadSheet says what is wrong with it."""
+    shown = path.name
+    if not path.is_file():
+        _wrong(shown, "there is no such file")
+    if path.stat().st_size > MOST_BYTES:
+        _wrong(shown, f"a data sheet has at most {MOST_BYTES} bytes, this one more")
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BadSheet(f"{shown}: it cannot be read: {problem}", where=shown) from None
+    return read_sheet(text, shown)
+
+
+def read_sheet(text: str, where: str = "the data sheet") -> Device:
+    """A device from a data sheet in TOML, where bandwidths are of all units, not of one. With
+    `like = "v100"` it says only what is different there.
+
+    Raises BadSheet where a number is missing, has another unit or is out of its range.
+    """
+    try:
+        sheet: Mapping[str, Any] = tomllib.loads(text)
+    except Exception as problem:  # nesting that is too deep is no error of TOML's
+        words = f"{type(problem).__name__}: {problem}"[:LONGEST]
+        raise BadSheet(f"{where}: it is no TOML: {words}", where=where) from None
+    sheet = _whole(sheet, where)
+    _check(sheet, where)
+    units = sheet["units"]["value"]
+    return Device(
+        name=sheet["name"],
+        kind=sheet["kind"],
+        levels=tuple(_level(level, units) for level in sheet["levels"]),
+        sources=tuple(_sources(sheet)),
+        **{name: sheet[name]["value"] for name in _given(sheet)},
+    )
+
+
+def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """What a sheet does not say itself stands in the one that it is `like`."""
+    if "like" not in sheet:
+        return sheet
+    like = sheet["like"]
+    known = [p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml")]
+    if like not in known:
+        _wrong(where, f"like is one of {', '.join(sorted(known))}, found {_short(like)}")
+    given = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
+    own = {name: value for name, value in sheet.items() if name != "like"}
+    return {n: v for n, v in given.items() if n not in ("name", "title")} | own
+
+
+def _given(sheet: Mapping[str, Any]) -> tuple[str, ...]:
+    """The numbers of a sheet: all of `NUMBERS`, and those of `LIMITS` that it has."""
+    return (*NUMBERS, *(name for name in LIMITS if name in sheet))
+
+
+def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
+    capacity = level.get("capacity")
+    return MemoryLevel(
+        level["name"],
+        None if capacity is None else capacity["value"],
+        round(level["bandwidth"]["value"] / units, 3),
+        level["line"]["value"],
+        level["shared"],
+        latency_ns=level.get("latency", {}).get("value", 0.0),
+    )
+
+
+def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in _given(sheet):
+        yield name, f"{sheet[name]['unit']}: {sheet[name]['source']}"
+    for level in sheet["levels"]:
+        for part in ("capacity", "bandwidth", "latency", "line"):
+            if part in level:
+                entry = level[part]
+                yield f"{level['name']} {part}", f"{entry['unit']}: {entry['source']}"
+
+
+# What is checked
+
+
+def _wrong(where: str, words: str) -> NoReturn:
+    raise BadSheet(f"{where}: {words}", where=where)
+
+
+def _check(sheet: Mapping[str, Any], where: str) -> None:
+    _known(sheet, {"name", "title", "kind", "levels", *NUMBERS, *LIMITS}, where, "")
+    _text(sheet, "name", where, NAME, "a short word of a-z, 0-9, - and _")
+    _text(sheet, "title", where)
+    if sheet.get("kind") not in ("cpu", "gpu"):
+        _wrong(where, f"kind is 'cpu' or 'gpu', found {_short(sheet.get('kind'))}")
+    for name, number in (NUMBERS | LIMITS).items():
+        if name in sheet or name in NUMBERS:
+            _number(sheet.get(name), number, f"{where}: {name}")
+    if sheet["kind"] == "cpu" and sheet["units"]["value"] > MOST_CORES:
+        _wrong(where, f"a CPU has at most {MOST_CORES} units, found {sheet['units']['value']}")
+    if sheet["kind"] == "gpu" and not sheet["banks"]["value"]:
+        _wrong(where, "a GPU's shared memory has 1 bank or more, found 0")
+    for part, whole in WITHIN:
+        if part in sheet and whole in sheet and sheet[part]["value"] > sheet[whole]["value"]:
+            _wrong(where, f"{part} is more than {whole}")
+    _check_levels(sheet.get("levels"), where)
+
+
+def _check_levels(levels: Any, where: str) -> None:
+    if not isinstance(levels, list) or not 2 <= len(levels) <= MOST_LEVELS:
+        _wrong(where, f"levels are 2 to {MOST_LEVELS} memories, nearest first")
+    for n, level in enumerate(levels):
+        at = f"{where}: level {n + 1}"
+        if not isinstance(level, dict):
+            _wrong(at, f"it is a table, found {_short(level)}")
+        _known(level, {"name", "note", "shared", *LEVELS}, at, "")
+        _text(level, "name", at, LEVEL, "a word like L1 or DRAM")
+        if "note" in level:
+            _text(level, "note", at)
+        if not isinstance(level.get("shared"), bool):
+            _wrong(at, f"shared is true or false, found {_short(level.get('shared'))}")
+        for name, number in LEVELS.items():
+            if name in level or name in ("bandwidth", "line"):
+                _number(level.get(name), number, f"{at}: {name}")
+        if ("capacity" in level) != (n < len(levels) - 1):
+            _wrong(at, "every memory has a capacity but the last, which holds everything")
+    if levels[0]["shared"] or not levels[-1]["shared"]:
+        _wrong(where, "the nearest memory is one unit's own, and the last is shared by all")
+    names = [level["name"] for level in levels]
+    if len(set(names)) < len(names):
+        _wrong(where, f"two levels have one name: {', '.join(names)}")
+
+
+def _known(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -> None:
+    for name in table:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            _wrong(where, f"nothing is known as {_short(prefix + name)}{hint}")
+
+
+def _number(entry: Any, number: Number, where: str) -> None:
+    if not isinstance(entry, dict):
+        form = '{ value = 80, unit = "...", source = "..." }'
+        _wrong(where, f"it is {form}, found {'nothing' if entry is None else _short(entry)}")
+    _known(entry, {"value", "unit", "source"}, where, "")
+    value = entry.get("value")
+    if not _fits(value, number):
+        kind = "a whole number" if number.whole else "a number"
+        low, high = (f"{v:g}" if v > 1e9 else f"{v}" for v in (number.low, number.high))
+        _wrong(where, f"it is {kind} from {low} to {high}, found {_short(value)}")
+    for part in ("unit", "source"):
+        _text(entry, part, where)
+    if not entry["unit"].startswith(number.unit):
+        _wrong(where, f"it is in {number.unit}, and the sheet says {_short(entry['unit'])}")
+    if number.all_units and "all units together" not in entry["unit"]:
+        _wrong(where, f"it is in '{number.unit}, all units together', not {_short(entry['unit'])}")
+
+
+def _fits(value: Any, number: Number) -> bool:
+    kinds = (int,) if number.whole else (int, float)
+    return type(value) in kinds and number.low <= value <= number.high
+
+
+def _text(
+    table: Mapping[str, Any],
+    name: str,
+    where: str,
+    form: re.Pattern[str] | None = None,
+    words: str = f"at most {LONGEST} printable characters",
+) -> None:
+    value = table.get(name)
+    fits = isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
+    if not fits or (form is not None and not form.fullmatch(str(value))):
+        _wrong(where, f"{name} is {words}, found {_short(value)}")
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
