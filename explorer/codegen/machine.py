@@ -1,4 +1,4 @@
-"""LLVM IR to machine code of this processor, and machine code into memory."""
+"""LLVM IR to machine code of this processor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from numba.core.codegen import get_host_cpu_features
-from numba.core.registry import cpu_target
-
-from explorer.errors import KernelCompileError
-
-_engines: list[Any] = []  # keeps the machine code mapped
 
 
 @cache
@@ -52,42 +47,3 @@ def object_of(module: Any) -> bytes:
 def assembly_of(module: Any) -> str:
     """The same in assembly language."""
     return str(_target().emit_assembly(module))
-
-
-@cache
-def _shared() -> Any:
-    """Where functions whose names hold their content lie together."""
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
-
-
-@cache
-def _numba_functions() -> None:
-    """Makes known where the functions lie that a wrapper of Numba's calls."""
-    assert cpu_target.target_context is not None
-
-
-def _loader() -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine()
-
-
-def load(code: bytes, symbol: str, shared: bool) -> int:
-    """The address of a function of an object file. `shared`: no other file has its name.
-
-    Raises KernelCompileError where the file has no such function.
-    """
-    if shared:
-        engine = _shared()
-    else:
-        _numba_functions()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _loader())
-        _engines.append(engine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address = engine.get_function_address(symbol)
-    if not address:
-        raise KernelCompileError(
-            f"the cached object code has no function {symbol}: clear the cache"
-        )
-    return int(address)

@@ -8,9 +8,11 @@ import hashlib
 import struct
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
+from weakref import WeakValueDictionary, finalize
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -19,19 +21,24 @@ import numba
 from explorer.cache import disk
 from explorer.codegen.conversions import NotTranslated
 from explorer.codegen.generator import generator_text
-from explorer.codegen.machine import assembly_of, load, object_of, optimised
+from explorer.codegen.machine import assembly_of, object_of, optimised
+from explorer.codegen.shelves import Shelf, Shelves
 from explorer.codegen.translate import translate
 from explorer.counters import counters
 from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-2"
 _lock = threading.RLock()
-_loaded: dict[str, MachineCode] = {}
+_shelves = Shelves()
+_loaded: WeakValueDictionary[str, MachineCode] = WeakValueDictionary()
+_unused: deque[tuple[Shelf, str]] = deque()  # the collector puts in, whoever holds the lock removes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class MachineCode:
-    """One compiled function: its address and the object file that it came from."""
+    """One compiled function: its address and the object file that it came from. It lies in memory
+    for as long as this lives: who keeps the address must keep this.
+    """
 
     key: str
     address: int
@@ -84,23 +91,21 @@ def compile_cfunc(source: str, function: str = "kernel") -> MachineCode:
 def loaded(key: str) -> MachineCode | None:
     """The machine code under a key, from memory or disk; None: it must be compiled."""
     with _lock:
-        if key in _loaded:
+        found = _loaded.get(key)
+        if found is not None:
             counters.add("cache_hits_memory")
-            return _loaded[key]
+            return found
         data = disk().get(key)
-        if data is None:
-            return None
-        _loaded[key] = _mapped(_unpacked(key, data), 0.0)
-        return _loaded[key]
+        return None if data is None else _mapped(_unpacked(key, data), 0.0)
 
 
 def keep(made: ObjectCode, seconds: float) -> MachineCode:
     """What was compiled, here or by a helper, in memory and on disk from now on."""
     with _lock:
         counters.add("kernel_compiles")
-        _loaded[made.key] = _mapped(made, seconds)
+        found = _mapped(made, seconds)
         disk().put(made.key, _packed(made))
-        return _loaded[made.key]
+        return found
 
 
 def compiled(key: str, source: str, function: str = "kernel") -> ObjectCode:
@@ -146,8 +151,27 @@ def _unpacked(key: str, data: bytes) -> ObjectCode:
 
 def _mapped(made: ObjectCode, seconds: float) -> MachineCode:
     """The object file in memory; what Numba named does not say what it is, and lies by itself."""
-    address = load(made.code, made.symbol, shared=made.symbol == f"kernel_{made.key}")
-    return MachineCode(made.key, address, made.code, made.symbol, seconds)
+    _let_go()
+    address, shelf = _shelves.put(made.code, made.symbol, made.symbol == f"kernel_{made.key}")
+    found = MachineCode(made.key, address, made.code, made.symbol, seconds)
+    finalize(found, _unused.append, (shelf, made.symbol)).atexit = False  # workers may still run it
+    _loaded[made.key] = found
+    return found
+
+
+def _let_go() -> None:
+    """What no compilation has any more goes out of memory: here, not in the collector, which may
+    come in the middle of LLVM's work.
+    """
+    while _unused:
+        _shelves.take(*_unused.popleft())
+
+
+def in_memory() -> tuple[int, int]:
+    """How many functions lie in memory as machine code, and the bytes of their object files."""
+    with _lock:
+        _let_go()
+        return _shelves.functions, _shelves.size_bytes
 
 
 def disassemble(code: MachineCode, source: str, function: str = "kernel") -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -25,6 +25,7 @@ from explorer.measure.default_cpu import FMA_PER_CYCLE, SHARED, default_cpu
 from explorer.measure.processor import cache_bytes, is_x86, lanes, registers
 
 if TYPE_CHECKING:
+    from explorer.codegen.object_code import MachineCode
     from explorer.measure.bandwidth import Bandwidth
     from explorer.runtime.overheads import Overheads
 
@@ -138,7 +139,8 @@ def measure() -> Device:
 def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
     from explorer.measure.bandwidth import COPY, READ, bandwidths  # loads the workers
 
-    return bandwidths(spans, SHARED, cores(), _address(READ), _address(COPY))
+    read, copy = code_of(READ), code_of(COPY)
+    return bandwidths(spans, SHARED, cores(), read.address, copy.address)
 
 
 def _fitted(device: Device) -> Costs:
@@ -154,18 +156,22 @@ def overheads() -> Overheads:
     return measured()
 
 
-def _address(body: str, *header: str) -> int:
+def code_of(body: str, *header: str) -> MachineCode:
+    """The machine code of a kernel's text."""
     from explorer.codegen.numba_cpu import DECORATOR, HEADER  # slow to load, and seldom needed
     from explorer.codegen.object_code import compile_cfunc
 
     source = "\n".join([*HEADER, *header, "", DECORATOR + body])
-    return compile_cfunc(source).address
+    return compile_cfunc(source)
 
 
 def native_function(body: str, *header: str) -> Native:
     """A kernel's text as a function of the first task, the one after the last, and an address."""
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    return signature(_address(body, *header))
+    code = code_of(body, *header)
+    found: Any = signature(code.address)
+    found.code = code  # for as long as the function lives
+    return found
 
 
 def _aligned(block: np.ndarray) -> int:

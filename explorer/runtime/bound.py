@@ -50,6 +50,7 @@ class Bound:
         direct = set(plan.direct.values())
         self.copied = tuple((n, o) for n, o in enumerate(program.outputs) if n not in direct)
         self.pool: list[Arena] = []
+        self.used = 0  # the later, the greater
 
     @property
     def arena_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from itertools import count
 
 import numpy as np
 
@@ -37,10 +37,10 @@ Array = np.ndarray
 # Stamps of a unit in a launch, 96 MB at most; room is filled before a run, and takes time.
 LEAST_CAPACITY, FIRST_CAPACITY, LARGEST_CAPACITY = 64, 4096, 1 << 22
 SHORT_US = 2000.0  # a run that takes less than many times what a sleeping worker needs to come
-BINDINGS = 256  # remembered of a program
-IDLE_ARENA_BYTES = 256 << 20
+SHAPES = 256  # of inputs, several of which may be one binding
+BINDINGS = 64  # remembered of a program, each with its plan and tables
+IDLE_ARENA_BYTES = 64 << 20
 Names = tuple[tuple[str, int], ...]
-Remembered = TypeVar("Remembered")
 
 
 class Executable:
@@ -82,6 +82,7 @@ class Executable:
         self._plans: dict[Names, Plan] = {}
         self._bounds: dict[Names, Bound] = {}
         self._by_shape: dict[tuple[object, ...], Bound] = {}
+        self._uses = count(1)
 
     def _region(self, program: Program) -> RunRegion:
         """What runs a part of a dynamic program."""
@@ -186,7 +187,8 @@ class Executable:
         found = self._plans.get(key)
         if found is None:
             made = self.planner.plan(dict(sizes))
-            _make_room(self._plans)
+            for oldest in list(self._plans)[: 1 - BINDINGS]:
+                self._plans.pop(oldest, None)
             found = self._plans.setdefault(key, made)
         return found
 
@@ -227,7 +229,10 @@ class Executable:
         """The binding of these shapes; the checks are made for the first inputs of each kind."""
         key = (*((n, a.shape, a.dtype) for n, a in inputs.items()), *sizes.items())
         found = self._by_shape.get(key)
-        return self._new_bound(inputs, sizes, key) if found is None else found
+        if found is None:
+            found = self._new_bound(inputs, sizes, key)
+        found.used = next(self._uses)
+        return found
 
     def _new_bound(
         self, inputs: Mapping[str, Array], given: Sizes, key: tuple[object, ...]
@@ -237,19 +242,31 @@ class Executable:
         found = self._bounds.get(names)
         if found is None:
             made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
-            self._let_arenas_go(made)
-            _make_room(self._bounds)
+            self._make_room(made)
             found = self._bounds.setdefault(names, made)
-        _make_room(self._by_shape)
+        if len(self._by_shape) >= SHAPES:
+            self._by_shape.clear()
         self._by_shape[key] = found
         return found
 
-    def _let_arenas_go(self, coming: Bound) -> None:
-        """Before a new binding takes its arena: what all of them hold idle stays within a bound."""
-        held = sum(b.pooled_bytes for b in list(self._bounds.values()))
-        if held + coming.arena_bytes > IDLE_ARENA_BYTES:
-            for bound in list(self._bounds.values()):
-                bound.pool.clear()
+    def _make_room(self, coming: Bound) -> None:
+        """Before a new binding takes its arena: the ones used longest ago go, and the idle arenas
+        of those used long ago. No lock, so that a fork never finds one held.
+        """
+        known = sorted(list(self._bounds.items()), key=lambda named: named[1].used)
+        gone, kept = known[: 1 - BINDINGS], known[1 - BINDINGS :]
+        for names, bound in gone:
+            self._bounds.pop(names, None)
+            self._plans.pop(names, None)
+            for key, found in list(self._by_shape.items()):
+                if found is bound:
+                    self._by_shape.pop(key, None)
+        held = sum(bound.pooled_bytes for _, bound in kept) + coming.arena_bytes
+        for _, bound in kept:
+            if held <= IDLE_ARENA_BYTES:
+                break
+            held -= bound.pooled_bytes
+            bound.pool.clear()
 
     def _reads(self) -> dict[str, frozenset[str]]:
         """For each operator those that it waits for: the ones whose results it reads, and with
@@ -266,9 +283,3 @@ class Executable:
             for operator, reads in zip(run.operators, run.reads):
                 out[operator.name] |= {run.operators[n].name for n in reads}
         return out
-
-
-def _make_room(remembered: dict[Remembered, Any]) -> None:
-    """Forget all where there is too much; no lock, so that a fork never finds one held."""
-    if len(remembered) >= BINDINGS:
-        remembered.clear()

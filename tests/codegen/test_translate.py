@@ -14,9 +14,10 @@ from explorer.codegen import object_code
 from explorer.codegen.build import print_kernel
 from explorer.codegen.conversions import NotTranslated
 from explorer.codegen.generator import generator_text
-from explorer.codegen.machine import load, object_of, optimised
+from explorer.codegen.machine import object_of, optimised
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import compile_cfunc, disassemble, key_of
+from explorer.codegen.shelves import Shelves
 from explorer.codegen.translate import translate
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions import Tiling
@@ -25,6 +26,7 @@ from tests.codegen.cases import CASES
 
 WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 KINDS = (*WIDTHS, "float32", "float64", "bool")
+SHELVES = Shelves()
 
 
 def source_of(*lines: str) -> str:
@@ -36,13 +38,13 @@ def source_of(*lines: str) -> str:
 def by_translation(source: str) -> int:
     """The address of the function as we translate it."""
     symbol = f"kernel_{key_of(source)}"
-    return load(object_of(optimised(translate(source, "kernel", symbol))), symbol, shared=False)
+    return SHELVES.put(object_of(optimised(translate(source, "kernel", symbol))), symbol, False)[0]
 
 
 def by_numba(source: str) -> int:
     """The address of the function as Numba translates it."""
     library, symbol = object_code._by_numba(key_of(source), source, "kernel")
-    return load(library._get_compiled_object(), symbol, shared=False)
+    return SHELVES.put(library._get_compiled_object(), symbol, shared=False)[0]
 
 
 def run(address: int, x: np.ndarray, size: int = 16) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from explorer.measure.bandwidth import Bandwidth, bandwidths
-from explorer.measure.this_cpu import _address
+from explorer.measure.this_cpu import code_of
 
 
 def test_a_byte_stored_costs_what_a_copy_takes_beyond_reading() -> None:
@@ -18,7 +18,8 @@ def test_every_level_is_read_and_copied_by_one_unit_and_by_all() -> None:
     from explorer.measure.bandwidth import COPY, READ
 
     spans = {"L1": 16 << 10, "L2": 128 << 10, "L3": 1 << 20}
-    found = bandwidths(spans, frozenset({"L3"}), 2, _address(READ), _address(COPY))
+    read, copy = code_of(READ), code_of(COPY)
+    found = bandwidths(spans, frozenset({"L3"}), 2, read.address, copy.address)
     assert [b.level for b in found] == list(spans)
     for b in found:
         assert min(b.read, b.copy, b.read_together, b.copy_together) > 0.1

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.machine import load, object_of, optimised
+from explorer.codegen.machine import object_of, optimised
+from explorer.codegen.shelves import Shelves
 from explorer.runtime import instructions as isa
 from explorer.runtime.words import WordFunction, inlined, module_text, words
 
 SEVEN = 7
+SHELVES = Shelves()
 Whole = Callable[[int, int], int]
 
 
@@ -72,7 +74,7 @@ def calls(a, b):  # type: ignore[no-untyped-def]
 
 def compiled(function: Callable[..., int], symbol: str) -> Whole:
     text = module_text(WordFunction(function, inline=False), symbol)
-    address = load(object_of(optimised(text)), symbol, shared=True)
+    address, _ = SHELVES.put(object_of(optimised(text)), symbol, shared=True)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
 
 
