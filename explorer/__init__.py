@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from explorer.frontends.tracing.casts import match_cast, shape
     from explorer.frontends.tracing.functions import function
     from explorer.frontends.tracing.loops import while_loop
+    from explorer.frontends.tracing.own_operator import operator
     from explorer.frontends.tracing.scans import scan
     from explorer.frontends.tracing.trace import trace
     from explorer.ir.stage import Stage
@@ -59,6 +60,7 @@ _HOME = {
     "function": ("explorer.frontends.tracing.functions", "function"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
+    "operator": ("explorer.frontends.tracing.own_operator", "operator"),
     "scan": ("explorer.frontends.tracing.scans", "scan"),
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
@@ -87,6 +89,7 @@ __all__ = [
     "load",
     "match_cast",
     "np",
+    "operator",
     "race",
     "scan",
     "shape",

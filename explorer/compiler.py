@@ -23,12 +23,13 @@ from explorer.grinder import grind
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.measure.this_cpu import this_cpu
+from explorer.ops.own_operators import own_operators
 from explorer.options import Options
 from explorer.passes.common_subexpressions import share_common_subexpressions
 from explorer.passes.concat_in_place import write_concats_in_place
 from explorer.passes.copies import fold_copies
 from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.fingerprint import program_key
+from explorer.passes.fingerprint import pass_key, program_key
 from explorer.passes.fold_batch_norm import fold_batch_norm
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.integer_weights import keep_integer_weights
@@ -149,7 +150,7 @@ def _compiled(
         program, snapshots = run_steps(
             given.program,
             steps,
-            device_key=repr(device),
+            device_key=_setting_key(device),
             check=check,
             progress=progress,
             cancelled=cancelled,
@@ -164,6 +165,17 @@ def _compiled(
         return _compiled(given, device, changed, last, check)
 
     return Compilation(given, device, chosen, snapshots, codes, again)
+
+
+def _setting_key(device: Device) -> str | None:
+    """What every step depends on besides its program and its options: the device, and operators of
+    the user's own. None where nobody can tell what these do.
+    """
+    own = own_operators()
+    if not own:
+        return repr(device)
+    key = pass_key(tuple(own.values()))
+    return None if key is None else f"{device!r} {key}"
 
 
 def _operators(model: Model) -> int:

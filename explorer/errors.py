@@ -12,6 +12,7 @@ from __future__ import annotations
 __all__ = [
     "AnswerMismatch",
     "BadModelFile",
+    "BadOperator",
     "BadOption",
     "BadPass",
     "BadPolicy",
@@ -119,6 +120,10 @@ class UnknownInput(IronworksError):
 
 class BadOption(IronworksError):
     """An option, a flag or a plug-in is unknown, malformed or out of its range."""
+
+
+class BadOperator(IronworksError):
+    """A rule of an operator of the user's own raised, or gave what it must not."""
 
 
 class BadPass(IronworksError):

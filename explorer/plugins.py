@@ -22,6 +22,7 @@ from explorer.devices import catalogue
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
+from explorer.ops import own_operators
 from explorer.passes.own_pass import article, said
 from explorer.passes.registry import passes, restored
 
@@ -93,9 +94,12 @@ def device(name: str) -> Device:
 
 
 def enters(found: object) -> bool:
-    """Whether a pass stands in the pipeline because this was loaded."""
+    """Whether a pass stands in the pipeline, or an operator is known, because this was loaded."""
     name = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
     homes = {str(getattr(r.run, "__module__", "")) for r in passes().values() if r.after}
+    for own in own_operators.own_operators().values():
+        rules = (own.record.deduce, own.record.lower, own.record.reference)
+        homes |= {str(getattr(rule, "__module__", "")) for rule in rules}
     return any(home == name or home.startswith(f"{name}.") for home in homes)
 
 
@@ -105,7 +109,7 @@ def _entry(entry: EntryPoint) -> object:
 
 def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
     try:
-        with restored():
+        with restored(), own_operators.restored():
             return load()
     except BadOption:
         raise

@@ -181,15 +181,13 @@ def _check(sheet: Mapping[str, Any], where: str) -> None:
             _number(sheet.get(name), number, f"{where}: {name}")
     if sheet["kind"] == "cpu" and sheet["units"]["value"] > MOST_CORES:
         _wrong(where, f"a CPU has at most {MOST_CORES} units, found {sheet['units']['value']}")
-    if sheet["kind"] == "gpu" and not sheet["banks"]["value"]:
-        _wrong(where, "a GPU's shared memory has 1 bank or more, found 0")
     for part, whole in WITHIN:
         if part in sheet and whole in sheet and sheet[part]["value"] > sheet[whole]["value"]:
             _wrong(where, f"{part} is more than {whole}")
-    _check_levels(sheet.get("levels"), where)
+    _check_levels(sheet.get("levels"), sheet["units"]["value"], where)
 
 
-def _check_levels(levels: Any, where: str) -> None:
+def _check_levels(levels: Any, units: int, where: str) -> None:
     if not isinstance(levels, list) or not 2 <= len(levels) <= MOST_LEVELS:
         _wrong(where, f"levels are 2 to {MOST_LEVELS} memories, nearest first")
     for n, level in enumerate(levels):
@@ -205,6 +203,8 @@ def _check_levels(levels: Any, where: str) -> None:
         for name, number in LEVELS.items():
             if name in level or name in ("bandwidth", "line"):
                 _number(level.get(name), number, f"{at}: {name}")
+        if not round(level["bandwidth"]["value"] / units, 3):
+            _wrong(at, "bandwidth: less than 0.0005 GB/s are left for each unit")
         if ("capacity" in level) != (n < len(levels) - 1):
             _wrong(at, "every memory has a capacity but the last, which holds everything")
     if levels[0]["shared"] or not levels[-1]["shared"]:

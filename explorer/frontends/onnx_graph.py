@@ -14,6 +14,7 @@ from explorer.frontends.schema import check_node
 from explorer.frontends.scope import Scope, add
 from explorer.ir.calls import OpCall
 from explorer.ops import RECORDS
+from explorer.ops.own_operators import is_own
 
 LIBRARY_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
@@ -28,6 +29,9 @@ def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
         name, label = scope.origin, importer.label(f"{scope.origin}.{proto.op_type}")
     else:
         name = label = importer.node_name(proto, scope.prefix)
+    if is_own(proto.op_type, key[0]):
+        _bind(scope, Node(*_head(proto, name), attributes(proto, name), 1), proto.domain)
+        return
     opset = _version(scope, proto, name)
     check_node(proto, name, opset, key[0])
     match proto.op_type:
@@ -52,8 +56,9 @@ def _version(scope: Scope, proto: onnx.NodeProto, name: str) -> int:
     if domain and domain not in LIBRARY_DOMAINS:
         raise UnsupportedOperator(
             f"{proto.op_type} at {name!r} is of the operator domain {proto.domain!r}; "
-            "only ONNX's own operators and the model's functions are known",
+            "only ONNX's own operators, the model's functions and operators of your own are known",
             where=name,
+            try_=f"explorer.operator(record, domain={proto.domain!r})",
         )
     if domain not in scope.opsets:
         raise BadModelFile(f"names no version of the operator domain {proto.domain!r} of {name!r}")
@@ -64,9 +69,13 @@ def _import_operator(scope: Scope, proto: onnx.NodeProto, opset: int, name: str)
     attrs = attributes(proto, name)
     if plain_domain(proto.domain) and proto.op_type not in RECORDS:
         attrs["domain"] = proto.domain
-    node = Node(proto.op_type, name, tuple(proto.input), tuple(proto.output), attrs, opset)
+    node = Node(*_head(proto, name), attrs, opset)
     if not filled_constant(scope, node):
         _bind(scope, modern(node), proto.domain)
+
+
+def _head(proto: onnx.NodeProto, name: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    return proto.op_type, name, tuple(proto.input), tuple(proto.output)
 
 
 def _bind(scope: Scope, node: Node, domain: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from explorer.ir.calls import (
     Branch,
@@ -50,9 +51,9 @@ from explorer.ops import (
 from explorer.ops.families import FAMILIES, kernel_family
 from explorer.ops.record import OperatorRecord
 
-__all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family"]
+__all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family", "put_record", "take_record"]
 
-RECORDS: Mapping[str, OperatorRecord] = {
+_records: dict[str, OperatorRecord] = {
     record.name: record
     for room in (
         elementwise,
@@ -86,6 +87,17 @@ RECORDS: Mapping[str, OperatorRecord] = {
     )
     for record in room.RECORDS
 }
+RECORDS: Mapping[str, OperatorRecord] = MappingProxyType(_records)  # ops.own_operators adds to it
+
+
+def put_record(record: OperatorRecord) -> None:
+    """Make a record known under its name."""
+    _records[record.name] = record
+
+
+def take_record(name: str) -> None:
+    """Make the record of that name unknown."""
+    del _records[name]
 
 
 def family(thing: Binding | Kernel) -> str:

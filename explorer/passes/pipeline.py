@@ -112,7 +112,7 @@ def run_steps(
     program: Program,
     steps: Sequence[Step],
     *,
-    device_key: str = "",
+    device_key: str | None = "",
     check: bool = False,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -122,8 +122,9 @@ def run_steps(
     """The program after all steps, and a snapshot of each.
 
     `key` stands for the content of `program` where the caller knows it, such as the digest of its
-    file; `memo` is the process's own unless given. `cancelled` is asked before each step; Cancelled
-    is raised where it says yes. With `check`, a step that breaks the program or changes its values
+    file; `device_key` for all else that every step depends on, None where nobody can tell it;
+    `memo` is the process's own unless given. `cancelled` is asked before each step; Cancelled is
+    raised where it says yes. With `check`, a step that breaks the program or changes its values
     says so in its snapshot.
     """
     now = Result(program, key or program_key(program))
@@ -148,16 +149,18 @@ def run_steps(
     return program, tuple(snapshots)
 
 
-def _step_key(step: Step, device_key: str) -> str | None:
+def _step_key(step: Step, device_key: str | None) -> str | None:
     run = pass_key(step.run)
-    return None if run is None else _joined(step.name, step.stage.name, run, device_key)
+    if run is None or device_key is None:
+        return None
+    return _joined(step.name, step.stage.name, run, device_key)
 
 
 def _joined(*parts: str) -> str:
     return blake2b("\n".join(parts).encode(), digest_size=24).hexdigest()
 
 
-def _run(before: Result, step: Step, device_key: str, memory: Memo) -> tuple[Result, bool]:
+def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tuple[Result, bool]:
     """The result of a step, found by the steps that led to it, or by the content of what it is
     given: that is looked at only where the step has run on something before.
 

@@ -90,12 +90,13 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
 def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]:
     """What the device asks of the expression's tiles, and whether they are streamed.
 
-    Raises BadOption for a GPU whose data sheet does not limit blocks.
+    Raises BadOption for a GPU whose data sheet does not tell what a block may have.
     """
     streamed = is_memory_bound(expression)
     if device.kind == "cpu":
         return CpuRules(device, expression, streamed), streamed
-    missing = [n for n in ("block_threads", "block_shared_bytes") if not getattr(device, n)]
+    needed = ("block_threads", "block_shared_bytes", "transaction_bytes", "banks")
+    missing = [n for n in needed if not getattr(device, n)]
     if missing:
         raise BadOption(
             f"no tiles can be constructed for {device.name}: its data sheet lacks {missing[0]}"

@@ -12,7 +12,7 @@ import explorer
 from explorer import cli
 from explorer.devices.catalogue import SHEETS, device
 from explorer.devices.sheet import LEVELS, LIMITS, NUMBERS, read_sheet
-from explorer.errors import BadSheet, NoSuchDevice
+from explorer.errors import BadOption, BadSheet, NoSuchDevice
 
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
 MINE = """
@@ -29,6 +29,7 @@ barrier_us = { value = 1.0, unit = "us", source = "the blackboard" }
 task_ns = { value = 100.0, unit = "ns", source = "the blackboard" }
 banks = { value = 32, unit = "banks", source = "the blackboard" }
 block_threads = { value = 128, unit = "threads a block", source = "the blackboard" }
+transaction_bytes = { value = 32, unit = "bytes", source = "the blackboard" }
 block_shared_bytes = { value = 16384, unit = "bytes a block", source = "the blackboard" }
 [[levels]]
 name = "L1"
@@ -115,7 +116,7 @@ def test_a_shell_takes_the_path_of_a_sheet(
         ("the blackboard", "a\\u001b[31m", "source is at most 300 printable characters"),
         ("the blackboard", "x" * 301, "source is at most 300 printable characters"),
         ('kind = "gpu"', 'kind = "tpu"', "kind is 'cpu' or 'gpu', found 'tpu'"),
-        ("value = 32, unit = \"banks\"", 'value = 0, unit = "banks"', "has 1 bank or more"),
+        ("value = 400", "value = 0.001", "level 1: bandwidth: less than 0.0005 GB/s are left"),
         ('kind = "gpu"', "", "kind is 'cpu' or 'gpu', found nothing"),
         ('"lecture"', '"v100"', "'v100' is the name of another device"),
         ('"lecture"', '"this-cpu"', "'this-cpu' is the name of another device"),
@@ -143,6 +144,15 @@ def test_what_is_wrong_with_a_sheet_is_one_sentence(
         explorer.device(sheet(MINE.replace(old, new)))
     assert said in refused.value.sentence
     assert refused.value.sentence.startswith("lecture.toml") and len(refused.value.sentence) < 500
+
+
+@pytest.mark.parametrize("lacks", ["block_threads", "transaction_bytes", "banks"])
+def test_what_a_gpu_needs_for_tiles_is_named(sheet: Callable[..., str], lacks: str) -> None:
+    lines = [row for row in MINE.splitlines() if not row.startswith(lacks)]
+    if lacks == "banks":
+        lines.insert(5, 'banks = { value = 0, unit = "banks", source = "the blackboard" }')
+    with pytest.raises(BadOption, match=f"its data sheet lacks {lacks}"):
+        explorer.compile(MODEL, target=sheet("\n".join(lines)), until="ROLLED")
 
 
 def test_what_is_no_file_of_a_sheet_is_refused(sheet: Callable[..., str], tmp_path: Path) -> None:

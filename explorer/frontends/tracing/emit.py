@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from explorer.errors import IronworksError, ShapeError
+from explorer.errors import BadOperator, IronworksError, ShapeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import Known, coarse_dims
 from explorer.frontends.tracing.frames import Frame, current_frame, current_source
@@ -124,6 +124,8 @@ def _deduced(
         if dims is None:
             raise _error(ShapeError, site, f"nothing proves that {open_} agree") from None
         return (Tensor(None, _dtype(site), len(dims)),), dims
+    except BadOperator:
+        raise
     except IronworksError as error:
         raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
     except (ArithmeticError, LookupError, TypeError, ValueError):

@@ -1,0 +1,197 @@
+"""Operators of the user's own: in traced functions and in files, never out of date, and a bad one
+ends in one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.errors import BadOperator, BadOption, IronworksError, UnsupportedOperator
+from explorer.ir.calls import KernelCall
+from explorer.ops import RECORDS, own_operators
+from explorer.ops.elementwise import call, unary
+from explorer.ops.record import OperatorRecord
+from tests.two_inputs import two_inputs
+
+X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(3, 8)
+
+
+@pytest.fixture(autouse=True)
+def own_registry() -> Iterator[None]:
+    yield
+    for name in tuple(own_operators.own_operators()):
+        own_operators.forget(name)
+
+
+def squareplus(half: float = 0.5) -> OperatorRecord:
+    def body(site: Any, x: Any, dtype: str) -> Any:
+        root = call("sqrt", call("add", call("mul", x, x), 4.0, dtype=dtype))
+        return call("mul", call("add", x, root), half, dtype=dtype)
+
+    def reference(attrs: Any, args: Any) -> Any:
+        return (args[0] + np.sqrt(args[0] ** 2 + 4)) * args[0].dtype.type(half)
+
+    return unary("Squareplus", body, reference)
+
+
+def traced(function: Callable[..., Any]) -> Any:
+    @explorer.trace
+    def model(x: explorer.tensor("float32", "n", 8)):  # type: ignore[valid-type]
+        return function(x) + 1
+
+    return model
+
+
+def test_an_operator_runs_on_arrays_and_in_a_traced_function() -> None:
+    function = explorer.operator(squareplus())
+    np.testing.assert_allclose(function(X), (X + np.sqrt(X * X + 4)) / 2)
+    c = explorer.compile(traced(function), check=True)
+    found = next(iter(c.run({"x": X}).values()))
+    np.testing.assert_allclose(found, function(X) + 1, rtol=1e-6)
+    assert all(s.checked is not False and not isinstance(s.checked, str) for s in c.snapshots)
+    assert "Squareplus" in [s.op for s in c.model.program.sources]
+    assert not c.program.library_calls
+
+
+def test_an_operator_registered_again_takes_the_place_of_the_first() -> None:
+    for half in (0.5, 2.0, 0.25, 2.0):
+        function = explorer.operator(squareplus(half))
+        c = explorer.compile(traced(function))
+        want = (X + np.sqrt(X * X + 4)) * half + 1
+        np.testing.assert_allclose(next(iter(c.run({"x": X}).values())), want, rtol=1e-5)
+
+
+def test_an_operator_that_has_not_changed_is_remembered() -> None:
+    model = traced(explorer.operator(squareplus()))
+    explorer.compile(model)
+    explorer.operator(squareplus())
+    assert all(s.kept for s in explorer.compile(model).snapshots)
+
+
+def test_a_file_names_an_operator_by_its_domain(tmp_path: Path) -> None:
+    path = tmp_path / "own.onnx"
+    made = two_inputs("Squareplus", "lecture")
+    del made.graph.node[0].input[1:]
+    made.graph.node[0].output[0] = "product"
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(UnsupportedOperator, match="operator domain 'lecture'"):
+        explorer.load(str(path))
+    function = explorer.operator(squareplus(), domain="lecture")
+    a, b = X[:, :3], np.ones(3, np.float32)
+    found = explorer.compile(str(path)).run({"a": a, "b": b})["y"]
+    np.testing.assert_allclose(found, np.maximum(function(a) + b, 0), rtol=1e-6)
+    explorer.operator(squareplus(), domain="another")
+    with pytest.raises(UnsupportedOperator, match="operator domain 'lecture'"):
+        explorer.load(str(path))
+
+
+def rules(**changed: Any) -> OperatorRecord:
+    return replace(squareplus(), **changed)
+
+
+def _raise(*_: Any) -> Any:
+    raise KeyError("nowhere\n" + "x" * 4000)
+
+
+def _leave(*_: Any) -> Any:
+    raise SystemExit(1)
+
+
+def _nothing(*_: Any) -> Any:
+    return None
+
+
+def _no_kernel(low: Any) -> None:
+    nest = low.nest("bad")
+    nest.map("y", low.result, lambda axes: "x")
+
+
+def _other_shape(low: Any) -> None:
+    squareplus().lower(low)
+    binding = low.bindings.pop()
+    assert isinstance(binding.expr, KernelCall)
+    kernel = binding.expr.kernel
+    wrong = replace(kernel, computes=kernel.computes * 2, output="nobody")
+    low.bindings.append(replace(binding, expr=replace(binding.expr, kernel=wrong)))
+
+
+BAD = {
+    "deduce raises": (rules(deduce=_raise), "failed in its rule 'deduce': KeyError"),
+    "deduce leaves": (rules(deduce=_leave), "failed in its rule 'deduce': SystemExit"),
+    "deduce gives nothing": (rules(deduce=_nothing), "'deduce', gave None, not 1 annotations"),
+    "deduce gives a list": (
+        rules(deduce=lambda site: [site.tensor(0)]),
+        "'deduce', gave a list, not 1 annotations",
+    ),
+    "deduce gives two": (
+        rules(deduce=lambda site: (site.tensor(0), site.tensor(0))),
+        "'deduce', gave a tuple, not 1 annotations",
+    ),
+    "lower raises": (rules(lower=_raise), "failed in its rule 'lower': KeyError"),
+    "lower binds nothing": (rules(lower=_nothing), "'lower', binds no"),
+    "lower writes words": (rules(lower=_no_kernel), "'lower', made no kernel"),
+    "lower makes no kernel": (rules(lower=_other_shape), "'lower', made no kernel"),
+}
+
+
+@pytest.mark.parametrize(("record", "words"), BAD.values(), ids=BAD)
+def test_a_bad_operator_ends_in_one_sentence_and_harms_nothing(
+    record: OperatorRecord, words: str
+) -> None:
+    function = explorer.operator(squareplus())
+    model = traced(function)
+    before = explorer.compile(model)
+    good = before.run({"x": X})
+    explorer.operator(record)
+    with pytest.raises(IronworksError) as refused:
+        explorer.compile(model if "deduce" not in words else traced(function))
+    assert words in refused.value.sentence and "'Squareplus'" in refused.value.sentence
+    assert "\n" not in refused.value.sentence and len(refused.value.sentence) < 600
+    assert isinstance(refused.value, BadOperator)
+    np.testing.assert_equal(before.run({"x": X}), good)
+    explorer.operator(squareplus())
+    again = explorer.compile(model)
+    assert all(s.kept for s in again.snapshots)
+    np.testing.assert_equal(again.run({"x": X}), good)
+
+
+def test_a_reference_that_is_wrong_is_told_on_arrays_and_by_check() -> None:
+    for bad in (_raise, _nothing):
+        function = explorer.operator(rules(reference=bad))
+        with pytest.raises(BadOperator, match="'reference'"):
+            function(X)
+    function = explorer.operator(rules(reference=lambda attrs, args: args[0] * 3))
+    c = explorer.compile(traced(function), until="LEGALIZED", check=True)
+    wrong = [s.name for s in c.snapshots if isinstance(s.checked, str)]
+    assert wrong == ["legalise to kernels"]
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("Relu", "is an OperatorRecord, not str"),
+        (replace(squareplus(), name="Relu"), "'Relu' is an operator of ONNX"),
+        (replace(squareplus(), name="a b"), "an operator's name is a word"),
+        (replace(squareplus(), name=""), "an operator's name is a word"),
+        (replace(squareplus(), name=None), "an operator's name is a word"),  # type: ignore[arg-type]
+        (replace(squareplus(), lower=None), "has no rule 'lower'"),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_what_is_no_operator_is_not_registered(record: Any, words: str) -> None:
+    known = dict(RECORDS)
+    with pytest.raises(BadOption, match=words):
+        explorer.operator(record)
+    assert dict(RECORDS) == known
+    with pytest.raises(BadOption, match="the domain of"):
+        explorer.operator(squareplus(), domain="\x1b[31m")
+    with pytest.raises(BadOption, match="no operator of your own is named 'Relu'"):
+        own_operators.forget("Relu")
