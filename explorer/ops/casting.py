@@ -12,7 +12,9 @@ from explorer.ir.dtypes import (
     ITEM_BYTES,
     DType,
     as_computed,
+    computed,
     dtype_of,
+    is_float,
     is_stored_otherwise,
     numpy_dtype,
 )
@@ -32,9 +34,9 @@ ROUND_UP = {"up": MANTISSA, "nearest": LEAST, "down": 0}  # what carries into th
 def converted(x: Expr, source: DType, target: DType, *, saturate: bool, mode: str = "up") -> Expr:
     """The scalar expression `x` as an element of another dtype."""
     if target in EIGHT_BIT_FLOATS and saturate:
-        x = x if source.startswith("float") or source == "bfloat16" else call("cast_float32", x)
         top = EIGHT_BIT_FLOATS[target]
-        real = "float64" if source == "float64" else "float32"
+        real = computed(source) if is_float(source) else "float32"
+        x = x if source == real else call(f"cast_{real}", x)
         x = call("max", call("min", x, top, dtype=real), -top, dtype=real)
     if target == SCALE and source != SCALE:
         x = _power_of_two(call("cast_float32", x), saturate, mode)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from explorer.errors import VerifyError
+from explorer.ir.dtypes import is_integer
 from explorer.ir.kernel import (
     COMBINERS,
-    CONVERSIONS,
-    SCALAR_FUNCTIONS,
     Affine,
     Apply,
     Compute,
@@ -17,9 +16,9 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
-    result_dtype,
 )
-from explorer.ir.types import ITEM_BYTES
+from explorer.ir.types import DType
+from explorer.ops.verify_scalars import constant_problem, result_of
 
 
 def verify_kernel(kernel: Kernel, where: str = "") -> None:
@@ -62,35 +61,51 @@ def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -
     for index in compute.target:
         if index.variables - {a.name for a in compute.axes}:
             _wrong("writes by an index that is none of its axes", where)
-    _expr(kernel, compute.expr, readable - {compute.out}, set(names), where)
-    made, wanted = result_dtype(compute.expr, kernel), kernel.dtype(compute.out)
+    made = _expr(kernel, compute.expr, readable - {compute.out}, set(names), where)
+    wanted = kernel.dtype(compute.out)
     if made != wanted:
         _wrong(f"computes {made} for a tensor of {wanted}", where)
 
 
-def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: set[str], where: str) -> None:
+def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: set[str], where: str) -> DType:
+    """The dtype of an expression whose parts are well formed."""
     match expr:
-        case Const(_, dtype):
-            if dtype not in ITEM_BYTES:
-                _wrong(f"a constant of the unknown dtype {dtype!r}", where)
+        case Const(value, dtype):
+            _check(constant_problem(value, dtype), where)
+            return dtype
         case IndexValue(index):
             _affine(index, axes, where)
+            return "int64"
         case Apply(op, args):
-            conversion = op.startswith(CONVERSIONS) and op[5:] in ITEM_BYTES
-            if op not in SCALAR_FUNCTIONS and not conversion:
-                _wrong(f"{op!r} is no scalar function", where)
-            for arg in args:
-                _expr(kernel, arg, readable, axes, where)
-        case Read(tensor, index, _):
-            if tensor not in readable:
-                _wrong(f"reads {tensor!r}, which is not there yet", where)
-            if len(index) != len(kernel.shape(tensor)):
-                _wrong(f"reads {tensor!r} by {len(index)} indices", where)
-            for i in index:
-                if isinstance(i, Affine):
-                    _affine(i, axes, where)
-                else:
-                    _expr(kernel, i, readable, axes, where)
+            dtypes = [_expr(kernel, arg, readable, axes, where) for arg in args]
+            found, problem = result_of(op, dtypes)
+            _check(problem, where)
+            return found
+        case Read():
+            _read(kernel, expr, readable, axes, where)
+            return kernel.dtype(expr.tensor)
+
+
+def _read(kernel: Kernel, read: Read, readable: set[str], axes: set[str], where: str) -> None:
+    tensor, index = read.tensor, read.index
+    if tensor not in readable:
+        _wrong(f"reads {tensor!r}, which is not there yet", where)
+    if len(index) != len(kernel.shape(tensor)):
+        _wrong(f"reads {tensor!r} by {len(index)} indices", where)
+    if read.fill is not None:
+        _check(constant_problem(read.fill, kernel.dtype(tensor)), where)
+    for i in index:
+        if isinstance(i, Affine):
+            _affine(i, axes, where)
+        else:
+            found = _expr(kernel, i, readable, axes, where)
+            if not is_integer(found):
+                _wrong(f"reads {tensor!r} by an index of {found}", where)
+
+
+def _check(problem: str, where: str) -> None:
+    if problem:
+        _wrong(problem, where)
 
 
 def _affine(index: Affine, axes: set[str], where: str) -> None:

@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Candidate
+from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -28,7 +31,6 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    apply,
     reads,
     rewrite,
     substitute,
@@ -39,7 +41,6 @@ from explorer.passes import ranges
 from explorer.passes.names import fresh
 from explorer.passes.registry import compiler_pass
 
-LOWEST = -3.4028234663852886e38
 BLOCK, WORTH = 256, 512  # columns of a block, and of a row that is worth blocks
 MOST_COLUMNS = 1 << 20
 
@@ -214,6 +215,7 @@ class _Blocks:
 
     def __init__(self, kernel: Kernel, found: Softmax, size: int) -> None:
         self.old, self.found, self.size = kernel, found, size
+        self.dtype = kernel.dtype(kernel.computes[found.top].out)
         columns = kernel.computes[found.product].reduce[0].extent
         assert isinstance(columns, int) and columns % size == 0, "the blocks must divide the row"
         self.block = Axis("block", columns // size)
@@ -233,9 +235,13 @@ class _Blocks:
     def tensor(self, name: str, axes: Sequence[Axis]) -> str:
         made = fresh(name, self.names)
         self.names.add(made)
-        dtype = self.old.dtype(self.old.computes[self.found.top].out)
-        self.specs.append(TensorSpec(made, tuple(a.extent for a in axes), dtype))
+        self.specs.append(TensorSpec(made, tuple(a.extent for a in axes), self.dtype))
         return made
+
+    def finite(self, top: Read) -> Expr:
+        """A maximum of scores, or the least finite number where all of them are -inf."""
+        lowest = float(np.finfo(numpy_dtype(self.dtype)).min)
+        return Apply("max", (top, Const(lowest, self.dtype)))
 
     def scores(self) -> list[Compute]:
         """The scores with their last axis cut: [block, ..., column in the block]."""
@@ -274,7 +280,7 @@ class _Blocks:
         self.top = self.tensor("top", rows)
         self.powers = self.tensor("powers", (*rows, r))
         self.total = self.tensor("total", rows)
-        e = Apply("exp", (Apply("sub", (s, apply("max", Read(self.top, row), LOWEST))),))
+        e = Apply("exp", (Apply("sub", (s, self.finite(Read(self.top, row)))),))
         origin = top.origin
         return [
             Compute(self.top, rows, s, (r,), "max", origin=origin),
@@ -306,7 +312,7 @@ class _Blocks:
         row, at = tuple(var(a.name) for a in lead), tuple(var(a.name) for a in self.rows)
         best, weight = self.tensor("best", lead), self.tensor("weight", self.rows)
         whole = self.tensor("whole", lead)
-        finite = apply("max", Read(self.top, at), LOWEST)
+        finite = self.finite(Read(self.top, at))
         w = Apply("exp", (Apply("sub", (finite, Read(best, row))),))
         part = Apply("mul", (Read(weight, at), Read(self.total, at)))
         read = next(

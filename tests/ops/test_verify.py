@@ -20,7 +20,7 @@ from explorer.errors import (
 )
 from explorer.frontends.onnx_import import load
 from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, Var, View
-from explorer.ir.kernel import Affine, Apply, Axis, Const, Read, var
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, IndexValue, Read, var
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.ops.bind import bind_sizes
@@ -53,6 +53,10 @@ def compute_of(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     )(b)
 
 
+def beside(c: Compute, op: str, other: Any) -> Compute:
+    return replace(c, expr=Apply(op, (c.expr, other)))
+
+
 def retyped(b: Binding) -> Binding:
     return replace(b, vars=(Var(b.var.name, Tensor((9,), "float32")),))
 
@@ -76,6 +80,26 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("not there yet", compute_of(lambda c: replace(c, expr=Read("y", (Affine(),) * 4)))),
     ("by 1 indices", compute_of(lambda c: replace(c, expr=Read("x", (Affine(),))))),
     ("computes int64", compute_of(lambda c: replace(c, expr=Const(1, "int64")))),
+    ("'mul' of float32, float64", compute_of(lambda c: beside(c, "mul", Const(1.0, "float64")))),
+    ("'add' of float32, int64", compute_of(lambda c: beside(c, "add", IndexValue(var("n"))))),
+    ("'bitand' of float32, float32", compute_of(lambda c: beside(c, "bitand", Const(1.0)))),
+    ("'and' of float32, float32", compute_of(lambda c: beside(c, "and", Const(1.0)))),
+    ("'lt' of float32, bool", compute_of(lambda c: beside(c, "lt", Const(True, "bool")))),
+    ("takes one argument and has 2", compute_of(lambda c: beside(c, "exp", Const(1.0)))),
+    ("takes 3 arguments and has 2", compute_of(lambda c: beside(c, "where", Const(1.0)))),
+    (
+        "'exp' of float16",
+        compute_of(lambda c: replace(c, expr=Apply("exp", (Apply("cast_float16", (c.expr,)),)))),
+    ),
+    (
+        "another number of bytes",
+        compute_of(lambda c: replace(c, expr=Apply("bits_int64", (c.expr,)))),
+    ),
+    ("a constant of int32 is 0.5", compute_of(lambda c: beside(c, "add", Const(0.5, "int32")))),
+    (
+        "by an index of float32",
+        compute_of(lambda c: replace(c, expr=Read("x", (Const(1.0), *(var("n"),) * 3)))),
+    ),
     ("comes from no source", compute_of(lambda c: replace(c, origin=frozenset()))),
     ("writes 1 indices", compute_of(lambda c: replace(c, store=(var("n"),)))),
     ("must write", kernel_of(output="x")),

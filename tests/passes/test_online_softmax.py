@@ -18,10 +18,11 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Apply, Const, Expr, Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.tile_program import For
 from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.verify_kernel import verify_kernel
 from explorer.options import Options
 from explorer.passes.online_softmax import (
     WORTH,
@@ -58,6 +59,33 @@ def test_blocks_give_the_same_values(size: int, causal: bool) -> None:
     np.testing.assert_allclose(evaluate_kernel(new, values, {}), want, rtol=1e-4, atol=1e-5)
     got = run_kernel(new, TILE, dict(zip("qkv", values, strict=True)))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def in_float64(kernel: Kernel) -> Kernel:
+    def wide(e: Expr) -> Expr:
+        match e:
+            case Const(value, _):
+                return Const(value, "float64")
+            case Apply(op, args):
+                return Apply(op, tuple(map(wide, args)))
+        return e
+
+    return replace(
+        kernel,
+        tensors=tuple(replace(t, dtype="float64") for t in kernel.tensors),
+        computes=tuple(replace(c, expr=wide(c.expr)) for c in kernel.computes),
+    )
+
+
+def test_blocks_of_float64_are_computed_in_float64() -> None:
+    kernel = in_float64(attention(2, 32, 3, 16, {}).kernel)
+    values = [n.astype(np.float64) for n in numbers((2, 32, 48))]
+    want = evaluate_kernel(kernel, values, {})
+    new = normalise(blocked(normalise(kernel), 8))
+    verify_kernel(new)
+    np.testing.assert_allclose(evaluate_kernel(new, values, {}), want, rtol=1e-12, atol=1e-13)
+    got = run_kernel(new, TILE, dict(zip("qkv", values, strict=True)))
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("tile", [{"oi": 16}, {"ob": 1, "oh": 1, "oi": 7}, {"oh": 1}])
