@@ -218,7 +218,8 @@ def _columns(
     whole = isinstance(total, int) and source.offset.variables <= walked  # in no block of another
     if found.b.tensor in p.kernel.constants and whole:
         assert isinstance(total, int)
-        packed = _packed_ahead(p, found, depth, source, total, group)
+        first = _first_packed(column.base, lanes)
+        packed = _packed_ahead(p, found, depth, source, total, group, first)
         return None if packed is None else (packed, lanes * group, [])
     steps = tuple(source.offset.factor(x.name) for x in depth)
     walk = segments(steps, tuple(x.extent for x in depth))
@@ -246,6 +247,13 @@ def _columns(
     )
 
 
+def _first_packed(base: Affine, lanes: int) -> Dim:
+    """The column that panels packed ahead begin at, so that every tile begins at one of them."""
+    if not base.terms:
+        return base.const
+    return base.const % lanes if isinstance(base.const, int) else base.const
+
+
 def _packed_ahead(
     p: Places,
     found: Contraction,
@@ -253,22 +261,22 @@ def _packed_ahead(
     source: Fetch,
     total: int,
     group: int,
+    first: Dim,
 ) -> Fetch | None:
     lanes = p.tiling.micro.over(found.column.extent).columns
     order = (*found.batch, found.column, *depth)
     extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
-    if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const)):
+    if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const, first)):
         return None
-    ext, columns = [int(e) for e in extents], found.column.extent
-    assert isinstance(columns, int)
+    ext, begin, batch = [int(e) for e in extents], int(first), len(found.batch)
+    ext[batch] = columns = ext[batch] - begin
     name = f"{found.b.tensor}_packed"
-    batch = len(found.batch)
     made = Packing(
         name,
         found.b.tensor,
         tuple(ext),
         tuple(int(s) for s in steps),
-        int(source.offset.const),
+        int(source.offset.const) + begin * int(steps[batch]),
         batch,
         lanes,
         source.buffer.dtype,
@@ -280,7 +288,7 @@ def _packed_ahead(
     if made not in p.packings:
         p.packings.append(made)
     one = -(-columns // lanes) * lanes * total
-    offset = var("_j") * total
+    offset = (var("_j") - begin) * total
     for x, stride in zip(found.batch, row_major(tuple(ext[:batch])), strict=True):
         offset = offset + var(x.name) * product((stride, one))
     size = prod(ext[:batch]) * one

@@ -142,7 +142,7 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
         epilogue = epilogue_of(p.kernel, c)
         column = p.regions.axes[n][found.column.name]
         if found.b.tensor in p.kernel.constants and column.lo.terms:
-            _check_columns(c, column, p.tiling.micro.over(found.column.extent))
+            _check_columns(p, c, column, p.tiling.micro.over(found.column.extent))
         before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
         made = contract(p, n, c, found, epilogue, halo)
         if made is not None:
@@ -151,9 +151,13 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     return [*_fills(p, n, c.out), *body, _loop(p, n, c, halo)], None
 
 
-def _check_columns(c: Compute, column: Interval, micro: Micro) -> None:
+def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> None:
+    """Every tile begins a whole number of panels after the first one."""
     lanes = micro.columns
-    if not isinstance(column.size, int) or column.size % lanes:
+    tiles = {g.variable: g.tile for g in p.grid}
+    steps = [factor * tiles.get(name, 1) for name, factor in column.lo.terms]
+    even = all(isinstance(n, int) and n % lanes == 0 for n in steps)
+    if not even or not isinstance(column.size, int) or column.size % lanes:
         raise BadOption(
             f"{EXECUTION_UNIT}: a tile of {column.size} columns of {c.out} does not begin at a "
             f"packed panel: take a multiple of {lanes}"

@@ -1,4 +1,4 @@
-"""What is asked for ahead while register tiles run."""
+"""Where panels begin, and what is asked for ahead while register tiles run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.codegen.build import print_kernel
+from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.cases import arrays, linear
 from tests.codegen.running import run_kernel
@@ -56,3 +58,42 @@ def test_an_epilogue_whose_rows_lie_a_run_time_step_apart_stays_in_registers() -
         q, k, mask = (draw(s).astype("float32") for s in ((m, 32), (n, 32), (m, n)))
         (got,) = compiled.run(q, k, mask).values()
         np.testing.assert_allclose(got, q @ k.T * np.float32(0.5) + mask, rtol=1e-4, atol=1e-5)
+
+
+def columns_of(product: str, *starts: int | None) -> Kernel:
+    """y[i, j] is the sum of t[i, j + start], or of t[i, start] where there is no j, of a product."""
+    m, k, n, wide = 5, 12, 32, 64
+    i, d, j = Axis("i", m), Axis("d", k), Axis("j", n)
+    x, w = Read("x", (var("i"), var("d"))), Read("w", (var("d"), var("c")))
+    t = Compute("t", (i, Axis("c", wide)), Apply("mul", (x, w)), (d,), "sum")
+    last = var("j") if product == "moved" else Affine()
+    a, b = (Read("t", (var("i"), last + (start or 0))) for start in (*starts, 0)[:2])
+    axes = (i, j) if product == "moved" else (i,)
+    y = Compute("y", axes, Apply("add", (a, b)))
+    shapes = {"x": (m, k), "w": (k, wide), "t": (m, wide), "y": tuple(a.extent for a in axes)}
+    specs = tuple(TensorSpec(name, s) for name, s in shapes.items())
+    return Kernel("columns", specs, (t, y), ("x", "w"), "y", frozenset({"w"}))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "tile"),
+    [
+        (columns_of("fixed", 7, 9), {}),
+        (columns_of("fixed", 7, 9), {"i": 2}),
+        (columns_of("moved", 7, 15), {"i": 3}),
+        (columns_of("moved", 0, 16), {"j": 32}),
+    ],
+)
+def test_columns_may_begin_anywhere_in_packed_weights(kernel: Kernel, tile: dict[str, int]) -> None:
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(kernel.shape(n)).astype(np.float32) for n in "xw"}
+    got = run_kernel(kernel, Tiling(tuple(tile.items()), Micro(4, 2)), values)
+    want = evaluate_kernel(kernel, [values["x"], values["w"]], {})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_tiles_that_begin_within_a_panel_are_refused() -> None:
+    """Columns j .. j + 24 of tiles of 8: a panel each, but three of four begin within one."""
+    kernel, micro = columns_of("moved", 24), Micro(4, 2)
+    with pytest.raises(BadOption, match="does not begin at a packed panel"):
+        print_kernel(kernel, Tiling((("j", 8),), micro), ShapeEnv())
