@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape, symbols_of
+from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -17,14 +17,12 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
 )
+from explorer.ir.symbols import symbols_of_kernel
 
 
 def sizes_of(kernel: Kernel, env: ShapeEnv) -> Sizes:
-    """The hint of every symbol in the shapes of a kernel."""
-    dims = [d for t in kernel.tensors for d in t.shape]
-    dims += [a.extent for c in kernel.computes for a in (*c.axes, *c.reduce)]
-    names = frozenset[str]().union(*map(symbols_of, dims))
-    return {n: env.of(n).hint for n in sorted(names)}
+    """The hint of every symbol that a kernel depends on, steps and numbers in expressions too."""
+    return {n: env.of(n).hint for n in sorted(symbols_of_kernel(kernel))}
 
 
 def bind_kernel(kernel: Kernel, sizes: Sizes) -> Kernel:
@@ -55,8 +53,8 @@ def _expr(expr: Expr, sizes: Sizes) -> Expr:
             return Read(tensor, tuple([_index(i, sizes) for i in index]), fill)
         case IndexValue(index):
             return IndexValue(index.bind(sizes))
-        case Const():
-            return expr
+        case Const(value, dtype):
+            return expr if isinstance(value, (bool, int, float)) else Const(evaluate_dim(value, sizes), dtype)
 
 
 def _index(index: Affine | Expr, sizes: Sizes) -> Affine | Expr:

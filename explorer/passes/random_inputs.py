@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
 import numpy as np
@@ -15,6 +15,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor, numpy_dtype
 
 LARGEST_TRIED = 8  # of a symbol whose hint is larger
+MOST_EXTENTS = 6  # of constants that are tried
 PASS_THROUGH = frozenset(
     {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
 )
@@ -32,6 +33,22 @@ def trial_sizes(program: Program) -> dict[str, int]:
         }
     )
     return {n: _within(program.env.of(n), 2 + i) for i, n in enumerate(names)}
+
+
+def trials(program: Program) -> Iterator[dict[str, int]]:
+    """Sizes to try a program on until one is found that its operators take: small ones that differ,
+    the least ones, and the extents of its constants, which arguments may have to have as well.
+    """
+    first = trial_sizes(program)
+    yield first
+    if first:
+        extents = {n for c in program.constants.values() for n in c.array.shape}
+        for n in (0, *sorted(extents - {0})[:MOST_EXTENTS]):
+            yield {s: _clipped(program.env.of(s), n) for s in first}
+
+
+def _clipped(bound: SymbolBound, wish: int) -> int:
+    return max(bound.low, wish if bound.high is None else min(wish, bound.high))
 
 
 def _within(bound: SymbolBound, wish: int) -> int:

@@ -10,39 +10,46 @@ from explorer.ir.dtypes import as_computed, dtype_of, is_float
 from explorer.ir.program import Program
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.random_inputs import random_inputs, trials
 
 TOLERANCE = 2e-4  # of the largest value: passes may change the order of sums
 Values = Mapping[str, np.ndarray]
 
 
 class Validation:
-    """Runs programs on the same random inputs; each program is run once."""
+    """Runs programs on the same random inputs; each program is run once.
+
+    Sizes are tried until the first program takes them.
+    """
 
     def __init__(self, program: Program) -> None:
-        self.inputs = random_inputs(program)
+        self.inputs: dict[str, np.ndarray] = {}
         self.last: tuple[Program, Values] | None = None
-        self.runs = False  # a program was run, or the first one could not be
+        for sizes in trials(program):
+            try:
+                self.inputs = random_inputs(program, sizes)
+                self.last = (program, evaluate(program, self.inputs))
+            except Exception:  # the sizes do not fit each other, or the model is broken as it is
+                continue
+            break
 
     def of(self, before: Program, after: Program) -> None | bool | str:
         """True, or one sentence on what a pass broke; None where the values cannot tell, as where
-        an earlier pass has left a program that nobody can run.
+        an earlier pass has left a program that nobody can run, or the model cannot be run itself.
         """
-        try:
-            old = self._values(before)
-        except Exception as problem:  # what a broken program does when it runs is anybody's guess
-            return None if self.runs else _said(problem)
-        finally:
-            self.runs = True
         if (fault := _fault(after)) and fault != _fault(before):
             return fault
+        try:
+            old = self._values(before)
+        except Exception:
+            return None
         try:
             found = difference(old, self._values(after))
             if not found:
                 return True
             shaken = evaluate(before, {name: _shaken(a) for name, a in self.inputs.items()})
             return None if difference(old, shaken) else found
-        except Exception as problem:
+        except Exception as problem:  # what a broken program does when it runs is anybody's guess
             return _said(problem)
 
     def _values(self, program: Program) -> Values:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -224,3 +225,28 @@ def test_steps_after_one_that_broke_the_program_are_not_blamed(program: Program)
     _, snapshots = run_steps(program, broken, check=True, memo=Memory())
     assert [s.name for s in snapshots if isinstance(s.checked, str)] == ["drop"]
     assert snapshots[0].checked is True
+
+
+def test_a_check_takes_sizes_that_the_operators_take(tmp_path: Path) -> None:
+    nodes = [node("Div", ["x", "w"], ["y"])]
+    before = legalized(tmp_path, nodes, {"x": ("n",)}, ["y"], {"w": weights(9)})
+    steps = [Step("dead code", Stage.LEGALIZED, remove_dead_code)]
+    good = run_steps(before, steps, check=True)[1]
+    bad = run_steps(before, [Step("break", Stage.LEGALIZED, break_values)], check=True)[1]
+    assert good[0].checked is True and isinstance(bad[0].checked, str)
+
+
+def test_a_check_tries_the_least_sizes(tmp_path: Path) -> None:
+    nodes = [node("Add", ["x", "v"], ["z"]), node("Add", ["x", "w"], ["y"])]
+    constants = {"w": weights(9), "v": weights(11)}
+    before = legalized(tmp_path, nodes, {"x": ("n",)}, ["y", "z"], constants)
+    checked = run_steps(before, [Step("break", Stage.LEGALIZED, break_values)], check=True)[1]
+    assert "largest difference" in str(checked[0].checked)
+
+
+def test_a_check_says_nothing_where_no_size_is_taken(tmp_path: Path) -> None:
+    target = {"shape": np.array([1000], np.int64)}
+    nodes = [node("Reshape", ["x", "shape"], ["z"]), node("Relu", ["z"], ["y"])]
+    before = legalized(tmp_path, nodes, {"x": ("n", "m")}, ["y"], target)
+    steps = [Step("dead code", Stage.LEGALIZED, remove_dead_code)]
+    assert run_steps(before, steps, check=True)[1][0].checked is None
