@@ -54,7 +54,8 @@ def _expr(expr: Expr, sizes: Sizes) -> Expr:
         case IndexValue(index):
             return IndexValue(index.bind(sizes))
         case Const(value, dtype):
-            return expr if isinstance(value, (bool, int, float)) else Const(evaluate_dim(value, sizes), dtype)
+            plain = isinstance(value, (bool, int, float))
+            return expr if plain else Const(evaluate_dim(value, sizes), dtype)
 
 
 def _index(index: Affine | Expr, sizes: Sizes) -> Affine | Expr:

@@ -20,7 +20,6 @@ import numpy as np
 from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Candidate
-from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -240,7 +239,7 @@ class _Blocks:
 
     def finite(self, top: Read) -> Expr:
         """A maximum of scores, or the least finite number where all of them are -inf."""
-        lowest = float(np.finfo(numpy_dtype(self.dtype)).min)
+        lowest = float(np.finfo(self.dtype).min)
         return Apply("max", (top, Const(lowest, self.dtype)))
 
     def scores(self) -> list[Compute]:

@@ -42,7 +42,9 @@ def trials(program: Program) -> Iterator[dict[str, int]]:
     first = trial_sizes(program)
     yield first
     if first:
-        extents = {n for c in program.constants.values() for n in c.array.shape}
+        extents: set[int] = set()
+        for constant in program.constants.values():
+            extents.update(constant.array.shape)
         for n in (0, *sorted(extents - {0})[:MOST_EXTENTS]):
             yield {s: _clipped(program.env.of(s), n) for s in first}
 

@@ -61,7 +61,7 @@ def test_an_epilogue_whose_rows_lie_a_run_time_step_apart_stays_in_registers() -
 
 
 def columns_of(product: str, *starts: int | None) -> Kernel:
-    """y[i, j] is the sum of t[i, j + start], or of t[i, start] where there is no j, of a product."""
+    """y[i, j] is a sum of t[i, j + start], or without j of t[i, start]; t is a product."""
     m, k, n, wide = 5, 12, 32, 64
     i, d, j = Axis("i", m), Axis("d", k), Axis("j", n)
     x, w = Read("x", (var("i"), var("d"))), Read("w", (var("d"), var("c")))
