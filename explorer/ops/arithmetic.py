@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -25,6 +26,7 @@ from explorer.ops.dim_arithmetic import (
     negate,
     quotient,
     remainder,
+    rest,
     times,
     total,
 )
@@ -114,8 +116,8 @@ def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
     if not site.integer("fmod"):
         return call("mod", a, b)
     if is_integer(t):
-        rest = call("sub", a, call("mul", b, call("div", a, b)))
-        return call("where", call("eq", b, 0, dtype=t), Const(0, t), rest)
+        left = call("sub", a, call("mul", b, call("div", a, b)))
+        return call("where", call("eq", b, 0, dtype=t), Const(0, t), left)
     size = call("mod", call("abs", a), call("abs", b))
     return call("where", call("lt", a, 0, dtype=t), call("neg", size), size)
 
@@ -165,6 +167,10 @@ def _power_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 def _slope(site: Site, xs: list[Expr], t: DType) -> Expr:
     x, slope = xs
     return call("where", call("lt", x, 0, dtype=t), call("mul", x, slope), x)
+
+
+def _fold_modulo(site: Site) -> tuple[Array | None, ...]:
+    return fold_each(rest if site.integer("fmod") else remainder)(site)
 
 
 def _modulo_reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -237,7 +243,7 @@ RECORDS = (
     binary("Max", "max", np.maximum, most),
     binary("Min", "min", np.minimum, least),
     broadcasting("Mean", _mean, lambda attrs, args: reduce(np.add, args) / len(args)),
-    broadcasting("Mod", _modulo, _modulo_reference, remainder),
+    replace(broadcasting("Mod", _modulo, _modulo_reference), fold=_fold_modulo),
     OperatorRecord(
         "Pow",
         "elementwise",

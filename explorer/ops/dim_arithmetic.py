@@ -11,7 +11,6 @@ import sympy
 
 from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
 from explorer.ops.record import Array, Fold, Site
-from explorer.ops.scalar import divide
 
 FoldEach = Callable[[ShapeEnv, list[Dim]], "Dim | bool | None"]
 
@@ -49,7 +48,7 @@ def quotient(env: ShapeEnv, v: list[Dim]) -> Dim | None:
     """ONNX divides towards zero, which is down where neither is negative."""
     a, b = v
     if isinstance(a, int) and isinstance(b, int):
-        return int(divide(np.int64(a), np.int64(b))) if b else None
+        return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else None
     positive = env.bounds(a)[0] >= 0 and env.bounds(b)[0] > 0
     return floor_div(a, b) if positive else None
 
@@ -60,6 +59,14 @@ def remainder(env: ShapeEnv, v: list[Dim]) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else None
     return simplify(a - floor_div(a, b) * b) if env.bounds(b)[0] > 0 else None
+
+
+def rest(env: ShapeEnv, v: list[Dim]) -> Dim | None:
+    """What division towards zero leaves, with the sign of the dividend."""
+    a, b = v
+    if isinstance(a, int) and isinstance(b, int):
+        return (abs(a) % abs(b)) * (-1 if a < 0 else 1) if b else None
+    return remainder(env, v) if env.bounds(a)[0] >= 0 else None
 
 
 def most(env: ShapeEnv, v: Sequence[Dim]) -> Dim:

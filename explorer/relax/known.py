@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from explorer.ir.calls import Var
+from explorer.ir.dtypes import integer_limits
 from explorer.ir.program import Constant
-from explorer.ir.types import Tensor
+from explorer.ir.types import DType, Tensor
 from explorer.ops.record import Values
 
 MOST_ELEMENTS = 64
@@ -30,7 +31,7 @@ class Knowledge:
         if elements is not None and elements.size <= MOST_ELEMENTS and _is_small(var):
             assert isinstance(var.type, Tensor)
             assert elements.shape == var.type.shape, f"{var.name} is folded to another shape"
-            self.elements[var.name] = elements
+            self.elements[var.name] = _wrapped(elements, var.type.element)
         return var
 
     def var(self, var: Var) -> Var:
@@ -57,6 +58,17 @@ class Knowledge:
 def _is_small(var: Var) -> bool:
     """Whether a value can be a shape, or what is computed of one."""
     return isinstance(var.type, Tensor) and var.type.dtype in ("int64", "int32", "bool")
+
+
+def _wrapped(elements: Values, dtype: DType) -> Values:
+    """Numbers as elements of their dtype, where kernels wrap what is too large for it."""
+    low, high = integer_limits(dtype)
+    found = np.empty(elements.shape, object)
+    for at in np.ndindex(elements.shape):
+        e = elements[at]
+        whole = isinstance(e, (int, np.integer)) and not low <= e <= high
+        found[at] = (int(e) - low) % (high - low + 1) + low if whole else e
+    return found
 
 
 def is_known(var: Var | None) -> bool:
