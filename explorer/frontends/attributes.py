@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from explorer.budget import check_room
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.opsets import Node
 from explorer.frontends.scope import Scope
@@ -19,7 +20,6 @@ from explorer.ops import RECORDS
 
 ELEMENT_TYPES = {("Cast", "to"), ("EyeLike", "dtype")}  # attributes of operators with a record
 MOST_ATTRIBUTE_ELEMENTS = 1 << 16
-MAX_FILLED_BYTES = 1 << 31  # all ConstantOfShape of a model together
 
 
 def make_constant(scope: Scope, name: str, array: np.ndarray) -> None:
@@ -57,8 +57,8 @@ def filled_constant(scope: Scope, node: Node) -> bool:
     dtype = numpy_dtype(str(node.attrs.get("dtype", "float32")))
     shape = checked_shape(known.array.reshape(-1).tolist(), node.name)
     scope.importer.filled_bytes += prod(shape) * dtype.itemsize
-    if scope.importer.filled_bytes > MAX_FILLED_BYTES:
-        raise BadModelFile(f"fills {node.outputs[0]!r} with {prod(shape)} equal elements")
+    what = f"{node.outputs[0]!r}, {prod(shape)} equal elements, with all that is filled before it,"
+    check_room(scope.importer.filled_bytes, what, node.outputs[0])
     value: Any = node.attrs.get("value", 0)
     make_constant(scope, node.outputs[0], np.full(shape, value, dtype))
     scope.importer.drop(node.name, "became a constant")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from explorer.ir.calls import Var
 from explorer.ir.dims import simplify
 from explorer.ir.dtypes import is_float, is_integer
 from explorer.ir.kernel import Const, Expr
@@ -59,31 +61,61 @@ def broadcasting(
     reference: Callable[..., Any],
     fold: FoldEach | None = None,
     dtype: DType | None = None,
+    *,
+    in_parts: bool = False,
 ) -> OperatorRecord:
-    """The record of an operator whose result at an element depends on its arguments there."""
+    """The record of an operator whose result at an element depends on its arguments there;
+    `in_parts` says that many arguments are taken from the left.
+    """
 
-    def lower(low: Lowering) -> None:
+    def lower(low: Lowering, result: Var, args: Sequence[Var]) -> None:
         nest, site = low.nest(snake_case(name)), low.site
-        names = "ab" if len(site.args) == 2 else [f"x{i}" for i in range(len(site.args))]
+        names = "ab" if len(args) == 2 else [f"x{i}" for i in range(len(args))]
         nest.map(
             "y",
-            low.result,
+            result,
             lambda axes: combine(
                 site,
-                [nest.along(a, n, axes) for a, n in zip(site.given, names, strict=True)],
+                [nest.along(a, n, axes) for a, n in zip(args, names, strict=True)],
                 site.dtype(),
             ),
         )
+
+    def lower_whole(low: Lowering) -> None:
+        if len(low.site.given) > MOST_OPERANDS:
+            low.site.unsupported(f"more than {MOST_OPERANDS} arguments in one expression")
+        lower(low, low.result, low.site.given)
 
     return OperatorRecord(
         name,
         "elementwise",
         _types(dtype),
         lambda attrs, args: reference(attrs, args),
-        lower,
+        _in_parts(lower) if in_parts else lower_whole,
         fold_each(fold) if fold else None,
         run_time=broadcast_rule(name),
     )
+
+
+MOST_OPERANDS = 32  # of one kernel: its expressions nest as deep
+
+
+def _in_parts(lower: Callable[[Lowering, Var, Sequence[Var]], None]) -> Callable[[Lowering], None]:
+    """From the left, at most so many at a time.
+
+    y = a + b + c + ...   ->   t = a + b + ...; y = t + c + ...
+    """
+
+    def each(low: Lowering) -> None:
+        args: tuple[Var, ...] = low.site.given
+        for n in count(1):
+            if len(args) <= MOST_OPERANDS:
+                return lower(low, low.result, args)
+            part = low.temporary(f"part{n}", low.shape, low.site.dtype())
+            lower(low, part, args[:MOST_OPERANDS])
+            args = (part, *args[MOST_OPERANDS:])
+
+    return each
 
 
 def binary(
@@ -100,6 +132,7 @@ def binary(
         lambda attrs, args: reduce(reference, args),
         fold,
         dtype,
+        in_parts=True,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,8 @@ def _lower_transposed(low: Lowering) -> None:
     channels = _Channels(_whole(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
     inner = channels.output - channels.group * (_whole(site.shape(1)[1:2])[0])
     out = "acc" if site.has(2) else "y"
+    if prod(t.strides) > MOST_RESIDUES:
+        site.unsupported(f"strides of {t.strides}: each place between two is a loop of its own")
     for residues in reversed(list(np.ndindex(*t.strides))):  # the one with most places last
         parts = [_Residue(t, d, r, low.shape[2 + d]) for d, r in enumerate(residues)]
         if any(p.axis.extent == 0 for p in parts) and any(residues):
@@ -207,6 +209,9 @@ def _lower_transposed(low: Lowering) -> None:
     at = (var("n"), channels.output, *(var(n) for n in names))
     _add_bias(nest, low, whole, at, at if groups > 1 else ())
     nest.into(low.result)
+
+
+MOST_RESIDUES = 256
 
 
 class _Residue:

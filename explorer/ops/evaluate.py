@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from explorer.budget import check_room
 from explorer.errors import BoundError
 from explorer.ir.calls import (
     Branch,
@@ -25,7 +26,7 @@ from explorer.ir.calls import (
 )
 from explorer.ir.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.types import Tensor, numpy_dtype
+from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.bind import bind_sizes
 from explorer.ops.frame import Frame
@@ -133,6 +134,8 @@ class Interpreter:
         def read(var: Var) -> Array:
             return self.value(var, values)
 
+        if isinstance(binding.expr, OpCall | LibraryCall):
+            _check_room(binding.vars, sizes)
         match binding.expr:
             case OpCall() as call:
                 given = [None if a is None else read(a) for a in call.args]
@@ -172,11 +175,15 @@ class Interpreter:
         state = [self.value(v, values) for v in loop.state]
         args, step = [self.value(v, values) for v in loop.args], 0
         rows: list[Sequence[Array]] = []
+        taken = 0
         while bool(going) and (trip is None or step < trip):
             count = np.array(step, np.int64)
             going, *found = self.run(body, [count, np.asarray(going), *state, *args], sizes)
             state = found[: len(state)]
             rows.append(found[len(state) :])
+            if loop.scans:
+                taken += sum(a.nbytes for a in rows[-1])
+                check_room(2 * taken, f"{loop.body}, after {step + 1} trips,", loop.body)
             step += 1
         if not rows:
             return [*state, *_no_rows(body.outputs[1 + len(state) :], sizes)]
@@ -208,6 +215,16 @@ def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Arra
     assert isinstance(var.type, Tensor)
     shape = evaluate_shape(var.type.dims, sizes)
     return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
+
+
+def _check_room(vars: Sequence[Var], sizes: Mapping[str, int]) -> None:
+    """TooLarge where a result is, as far as its annotation tells."""
+    for var in vars:
+        type = var.type
+        if isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES:
+            count = type.bytes
+            if symbols_of(count) <= sizes.keys():
+                check_room(evaluate_dim(count, sizes), f"{var.name!r}, {type},", var.name)
 
 
 def _check_results(

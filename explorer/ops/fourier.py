@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.budget import check_room
 from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, floor_div, simplify
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
@@ -52,6 +53,7 @@ def table(t: Transform, low: Lowering) -> Var:
 
 
 def _table(t: Transform, rows: int, count: int, length: int) -> Array:
+    check_room(96 * rows * count, f"a table of {rows} frequencies by {count} elements")
     whole = max(length, 1)
     turn = 2 * pi / whole * ((np.arange(rows)[:, None] * np.arange(count)) % whole)
     cosine, sine = np.cos(turn), np.sin(turn) * (1 if t.inverse else -1)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, floor_div, simplify
 from explorer.ir.kernel import Affine, Axis, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import Unprovable, agree
-from explorer.ops.lowering import Lowering, letters
+from explorer.ops.lowering import Lowering, letters, shape_of
 from explorer.ops.record import OperatorRecord, Site, Values
 from explorer.ops.reshaping import text
 from explorer.ops.run_time_shapes import SPLIT, even_parts
 from explorer.ops.slicing import lower_slice
+
+MOST_PARTS = 64  # of one kernel: each is a compute
 
 
 def _concat_types(site: Site) -> tuple[Tensor, ...]:
@@ -37,20 +41,35 @@ def _concat_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _lower_concat(low: Lowering) -> None:
-    site, nest = low.site, low.nest("concat")
-    axis, at = site.axis(len(low.shape), 0), Affine()
-    axes = list(letters(low.shape))
-    for i, part in enumerate(site.given):
-        extent = site.shape(i)[axis]
-        along = Axis(f"{letters(low.shape)[axis].name}{i}", extent)
+    """Of many parts some at a time are joined, then what they give."""
+    parts, axis = low.site.given, low.site.axis(len(low.shape), 0)
+    for n in count(1):
+        if len(parts) <= MOST_PARTS:
+            return _join(low, low.result, parts, axis)
+        joined = []
+        for begin in range(0, len(parts), MOST_PARTS):
+            some, shape = parts[begin : begin + MOST_PARTS], list(low.shape)
+            shape[axis] = simplify(sum((shape_of(p)[axis] for p in some), 0))
+            whole = low.temporary(f"join{n}_{begin}", tuple(shape), low.site.dtype())
+            _join(low, whole, some, axis)
+            joined.append(whole)
+        parts = tuple(joined)
+
+
+def _join(low: Lowering, result: Var, parts: Sequence[Var], axis: int) -> None:
+    nest, shape, at = low.nest("concat"), shape_of(result), Affine()
+    axes = list(letters(shape))
+    for i, part in enumerate(parts):
+        extent = shape_of(part)[axis]
+        along = Axis(f"{letters(shape)[axis].name}{i}", extent)
         axes[axis] = along
-        if extent != 0 or (i == len(site.given) - 1 and not nest.computes):
+        if extent != 0 or (i == len(parts) - 1 and not nest.computes):
             store = [var(a.name) for a in axes]
             store[axis] = store[axis] + at
             read = Read(nest.tensor(part, f"x{i}"), tuple(var(a.name) for a in axes))
-            nest.compute("y", low.shape, site.dtype(), axes, read, store=store)
+            nest.compute("y", shape, low.site.dtype(), axes, read, store=store)
         at = at + extent
-    nest.into(low.result)
+    nest.into(result)
 
 
 def _concat(attrs: Mapping[str, Any], args: Any) -> Any:

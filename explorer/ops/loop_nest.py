@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from explorer.budget import check_room
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
@@ -38,7 +39,9 @@ def evaluate_kernel(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> Ar
 def _blank(kernel: Kernel, compute: Compute, sizes: Sizes) -> Array:
     """An array for a compute's tensor; NaN where it could be left unwritten."""
     spec = kernel.spec(compute.out)
-    out = np.empty(evaluate_shape(spec.shape, sizes), numpy_dtype(spec.dtype))
+    shape, dtype = evaluate_shape(spec.shape, sizes), numpy_dtype(spec.dtype)
+    check_room(prod(shape) * dtype.itemsize, f"{compute.out!r}, {dtype}{list(shape)},", compute.out)
+    out = np.empty(shape, dtype)
     if not compute.is_plain and is_float(spec.dtype):
         out.fill(np.nan)
     return out

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.budget import check_room
 from explorer.ops.record import Array
 
 MODES = ("nearest", "linear", "cubic")
@@ -139,6 +140,7 @@ def reach(how: Sampling, s: Stretch) -> int:
 def table(how: Sampling, s: Stretch) -> tuple[Array, Array]:
     """Old places [new, reach] and weights of the same shape; a place of -1 is outside of all."""
     count = reach(how, s)
+    check_room(24 * s.new * count, f"a table of {count} places for each of {s.new} new ones")
     if s.is_identity:
         return np.arange(s.new)[:, None], np.ones((s.new, 1))
     at = positions(how.way, s)

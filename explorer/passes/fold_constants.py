@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
+from explorer.budget import budget
 from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, ShapeOf
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
@@ -15,6 +16,8 @@ from explorer.passes.accounts import account
 from explorer.passes.registry import compiler_pass
 
 GROWTH_BYTES = 1 << 20  # a result may be this much larger than what it is made of
+FOLDED_BYTES = 64 << 20  # all of them together, this much larger than twice the model's own
+FOLDED_SHARE = 4  # and at most one part in so many of the budget
 
 
 @compiler_pass(
@@ -22,35 +25,48 @@ GROWTH_BYTES = 1 << 20  # a result may be this much larger than what it is made 
 )
 def fold_constants(program: Program) -> Program:
     """After: a binding whose arguments are all constants is a constant, unless that would be much
-    larger than they.
+    larger than they, or all such constants much larger than the model.
     """
     constants = dict(program.constants)
-    functions = tuple(_folded(f, constants, program) for f in program.functions)
+    given = sum(c.array.nbytes for c in constants.values())
+    room = _Room(min(2 * given + FOLDED_BYTES, budget() // FOLDED_SHARE))
+    functions = tuple(_folded(f, constants, program, room) for f in program.functions)
     if len(constants) == len(program.constants):
         return program
     after = replace(program, functions=functions, constants=constants)
     return account(program, after, "computed when the model was compiled")
 
 
-def _folded(function: Function, constants: dict[str, Constant], program: Program) -> Function:
+@dataclass
+class _Room:
+    """What may still be folded."""
+
+    left: int
+
+
+def _folded(
+    function: Function, constants: dict[str, Constant], program: Program, room: _Room
+) -> Function:
     body: list[Binding] = []
     outputs = {v.name for v in function.outputs}
     for binding in function.body:
         wanted = any(v.name in outputs for v in binding.vars)
-        if wanted or not _can_fold(binding, constants):
+        if wanted or not _can_fold(binding, constants, room):
             body.append(binding)
             continue
         for var, array in zip(binding.vars, _values(binding, constants, program), strict=False):
             constants[var.name] = Constant(array)
+            room.left -= array.nbytes
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
 
 
-def _can_fold(binding: Binding, constants: dict[str, Constant]) -> bool:
+def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> bool:
     if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
         return False
-    room = GROWTH_BYTES + sum(constants[v.name].array.nbytes for v in binding.reads)
+    read = {v.name: constants[v.name].array.nbytes for v in binding.reads}
     sizes = [_bytes(v.type) for v in binding.vars]
-    return all(s is not None and s <= room for s in sizes)
+    most = GROWTH_BYTES + sum(read.values())
+    return all(s is not None and s <= min(most, room.left) for s in sizes)
 
 
 def _is_pure(expr: Expr) -> bool:

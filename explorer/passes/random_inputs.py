@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from zlib import crc32
 
 import numpy as np
 
+from explorer.budget import check_room
+from explorer.errors import BoundError, UnsupportedOperator
 from explorer.ir.calls import KernelCall, OpCall, Var, View
 from explorer.ir.dims import Dim, Sizes, SymbolBound, evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.dtypes import is_float
@@ -59,10 +62,34 @@ def _within(bound: SymbolBound, wish: int) -> int:
 
 
 def random_inputs(program: Program, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
-    """One array for each input of the program, the same ones each time."""
+    """One array for each input of the program, the same ones each time.
+
+    Raises BoundError for a size that no dim can have, TooLarge where there is no room for them,
+    UnsupportedOperator for an input that is no array.
+    """
     chosen = trial_sizes(program) if sizes is None else sizes
+    for name, size in chosen.items():
+        if size < 0:
+            raise BoundError(f"the size of {name} is {size}, and no dim is negative", where=name)
+    _check_room(program.main.params, chosen)
     limits = _limits(program, chosen)
     return {p.name: _array(p, limits, chosen) for p in program.main.params}
+
+
+def _check_room(params: Iterable[Var], sizes: Sizes) -> None:
+    taken = 0
+    for param in params:
+        if not isinstance(param.type, Tensor) or not param.type.is_known:
+            raise UnsupportedOperator(
+                f"the input {param.name!r} is no array of a known shape: nothing says what may be "
+                "tried",
+                where=param.name,
+                try_="inputs of your own",
+            )
+        shape = evaluate_shape(param.type.dims, sizes)
+        size = max(8, numpy_dtype(param.type.element).itemsize)  # drawn as float64 or int64
+        taken += size * prod(shape)
+        check_room(taken, f"random inputs up to {param.name!r}, {shape},", param.name)
 
 
 def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:

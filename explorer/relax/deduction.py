@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 
 import onnx
 
@@ -49,6 +50,9 @@ from explorer.relax.promises import promised
 from explorer.relax.run_time import at_run_time
 
 Known = tuple[Var, "Values | None"]
+RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+MOST_DIMS = 32
+MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 Deduced = tuple[list[Binding], Expr, tuple[Found, ...]]
 
 
@@ -243,17 +247,20 @@ class Deduction:
         call = OpCall(site.op, site.args, tuple(site.attrs.items()))
         if any(site.has(p) for p in record.by_value):
             raise Unprovable("it depends on values of the run")
+        elements: tuple[Values | None, ...] = ()
         try:
             types = record.deduce(site)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            for type in types:
+                _check_extents(site, type)
+            small = all(t.dtype in ("int64", "int32", "bool") for t in types)
+            if record.fold is not None and small and _is_small(types):
+                elements = record.fold(site)
+        except RULE_ERRORS as error:
             given = ", ".join(_text(a.type) for a in site.given)
             raise ShapeError(
                 f"{site.op} at {site.where!r} does not take arguments of {given}",
                 where=site.where,
             ) from error
-        small = all(t.dtype in ("int64", "int32", "bool") for t in types)
-        folds = record.fold is not None and small and _is_small(types)
-        elements = record.fold(site) if folds and record.fold else ()
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
 
@@ -266,6 +273,20 @@ def _only_matched(function: Function) -> frozenset[str]:
         found -= {v.name for b in others for v in b.reads}
         found -= {v.name for v in function.outputs}
     return frozenset(found)
+
+
+def _check_extents(site: Site, type: Annotation) -> None:
+    """ShapeError unless a result's dims can be extents: neither too many, nor too large for any
+    machine, nor negative.
+    """
+    dims = type.shape if isinstance(type, Tensor) else None
+    if dims is None:
+        return
+    whole = [d for d in dims if isinstance(d, int)]
+    if len(dims) > MOST_DIMS:
+        site.fail(f"gives a tensor of rank {len(dims)}; at most {MOST_DIMS} have kernels")
+    if any(d < 0 for d in whole) or prod(d for d in whole if d) >= MOST_ELEMENTS:
+        site.fail(f"gives a tensor of the impossible shape {_text(type)}")
 
 
 def _is_small(types: tuple[Tensor, ...]) -> bool:

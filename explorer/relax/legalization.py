@@ -22,6 +22,8 @@ from explorer.passes.registry import compiler_pass
 from explorer.relax.known import is_known
 from explorer.relax.library import library_call
 
+RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+
 
 @compiler_pass("legalize", paper="Relax, ASPLOS 2025, section 3.3: cross-level abstraction")
 def legalize(program: Program) -> Program:
@@ -65,6 +67,8 @@ def _operator(
         found = _library(low, binding, call)
         constants.update(low.constants)
         return found
+    except RULE_ERRORS as error:
+        low.site.fail(f"has no kernel for these attributes and arguments: {error}")
     constants.update(low.constants)
     return low.bindings
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 
+from explorer.budget import check_room
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.grinder import LibraryTask
@@ -56,6 +58,12 @@ class Bound:
     def arena_bytes(self) -> int:
         """What one arena takes, scratch included."""
         return self.plan.placed.bytes + self.units * self.blocks.scratch_bytes
+
+    def check_room(self, name: str) -> None:
+        """TooLarge where a run's intermediates and results are."""
+        results = sum(prod(shape) * dtype.itemsize for shape, dtype in self.outputs.kinds)
+        what = f"a run of {name} with its {len(self.outputs.kinds)} results"
+        check_room(self.arena_bytes + results, what, name)
 
     @property
     def pooled_bytes(self) -> int:

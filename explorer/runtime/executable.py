@@ -241,7 +241,9 @@ class Executable:
         names = tuple(sorted(sizes.items()))
         found = self._bounds.get(names)
         if found is None:
+            self.planner.check_room(sizes)
             made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
+            made.check_room(self.program.name)
             self._make_room(made)
             found = self._bounds.setdefault(names, made)
         if len(self._by_shape) >= SHAPES:

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TypeAlias
 
+from explorer.budget import check_room
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
@@ -28,6 +29,7 @@ from explorer.runtime.sheet_times import SheetTimes
 from explorer.runtime.task_times import TaskFact
 from explorer.runtime.timeline import key_of, timeline, uses_of
 
+GIVEN = ("input", "constant", "host")  # homes of values that a run makes no room for
 TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
 
@@ -129,6 +131,14 @@ class Planner:
             for run, facts in zip(self.runs, every)
         }
         return Plan(self.program, sizes, schedules, self.direct, extents, units, self)
+
+    def check_room(self, sizes: Sizes) -> None:
+        """TooLarge where one of the values that a run makes is: before anything is laid out."""
+        extents, values = self.extents(sizes), self.program.values
+        made = [n for n, v in values.items() if v.root == n and v.home not in GIVEN]
+        for name in made:
+            what = f"{name!r}, {values[name].type.element}{list(extents.shape(name))},"
+            check_room(extents.bytes(name), what, name)
 
     def wall(self, plan: Plan) -> Wall:
         """A plan drawn: every brick and gap."""
