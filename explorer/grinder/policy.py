@@ -8,6 +8,7 @@ from typing import TypeAlias
 from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, UTask
 
 LevelPolicy: TypeAlias = Callable[[Sequence[UTask]], tuple[str, str]]
+LEVELS = ("host", "device")
 
 
 def lowest(body: Sequence[UTask]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from explorer.errors import UnsupportedOperator
 from explorer.grinder.model import (
@@ -17,7 +18,7 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.grinder.policy import LevelPolicy, lowest
+from explorer.grinder.policy import LEVELS, LevelPolicy, lowest
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -33,6 +34,7 @@ from explorer.ir.calls import (
 from explorer.ir.dims import Dim, simplify
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import ITEM_BYTES, ShapeType, Tensor
+from explorer.passes.own_policy import Asked, shown
 
 Names = dict[str, str]  # a function's own names -> names of values
 
@@ -211,8 +213,27 @@ class _Grinder:
             for result, value in zip(results, values):
                 self.write_in_place(result, value, arm)
         rows = tuple(zip(results, made, other, strict=True))
-        level, reason = self.level((*then, *orelse))
+        level, reason = self.level_of((*then, *orelse), name)
         return BranchTask(name, b.vars[0].name, level, reason, cond, then, orelse, rows, b.origin)
+
+    def level_of(self, body: Sequence[UTask], name: str) -> tuple[str, str]:
+        """What the policy says of a body; BadPolicy where that is none, or cannot be."""
+        if self.level is lowest:
+            return lowest(body)
+        asked = Asked("Grinder", self.level, f"{name!r}")
+        with asked.answering():
+            found: Any = self.level(body)
+        pair = isinstance(found, tuple) and len(found) == 2
+        if not pair or not all(isinstance(part, str) for part in found):
+            raise asked.refused(
+                f"gave {shown(found)}, and must give a level and why", '("device", "asked for")'
+            )
+        if found[0] not in LEVELS:
+            raise asked.refused(f"gave the level {shown(found[0])}", " or ".join(LEVELS))
+        least, why = lowest(body)
+        if found[0] == "device" and least == "host":
+            raise asked.refused(f"put it on the device, and {why}", "host", "device")
+        return str(found[0]), str(found[1])
 
     def write_in_place(self, result: str, value: str, arm: str) -> None:
         """Let an arm write its result where the branch's readers look, if it is a whole buffer."""
@@ -243,7 +264,7 @@ class _Grinder:
             rows.append((going, cond, next_going))
         carried = tuple(self.carry(*row, {r[0] for r in rows}) for row in rows)
         names.update((var.name, param) for var, param in zip(b.vars, params))
-        level, reason = self.level(body)
+        level, reason = self.level_of(body, name)
         return LoopTask(
             name,
             b.vars[0].name if b.vars else e.body,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from explorer.errors import BadOption
+from explorer.passes import ranges
+from explorer.passes.own_policy import policy_name
 from explorer.rammer.critical_path import critical_path
 from explorer.rammer.gang import gang
 from explorer.rammer.model import Policy
@@ -27,16 +28,8 @@ def named(policy: str | Policy) -> Policy:
     """The policy of a name, or the one that is given; raises BadOption for a name that there is
     not.
     """
-    if not isinstance(policy, str):
-        return policy
-    if policy not in POLICIES:
-        known = ", ".join(POLICIES)
-        raise BadOption(f"Rammer has no policy {policy!r}", expected=known, found=policy)
-    return POLICIES[policy]
+    ranges.policy("rammer.policy", policy, POLICIES)
+    return POLICIES[policy] if isinstance(policy, str) else policy
 
 
-def name_of(policy: str | Policy) -> str:
-    """What pictures call a policy."""
-    if isinstance(policy, str):
-        return policy
-    return str(getattr(policy, "__name__", type(policy).__name__))
+name_of = policy_name

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from explorer.errors import BadPolicy
-from explorer.ir.decisions import RProgram, Wall
+from explorer.ir.decisions import Candidate, RProgram, Wall
+from explorer.ir.tile_rules import whole
+from explorer.passes.own_policy import Asked, a, shown
 from explorer.rammer.lane_wall import MANY, is_plain, lane_wall
-from explorer.rammer.model import Facts, Placement
+from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
 from explorer.rammer.simulate import simulate
 from explorer.rammer.transform import Bricks, Order, rprograms
@@ -43,15 +45,18 @@ class Schedule:
 
 
 def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
-    """The schedule of straight-line operators; BadPolicy names what the policy broke."""
-    placement = options.place(facts)
-    if not isinstance(placement, Placement):
-        raise BadPolicy(
-            f"the policy {options.policy_name} must return a Placement",
-            where=options.policy_name,
-            expected="Placement",
-            found=type(placement).__name__,
-        )
+    """The schedule of straight-line operators; BadPolicy names the policy and what it broke."""
+    if isinstance(options.policy, str):
+        return _laid(facts, options.place(facts), options, device_name)
+    asked = Asked("Rammer", options.policy)
+    with asked.answering():
+        placement = options.place(facts)
+    checked(asked, placement)
+    with asked.answering():
+        return _laid(facts, placement, options, device_name)
+
+
+def _laid(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
     if facts.device.units > MANY and is_plain(facts):
         return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
@@ -60,3 +65,29 @@ def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
     found = Schedule(facts, placement, bricks, wall)
     found.__dict__["_written"] = written  # what the wall was made of
     return found
+
+
+def checked(asked: Asked, placement: Any) -> None:
+    """BadPolicy unless an answer is a Placement in which nothing is of another type than it says;
+    what it places is judged where it is laid.
+    """
+    if not isinstance(placement, Placement):
+        raise asked.refused(
+            f"gave {a(placement)}, and must return a Placement", "Placement", shown(placement)
+        )
+    for program in _tuple(asked, placement.programs, "programs"):
+        for share in _tuple(asked, program, "shares of a program"):
+            if not isinstance(share, Share):
+                raise asked.refused(f"gave {a(share)} among its shares", "Share", shown(share))
+            numbers = (share.operator, share.unit, share.first, share.last, share.kernel)
+            if any(whole(n) is None for n in numbers):
+                raise asked.refused("gave a share that is not of whole numbers", found=shown(share))
+    for candidate in _tuple(asked, placement.weighed, "candidates that it weighed"):
+        if not isinstance(candidate, Candidate):
+            raise asked.refused(f"gave {a(candidate)} among what it weighed", "Candidate")
+
+
+def _tuple(asked: Asked, values: Any, what: str) -> tuple[Any, ...]:
+    if not isinstance(values, tuple | list):
+        raise asked.refused(f"gave {a(values)} for the {what}", "a tuple", shown(values))
+    return tuple(values)

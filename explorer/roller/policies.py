@@ -9,6 +9,7 @@ model the two are within 2 % of each other. It weighs a tenth of the tilings, in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate
@@ -20,5 +21,7 @@ from explorer.roller.policy import candidates
 Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
 NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate]]
 
-POLICIES: dict[str, NamedPolicy] = {"candidates": candidates, "construct": constructed}
+POLICIES: MappingProxyType[str, NamedPolicy] = MappingProxyType(
+    {"candidates": candidates, "construct": constructed}
+)
 DEFAULT = "construct"

@@ -19,6 +19,7 @@ from explorer.ir.types import ITEM_BYTES
 from explorer.roller.crowding import LEAST_ROWS, lies_crowded
 from explorer.roller.places import WINDOW
 from explorer.roller.transform import lower, sums_of, tensor_contraction
+from explorer.roller.well_formed import malformed
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
@@ -146,8 +147,10 @@ def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: 
     """One tiling with the modelled time of the whole kernel on all units, or the rule that it
     breaks.
     """
-    found = scored(kernel, tiling, device, sizes, propagate(kernel, dict(tiling.tile)))
     why = refusal(kernel, tiling, device, env, sizes)
+    if malformed(kernel, tiling, device):
+        return Candidate("a tiling that there is not", tiling, (), why)
+    found = scored(kernel, tiling, device, sizes, propagate(kernel, dict(tiling.tile)))
     return Candidate(found.label, tiling, found.terms, why)
 
 
@@ -166,10 +169,9 @@ def scored(
 
 def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> str:
     """The rule that a tiling breaks, with the numbers; empty where it is legal."""
-    used = tiling.micro.registers
-    if used > device.registers:
-        have = f"{device.name} has {device.registers}"
-        return f"registers: the register tile needs {used} vector registers, {have}"
+    wrong = malformed(kernel, tiling, device)
+    if wrong:
+        return wrong
     try:
         program = lower(kernel, tiling, env)
     except BadOption as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -18,9 +17,12 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.passes import ranges
+from explorer.passes.own_policy import Asked
+from explorer.roller.own_answer import own_candidates
 from explorer.roller.policies import DEFAULT, POLICIES, Policy
 from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.roller.well_formed import in_numbers
 
 MOST_TILINGS = 10_000
 
@@ -73,7 +75,7 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         named, axes = canonical(kernel)
         cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
         if (named, cut) not in known:
-            known[named, cut] = _found(named, device, program.env, options, cut)
+            known[named, cut] = _found(named, name, device, program.env, options, cut)
         found = _under_names(known[named, cut], {new: old for old, new in axes.items()})
         chosen = (
             _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
@@ -100,16 +102,23 @@ def _planned(program: Program) -> Mapping[str, Cut]:
 
 
 def _found(
-    named: Kernel, device: Device, env: ShapeEnv, options: Options, cut: Cut = ()
+    named: Kernel, name: str, device: Device, env: ShapeEnv, options: Options, cut: Cut
 ) -> tuple[Candidate, ...]:
-    """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's."""
+    """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's.
+
+    BadPolicy where a policy of the user's own breaks a rule.
+    """
     policy = options.policy
     inside = tuple(refined(named, cut, device, env, env.hints, options.top_k)) if cut else ()
     if inside and not inside[0].refused:
         return inside
     if isinstance(policy, str):
         return best_tilings(named, device, env, env.hints, options.top_k, policy)
-    return tuple(islice(policy(named, device, env, env.hints), options.top_k + REFUSED))
+    asked = Asked("Roller", policy, f"the kernel {name!r}")
+    most = options.top_k + REFUSED
+    return own_candidates(
+        asked, lambda: policy(named, device, env, env.hints), named, device, env, env.hints, most
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +162,7 @@ def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tupl
 def _pinned(
     kernel: Kernel, name: str, tiling: Tiling, device: Device, program: Program
 ) -> Candidate:
-    axes = {a.name for c in kernel.computes if c.out == kernel.output for a in c.axes}
-    unknown = [a for a, _ in tiling.tile if a not in axes]
-    if unknown:
-        raise BadOption(
-            f"{name} has no axis {unknown[0]} to tile: it has {', '.join(sorted(axes))}", where=name
-        )
     why = refusal(kernel, tiling, device, program.env, program.env.hints)
     if why:
         raise BadOption(f"the tile of {name} is not legal: {why}", where=name)
-    return weigh(kernel, tiling, device, program.env, program.env.hints)
+    return weigh(kernel, in_numbers(tiling), device, program.env, program.env.hints)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.passes import ranges
+from explorer.passes.own_policy import policy_name
 from explorer.welder.policies import DEFAULT, POLICIES, Policy
 
 
@@ -27,6 +28,4 @@ class Options:
     @property
     def name(self) -> str:
         """What the policy is called."""
-        if isinstance(self.policy, str):
-            return self.policy
-        return getattr(self.policy, "__name__", type(self.policy).__name__)
+        return policy_name(self.policy)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from explorer.ir.decisions import Candidate
 from explorer.welder.groups import Facts, Group
@@ -20,11 +21,13 @@ from explorer.welder.two_step import two_step
 
 Policy = Callable[[Sequence[Group], Facts], Sequence[Group]]
 
-POLICIES: dict[str, Policy] = {
-    "gain": ByPairs(gained),
-    "two_step": two_step,
-    "shipped": shipped,
-}
+POLICIES: MappingProxyType[str, Policy] = MappingProxyType(
+    {
+        "gain": ByPairs(gained),
+        "two_step": two_step,
+        "shipped": shipped,
+    }
+)
 DEFAULT = "gain"
 
 

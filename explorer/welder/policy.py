@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Candidate, Refusal
+from explorer.passes.own_policy import Asked, a, shown
 from explorer.welder.capacity import no_legal_tile
 from explorer.welder.eviction import evicted_us
 from explorer.welder.groups import Facts, Group, Merge, Merged, merged, taken
@@ -70,7 +71,11 @@ class ByPairs:
         why = impossible(merge)
         if why is not None:
             return refused(label, why), None
-        verdict = replace(self.verdict(merge, facts), label=label)
+        told = self.verdict(merge, facts)
+        if not isinstance(told, Candidate) or not isinstance(told.refused, str):
+            asked = Asked("Welder", self.verdict, f"{label!r}")
+            raise asked.refused(f"gave {a(told)}, and must give a Candidate", found=shown(told))
+        verdict = replace(told, label=label)
         if verdict.refused and arg.name in facts.connect:
             verdict = Candidate(label, True, verdict.terms)
         return verdict, None if verdict.refused else both

@@ -14,9 +14,11 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
+from explorer.passes.own_policy import Asked
 from explorer.welder.groups import Facts, Group, alone
 from explorer.welder.model import Price
 from explorer.welder.options import Options
+from explorer.welder.own_answer import own_groups
 from explorer.welder.plan import plan_group
 from explorer.welder.policies import apart, policy_of
 
@@ -34,7 +36,8 @@ class Weld:
     def __call__(self, program: Program) -> Program:
         """After: kernels that share tiles are one kernel, and only their outputs are stored.
 
-        Raises BadOption where an edge is connected at a level that the device has not.
+        Raises BadOption where an edge is connected at a level that the device has not, BadPolicy
+        where a policy of the user's own breaks a rule.
         """
         _check(self.options, self.device)
         graph: list[FusionGroup] = []
@@ -42,7 +45,14 @@ class Weld:
         functions = tuple(self._function(f, program, graph, edges) for f in program.functions)
         name = self.options.name if self.options.enabled else "off"
         left = replace(program.decisions, tile_graph=TileGraph(tuple(graph), tuple(edges), name))
-        return replace(program, functions=functions, decisions=left, stage=Stage.WELDED)
+        after = replace(program, functions=functions, decisions=left, stage=Stage.WELDED)
+        if self._is_own:
+            Asked("Welder", self.options.policy).sound_program(after)
+        return after
+
+    @property
+    def _is_own(self) -> bool:
+        return self.options.enabled and not isinstance(self.options.policy, str)
 
     def _function(
         self, f: Function, program: Program, graph: list[FusionGroup], edges: list[TileEdge]
@@ -54,7 +64,12 @@ class Weld:
             if isinstance(b.expr, KernelCall)
         )
         policy = policy_of(self.options.policy) if self.options.enabled else apart
-        groups = {g.name: g for g in policy(kernels, facts)}
+        if self._is_own:
+            asked = Asked("Welder", policy, f"the kernels of {f.name!r}")
+            found = own_groups(asked, lambda: policy(kernels, facts), kernels, f)
+        else:
+            found = tuple(policy(kernels, facts))
+        groups = {g.name: g for g in found}
         body = tuple(
             _welded(b, groups[b.var.name]) if isinstance(b.expr, KernelCall) else b
             for b in f.body

@@ -68,7 +68,7 @@ def test_what_was_weighed_for_the_best_is_not_weighed_again(
             asked.append(candidate)
             yield candidate
 
-    monkeypatch.setitem(remembered.POLICIES, remembered.DEFAULT, counted)
+    monkeypatch.setattr(remembered, "POLICIES", {remembered.DEFAULT: counted})
     kernel = KERNELS[0]
     first(kernel)
     assert len(asked) == 1

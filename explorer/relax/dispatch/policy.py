@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.ops.library_functions import accepted
 from explorer.ops.verify import same
+from explorer.passes.own_policy import Asked, a, shown
 from explorer.relax.dispatch.pattern import Match, find
 from explorer.relax.dispatch.registry import LibraryPattern
 from explorer.relax.known import is_known
@@ -104,9 +106,21 @@ def _refusal(
         and onnx_call(match, lambda array, hint: match.root.vars[0]) is None
     ):
         return "the onnx package takes no symbolic extents"
-    why = pattern.check(match)
+    why = _checked(pattern, match)
     if not why:
         _check_annotation(match, pattern, program)
+    return why
+
+
+def _checked(pattern: LibraryPattern, match: Match) -> str:
+    """What a pattern's check says; BadPolicy where it raises, or says no words."""
+    asked = Asked("Relax", pattern.check, f"{match.root.vars[0].name!r} for {pattern.name}")
+    with asked.answering():
+        why: Any = pattern.check(match)
+    if not isinstance(why, str):
+        raise asked.refused(
+            f"gave {a(why)}, and must say why a match is not taken", '"" where it is', shown(why)
+        )
     return why
 
 

@@ -1,0 +1,68 @@
+"""What a tiling must be before it is weighed or lowered, whoever made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Kernel
+from explorer.ir.normal import writers
+from explorer.ir.tile_rules import tile_problem, whole
+from explorer.roller.transform import sums_of, tensor_contraction
+
+
+def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:
+    """The axes that all writers of the output have, with their extents: a tile of another one would
+    leave a part of the output that no task writes.
+    """
+    parts = writers(kernel, kernel.output)
+    return {a.name: a.extent for a in parts[-1].axes if all(a in p.axes for p in parts)}
+
+
+def malformed(kernel: Kernel, tiling: Any, device: Device) -> str:
+    """The first rule of form that a tiling of a kernel in normal form breaks, with the number;
+    empty where it keeps all.
+    """
+    if not isinstance(tiling, Tiling):
+        return f"a tiling is a Tiling, found {type(tiling).__name__}"
+    return (
+        tile_problem(tiling.tile, axes_to_cut(kernel))
+        or _micro_problem(kernel, tiling.micro, device)
+        or _rest_problem(tiling)
+    )
+
+
+def _micro_problem(kernel: Kernel, micro: Any, device: Device) -> str:
+    if not isinstance(micro, Micro):
+        return f"a register tile is a Micro, found {type(micro).__name__}"
+    for name in ("rows", "vectors", "lanes"):
+        found = whole(getattr(micro, name))
+        if found is None or found < 1:
+            value = str(getattr(micro, name))[:60]
+            return f"the register tile has {value} {name}, and must have 1 or more"
+    used = micro.registers
+    if used > device.registers:
+        have = f"{device.name} has {device.registers}"
+        return f"registers: the register tile needs {used} vector registers, {have}"
+    wide = sums_of(kernel, device).lanes
+    if micro.lanes != wide and any(tensor_contraction(kernel, c) for c in kernel.computes):
+        return f"the register tile has vectors of {micro.lanes}, those of {device.name} hold {wide}"
+    return ""
+
+
+def _rest_problem(tiling: Tiling) -> str:
+    if not isinstance(tiling.pack, bool):
+        return f"`pack` is True or False, found {str(tiling.pack)[:60]}"
+    block = whole(tiling.depth_block)
+    if block is None or block < 0:
+        return f"`depth_block` is a number from 0, found {str(tiling.depth_block)[:60]}"
+    return ""
+
+
+def in_numbers(tiling: Tiling) -> Tiling:
+    """A well-formed tiling with Python's own numbers, and a tuple for a tile."""
+    micro = Micro(int(tiling.micro.rows), int(tiling.micro.vectors), int(tiling.micro.lanes))
+    tile = tuple((axis, int(size)) for axis, size in tiling.tile)
+    return Tiling(tile, micro, tiling.pack, int(tiling.depth_block))
