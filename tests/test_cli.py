@@ -1,6 +1,7 @@
 """The shell: every command from its words to its exit code."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,6 +60,33 @@ def test_every_command_explains_its_flags(shell: Shell, name: str) -> None:
 def test_no_command_is_bad_usage(shell: Shell) -> None:
     code, out, err = shell()
     assert code == 2 and out == "" and "usage: ironworks" in err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
+def test_streams_that_are_closed_are_no_fault(closed: str, tmp_path: Path) -> None:
+    python = f'"{sys.executable}" -m explorer'
+    words = f"{python} devices {closed}; echo $? >&3; {python} check no.onnx {closed}; echo $? >&3"
+    said = subprocess.run(
+        ["sh", "-c", f"exec 3>codes; {words}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (tmp_path / "codes").read_text().split() == ["0", "2"]
+    assert "Traceback" not in said.stderr and "fault" not in said.stderr
+
+
+def test_a_reader_that_goes_away_is_no_fault() -> None:
+    said = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m explorer zoo | true'],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert said.returncode == 0 and not said.stderr
 
 
 def test_a_misspelt_command_is_named_with_what_was_meant(shell: Shell) -> None:

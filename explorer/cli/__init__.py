@@ -74,7 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tolerate() -> None:
-    """What a terminal cannot write becomes a question mark, not an error."""
+    """What a terminal cannot write becomes a question mark, not an error; a stream that is closed
+    is one that nobody reads, and no file of ours takes its number.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -133,6 +133,11 @@ def _compiled(key: str, source: str, function: str) -> ObjectCode:
 
 def _by_numba(key: str, source: str, function: str) -> tuple[Any, str]:
     """Numba's code library with the C function, and the function's name in it."""
+    if numba.config.DISABLE_JIT:
+        raise KernelCompileError(
+            "it needs Numba's compiler, which NUMBA_DISABLE_JIT switches off",
+            try_="unset NUMBA_DISABLE_JIT",
+        )
     space: dict[str, Any] = {}
     exec(compile(source, f"<kernel {key[:8]}>", "exec"), space)
     made = space[function]
