@@ -10,7 +10,8 @@ from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags, seconds
 from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, counted, duration, table
+from explorer.cli.text import binding, counted, duration, percent, table
+from explorer.measure.turns import MOST_TIMES_LONGER
 
 if TYPE_CHECKING:
     from explorer.tuning.race import RaceResult, Runner
@@ -56,7 +57,10 @@ def answer(flags: Namespace) -> Answer:
 
 def _text(found: RaceResult) -> str:
     rows = [_row(r) for r in found.runners]
-    head = ("runtime", ">median", ">99 % from", ">to", ">n", ">largest error", ">theirs / ours")
+    head = (
+        "runtime", ">median", ">99 % from", ">to", ">n", ">largest error", ">theirs / ours",
+        ">turns disturbed",
+    )  # fmt: skip
     lines = [table(head, rows)]
     lines += [f"  {name} did not run: {reason}" for name, reason in found.skipped]
     other, versus = found.fastest_other, found.versus
@@ -65,9 +69,10 @@ def _text(found: RaceResult) -> str:
     ratio = f"{versus.ratio:.2f} ({versus.low:.2f} to {versus.high:.2f})"
     words = {"faster": "faster than", "slower": "slower than"}
     verdict = words.get(found.verdict, "not distinguishable from")
-    return "\n".join(
-        (*lines, "", f"  ironworks is {verdict} {other.name}: their time / ours is {ratio}")
-    )
+    told = f"  ironworks is {verdict} {other.name}: their time / ours is {ratio}"
+    if versus.wide:
+        told += f"\n  the interval is wide, also after up to {MOST_TIMES_LONGER} times as long"
+    return "\n".join((*lines, "", told))
 
 
 def _row(r: Runner) -> tuple[str, ...]:
@@ -76,4 +81,5 @@ def _row(r: Runner) -> tuple[str, ...]:
     ratio = "" if r.versus is None else f"{r.versus.ratio:.2f}"
     error = "" if r.versus is None else f"{r.max_abs_error:.1e}"
     spread = (duration(time.low_us), duration(time.high_us))
-    return name, duration(time.median_us), *spread, f"{time.n:,}", error, ratio
+    disturbed = percent(r.disturbed)
+    return name, duration(time.median_us), *spread, f"{time.n:,}", error, ratio, disturbed

@@ -14,6 +14,7 @@ from explorer.measure.interval import median_interval
 from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, Series, Work, take_turns
 
+WIDE = 1.1  # an interval whose ends lie further apart says little
 RESOLUTION = 0.01  # where code and buffers happen to lie in memory makes about this much
 
 
@@ -47,8 +48,14 @@ class Comparison:
     first: Measurement
     second: Measurement
 
+    @property
+    def wide(self) -> bool:
+        """Whether the ends of the interval lie more than a tenth apart."""
+        return self.high > WIDE * self.low
+
     def __str__(self) -> str:
-        ratio = f"{self.ratio:.3g}× ({self.low:.3g} to {self.high:.3g}, n = {self.n})"
+        wide = ", wide" if self.wide else ""
+        ratio = f"{self.ratio:.3g}× ({self.low:.3g} to {self.high:.3g}, n = {self.n}{wide})"
         return f"{self.verdict}: {ratio}"
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Protocol
+
+from explorer.measure.quiet import Disturbance
 
 Clock = Callable[[], int]  # nanoseconds, never backwards
 Work = Callable[[], object]
@@ -17,7 +20,18 @@ LEAST_WARM_UP, MOST_WARM_UP = 2, 10  # calls; the first may have to allocate or 
 LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
 LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine
 MOST_ROUNDS = 4096
+MOST_TIMES_LONGER = 3  # than asked for, where what was seen is not enough
 FAR = 3  # so many times the fastest's time: 8 rounds tell that, so it sits out the others
+
+
+class Watcher(Protocol):
+    """What looks after turns: `explorer.measure.quiet.Watch`."""
+
+    def begin(self) -> None:
+        """Called before a turn."""
+
+    def end(self) -> Disturbance:
+        """Called after it."""
 
 
 @dataclass(slots=True)
@@ -30,33 +44,51 @@ class Series:
     settles: bool  # whether a turn begins untimed
     length: int  # nanoseconds of the quickest call of the warm-up
     turns: list[list[float]] = field(default_factory=list)
+    disturbances: list[Disturbance] = field(default_factory=list)  # of each turn, where watched
+
+
+Enough = Callable[[Sequence[Series]], bool]
 
 
 def take_turns(
-    works: Sequence[Work], seconds: float, clock: Clock, between: Work | None = None
+    works: Sequence[Work],
+    seconds: float,
+    clock: Clock,
+    watch: Watcher | None = None,
+    enough: Enough | None = None,
 ) -> tuple[Series, ...]:
     """Time every function in rounds of one turn each until the seconds are over; at least 20
-    rounds, 8 of one function alone, and 8 of a function that is far slower than the fastest.
+    rounds, 8 of one function alone, and 8 of a function that is far slower than the fastest. Where
+    what was seen is not `enough`, up to three times as long.
 
     A turn begins untimed, then times calls one by one: each function as if it were alone. In which
     order they come changes from round to round; each follows each other one equally often (Williams
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
-    `between` is called before every turn: to wait for threads that others left spinning.
+    `watch` waits before every turn for threads that others left spinning, and counts during it.
     """
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
     orders = balanced_orders(len(series))
     least = LEAST_TO_MEASURE if len(works) == 1 else LEAST_TO_COMPARE
-    end = clock() + int(seconds * 1e9)
+    begin, wanted = clock(), int(seconds * 1e9)
     rounds, resting = 0, frozenset[int]()
-    while rounds < least or (rounds < MOST_ROUNDS and clock() < end):
+
+    def go_on() -> bool:
+        passed = clock() - begin
+        if passed < wanted or enough is None:
+            return passed < wanted
+        return passed < MOST_TIMES_LONGER * wanted and not enough(series)
+
+    while rounds < least or (rounds < MOST_ROUNDS and go_on()):
         if rounds == LEAST_TO_MEASURE:
             resting = _far_behind(series)
         for n in orders[rounds % len(orders)]:
             if n not in resting:
-                if between is not None:
-                    between()
+                if watch is not None:
+                    watch.begin()
                 _turn(series[n], clock)
+                if watch is not None:
+                    series[n].disturbances.append(watch.end())
         rounds += 1
     return series
 

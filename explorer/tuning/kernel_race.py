@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from time import perf_counter_ns, sleep
+from functools import cached_property
+from time import perf_counter_ns
 
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import Comparison, Measurement, comparison, measurement
-from explorer.measure.turns import Clock, take_turns
+from explorer.measure.quiet import Watch
+from explorer.measure.turns import Clock, Watcher, take_turns
 from explorer.tuning.answers import TOLERANCE, agree
 from explorer.tuning.kernel_case import Case
 from explorer.tuning.kernel_peers import Runner
 from explorer.tuning.kernel_roofs import Roofs
 from explorer.tuning.race import ALONE
-
-SPIN_SECONDS = 0.006  # as long as PyTorch's second thread (OpenMP) holds a core after its last call
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def raced(
     others: Sequence[Runner],
     seconds: float,
     clock: Clock = perf_counter_ns,
-    rest: Callable[[float], object] = sleep,
+    watch: Watcher | None = None,
 ) -> Row:
     """The row of an operator; AnswerMismatch, before anything is timed, where a runtime differs
     beyond 1e-4 of the largest element.
@@ -115,9 +114,8 @@ def raced(
                 where=name,
                 expected=f"at most {TOLERANCE:g} of the largest answer",
             )
-    between = partial(rest, SPIN_SECONDS) if roofs.threads > 1 else None
     works = [r.run for r in (ours, *others)]
-    first, *theirs = take_turns(works, seconds, clock, between)
+    first, *theirs = take_turns(works, seconds, clock, watch or Watch())
     found = {r.name: comparison(first, series) for r, series in zip(others, theirs, strict=True)}
     written = answer.nbytes
     return Row(case, roofs, _read_bytes(case, written), written, measurement(first), found)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter_ns
 
 import numpy as np
@@ -21,7 +22,8 @@ from explorer.measure.compare import (
     measurement,
 )
 from explorer.measure.machine import machine
-from explorer.measure.turns import Clock, take_turns
+from explorer.measure.quiet import Disturbance, Watch
+from explorer.measure.turns import Clock, Series, Watcher, take_turns
 from explorer.tuning.answers import check_answers
 from explorer.tuning.peers import entered, known_peers, own_version
 
@@ -34,6 +36,7 @@ class Runner:
     """One runtime: its time, its largest error against our answers, and our time against its.
 
     In `versus` we are the first: its ratio is their time over ours. It is None for ourselves.
+    `turns` says of each turn what it bore.
     """
 
     name: str
@@ -41,6 +44,17 @@ class Runner:
     time: Measurement
     max_abs_error: float
     versus: Comparison | None = None
+    turns: tuple[Disturbance, ...] = ()
+
+    @property
+    def disturbed(self) -> float:
+        """The share of its turns in which others had a part."""
+        return sum(t.disturbed for t in self.turns) / max(1, len(self.turns))
+
+    @property
+    def waited_us(self) -> float:
+        """How long a turn waited for the machine to be quiet, in the median."""
+        return median([t.waited_us for t in self.turns] or [0.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,7 @@ class RaceResult:
             "ratio": None if versus is None else versus.ratio,
             "ratio_low": None if versus is None else versus.low,
             "ratio_high": None if versus is None else versus.high,
+            "wide": None if versus is None else versus.wide,
             "verdict": self.verdict,
         }
 
@@ -114,8 +129,11 @@ def race(
     seconds: float = 2.0,
     compilation: Compilation | None = None,
     clock: Clock = perf_counter_ns,
+    watch: Watcher | None = None,
 ) -> RaceResult:
-    """Our compilation of a model against other runtimes, each with the same number of threads.
+    """Our compilation of a model against other runtimes, each with the same number of threads, for
+    the seconds, or up to three times as long where an interval stays wide. A turn begins when all
+    threads of the others are at rest.
 
     Raises AnswerMismatch where a runtime disagrees beyond 1e-4 of the largest answer, before
     anything is timed; BadOption for a runtime that is not known.
@@ -130,14 +148,24 @@ def race(
         peers, skipped = entered(entering, ours.model, given, threads_of(ours), stack)
         errors = [check_answers(answer, peer.run(), peer.name) for peer in peers]
         works = [lambda: ours.run(given), *(peer.run for peer in peers)]
-        first, *others = take_turns(works, seconds, clock)
-    runners = [Runner(OURS, own_version(), measurement(first), 0.0)]
+        first, *others = take_turns(works, seconds, clock, watch or Watch(), _narrow)
+    runners = [Runner(OURS, own_version(), measurement(first), 0.0, None, _bore(first))]
     for peer, error, series in zip(peers, errors, others, strict=True):
         versus = comparison(first, series)
-        runners.append(Runner(peer.name, peer.version, versus.second, error, versus))
+        runners.append(Runner(peer.name, peer.version, versus.second, error, versus, _bore(series)))
     return RaceResult(
         ours.model.name, threads_of(ours), machine().line, tuple(runners), tuple(skipped.items())
     )
+
+
+def _narrow(series: Sequence[Series]) -> bool:
+    """Whether every interval says something."""
+    first, *others = series
+    return not any(comparison(first, other).wide for other in others)
+
+
+def _bore(series: Series) -> tuple[Disturbance, ...]:
+    return tuple(series.disturbances)
 
 
 def with_threads(c: Compilation, threads: int | None) -> Compilation:
@@ -165,6 +193,9 @@ def _fields(r: Runner) -> dict[str, object]:
         "n": time.n,
         "max_abs_error": r.max_abs_error,
         "version": r.version,
+        "waited_us": r.waited_us,
+        "disturbed": r.disturbed,
+        "turns": [asdict(t) for t in r.turns],
     }
 
 
@@ -174,4 +205,5 @@ def _milliseconds(time: Measurement) -> str:
 
 
 def _against(r: Runner) -> str:
-    return "" if r.versus is None else f"  {r.versus}"
+    disturbed = f"  {r.disturbed:.0%} of its turns disturbed" if r.turns else ""
+    return disturbed if r.versus is None else f"  {r.versus}{disturbed}"

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
-from time import perf_counter, perf_counter_ns, sleep
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,13 @@ from explorer.errors import IronworksError
 from explorer.frontends.load import load
 from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
-from explorer.measure.turns import Clock, Work, take_turns
+from explorer.measure.quiet import Watch
+from explorer.measure.turns import Clock, Watcher, Work, take_turns
 from explorer.measure.walls import compare_walls
 from explorer.options import Options
 from explorer.rammer import POLICIES
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.answers import check_answers
-from explorer.tuning.kernel_race import SPIN_SECONDS
 from explorer.tuning.peers import Peer, entered, known_peers
 from explorer.tuning.rows import Say, print_row
 from explorer.tuning.side_by_side import side
@@ -197,11 +197,10 @@ def row_of(
     threads: int,
     seconds: float,
     clock: Clock = perf_counter_ns,
-    between: Work | None = None,
+    watch: Watcher | None = None,
 ) -> RammerRow:
-    """Everybody timed in turns. `between` two turns, threads of others come to rest."""
-    wait = between or (partial(sleep, SPIN_SECONDS) if threads > 1 else None)
-    series = take_turns(field.works, seconds, clock, wait)
+    """Everybody timed in turns, each of which begins when the others' threads are at rest."""
+    series = take_turns(field.works, seconds, clock, watch or Watch())
     count = len(field.ours)
     names = [*field.ours, *(p.name for p in field.peers)]
     how = [*[""] * count, *(p.version for p in field.peers)]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns
 
 import numpy as np
 
@@ -26,11 +26,11 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
-from explorer.measure.turns import Clock, Work, take_turns
+from explorer.measure.quiet import Watch
+from explorer.measure.turns import Clock, Watcher, Work, take_turns
 from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.tuning.answers import check_answers
-from explorer.tuning.kernel_race import SPIN_SECONDS
 from explorer.tuning.peers import Peer, entered, known_peers
 from explorer.tuning.rows import Say, print_row
 from explorer.tuning.timed import Ratio, Timed
@@ -158,11 +158,10 @@ def row_of(
     threads: int,
     seconds: float,
     clock: Clock = perf_counter_ns,
-    between: Work | None = None,
+    watch: Watcher | None = None,
 ) -> WeldRow:
-    """Everybody timed in turns. `between` two turns, threads of others come to rest."""
-    wait = between or (partial(sleep, SPIN_SECONDS) if threads > 1 else None)
-    series = take_turns(field.works, seconds, clock, wait)
+    """Everybody timed in turns, each of which begins when the others' threads are at rest."""
+    series = take_turns(field.works, seconds, clock, watch or Watch())
     names = [WELDED, UNWELDED, *(p.name for p in field.peers)]
     how = ["", "", *(p.version for p in field.peers)]
     times = map(Timed.of, names, map(measurement, series), how, (0.0, *field.errors))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from math import exp, pi, sin
 from random import Random
 
+from explorer.measure.quiet import Disturbance
+
 PIECE_US = 2_000.0  # a longer call meets several states of the machine
 
 
@@ -64,3 +66,19 @@ class NoisyMachine:
         if self.random.random() < us / 1e6 * 250:  # the timer
             lost += int(self.random.uniform(2e3, 20e3))
         return lost
+
+
+class Counted:
+    """Counts turns, and waits for nothing; every `each`-th one was disturbed."""
+
+    def __init__(self, each: int = 0) -> None:
+        self.begun = self.ended = 0
+        self.each = each
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def end(self) -> Disturbance:
+        self.ended += 1
+        bad = bool(self.each) and self.ended % self.each == 0
+        return Disturbance(100.0 * self.ended, True, int(bad), 0.5 if bad else 0.0)

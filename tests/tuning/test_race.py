@@ -22,7 +22,7 @@ from explorer.options import Options
 from explorer.tuning import peers
 from explorer.tuning.peers import Peer, Skipped, onnx_source
 from explorer.tuning.race import ALONE, RaceResult, race, threads_of
-from tests.measure.simulated import NoisyMachine
+from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp
 
 Work = Callable[[], object]
@@ -70,7 +70,35 @@ def raced(
     }
     monkeypatch.setattr("explorer.tuning.peers.PEERS", named)
     ours: Any = Made(noisy.work(us))
-    return race(ours, X, tuple(others), seconds=0.5, compilation=ours, clock=noisy.clock)
+    names, watch = tuple(others), Counted(each=4)
+    return race(ours, X, names, seconds=0.5, compilation=ours, clock=noisy.clock, watch=watch)
+
+
+def test_the_table_says_how_disturbed_the_turns_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy = NoisyMachine(7)
+    found = raced(monkeypatch, {"other": runtime(noisy.work(1_500.0))}, noisy, 1_000.0)
+    assert sum(r.disturbed * len(r.turns) for r in found.runners) == pytest.approx(
+        sum(len(r.turns) for r in found.runners) // 4
+    )
+    assert all(r.waited_us > 0 for r in found.runners) and "of its turns disturbed" in str(found)
+    told = json.loads(json.dumps(found.to_json()))["runtimes"]["other"]
+    assert told["disturbed"] == found.runners[1].disturbed
+    assert len(told["turns"]) == len(found.runners[1].turns) and "in_line" in told["turns"][0]
+
+
+def test_a_wide_interval_is_called_wide_and_takes_more_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of(jitter: float) -> RaceResult:
+        noisy = NoisyMachine(5)
+        others = {"other": runtime(noisy.work(9_000.0, jitter))}
+        return raced(monkeypatch, others, noisy, 9_000.0)
+
+    calm, rough = of(0.01), of(0.5)
+    assert calm.versus is not None and rough.versus is not None
+    assert rough.versus.wide and not calm.versus.wide
+    assert rough.to_json()["wide"] is True and ", wide" in str(rough)
+    assert rough.versus.n > calm.versus.n
 
 
 def test_the_fastest_other_decides(monkeypatch: pytest.MonkeyPatch) -> None:
