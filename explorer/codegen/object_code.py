@@ -133,7 +133,7 @@ def _compiled(key: str, source: str, function: str) -> ObjectCode:
 
 def _by_numba(key: str, source: str, function: str) -> tuple[Any, str]:
     """Numba's code library with the C function, and the function's name in it."""
-    if numba.config.DISABLE_JIT:
+    if getattr(numba.config, "DISABLE_JIT", 0):  # its settings are made as it is loaded
         raise KernelCompileError(
             "it needs Numba's compiler, which NUMBA_DISABLE_JIT switches off",
             try_="unset NUMBA_DISABLE_JIT",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -188,3 +191,23 @@ def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     finally:
         generator._hash_of.cache_clear()
     assert after[0] == before[0] and after[1] != before[1]
+
+
+def test_where_numba_is_switched_off_what_needs_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_of("st_float32(y, 0, [ld_float32(x, 0)][0])")  # a list is none of our words
+    monkeypatch.setattr(object_code.numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(KernelCompileError, match="needs Numba's compiler, which NUMBA_DISABLE_JIT"):
+        compile_cfunc(source)
+
+
+def test_models_run_where_numba_is_switched_off(tmp_path: Path) -> None:
+    script = """
+import numpy as np, explorer
+c = explorer.compile("tests/data/tiny_lstm.onnx")
+given = c.random_inputs()
+wanted = explorer.evaluate(c.model.program, given)
+for name, value in c.run(given).items():
+    np.testing.assert_allclose(value, wanted[name], rtol=1e-3, atol=1e-4)
+"""
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1", "IRONWORKS_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", script], check=True, env=env, timeout=200)
