@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from explorer.options import Options
     from explorer.passes.bind_symbols import bind_symbols
     from explorer.passes.registry import compiler_pass, forget_pass
+    from explorer.plugins import load as plugin
     from explorer.relax.dispatch import library
     from explorer.tuning.forecast import check
     from explorer.tuning.race import race
@@ -54,6 +55,7 @@ _HOME = {
     "forget_pass": ("explorer.passes.registry", "forget_pass"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
+    "plugin": ("explorer.plugins", "load"),
     "race": ("explorer.tuning.race", "race"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
@@ -90,6 +92,7 @@ __all__ = [
     "match_cast",
     "np",
     "operator",
+    "plugin",
     "race",
     "scan",
     "shape",

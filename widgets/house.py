@@ -13,7 +13,8 @@ from widgets import brick_wall, dataflow_graph, stage_strip, theme
 from widgets.brick_wall import Call
 from widgets.compiled import Compiled
 from widgets.dataflow_graph import Graph
-from widgets.knobs import Knob, threads
+from widgets.knob import Knob
+from widgets.knobs import threads
 from widgets.operators import Operator, call_family, is_call, operators
 from widgets.outline import dtype_text
 from widgets.table import Table, size_text, written

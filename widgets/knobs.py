@@ -15,26 +15,12 @@ from explorer.ir.types import Tensor
 from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
 from widgets.compiled import Compiled
+from widgets.knob import Knob
+from widgets.own_knobs import PREFIX, own_knobs
 
 OFF = "off"
 MOST_TILES = 12
 FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """`kind` is "segments", "slider" or "choice"; `now` is the position of the value in use,
-    `pinned` that of A's.
-    """
-
-    name: str
-    label: str
-    kind: str
-    values: tuple[Any, ...]
-    labels: tuple[str, ...]
-    now: int
-    pinned: int | None = None
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,9 @@ def symbols(program: Program) -> tuple[str, ...]:
 
 
 def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
-    """Every knob in the order of its key: threads, tile, fusion, policy, then one a symbol."""
+    """Every knob in the order of its key: threads, tile, fusion, policy, one a symbol, then those
+    of passes of one's own.
+    """
     names = symbols(now.compiled.model.program)
     return (
         _threads(now, pinned),
@@ -74,6 +62,7 @@ def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
         fusion(now, pinned),
         _policy(now, pinned),
         *(_size(now, pinned, name) for name in names),
+        *own_knobs(now.compiled, pinned.compiled),
     )
 
 
@@ -93,6 +82,8 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
             changed = {"welder": replace(options.welder, enabled=not off, policy=policy)}
         case "tile":
             return with_tile(now, *value)
+        case name if name.startswith(PREFIX):
+            changed = {"passes": value}
         case _:
             symbol = knob.name.removeprefix("size ")
             sizes = dict(now.sizes) | {symbol: value}

@@ -25,7 +25,8 @@ from widgets.hands import Hands
 from widgets.house import House, knob_parts, program_parts, read
 from widgets.inspection import Walls
 from widgets.jobs import Job
-from widgets.knobs import Knob, Setting, first_setting, knobs, said, threads, turned, with_tile
+from widgets.knob import Knob
+from widgets.knobs import Setting, first_setting, knobs, said, threads, turned, with_tile
 from widgets.outline import tiling_text
 from widgets.rolled import Times, View
 from widgets.roller_view import rolled

@@ -33,6 +33,7 @@ def named(given: Any) -> Passes:
             name = name_of(run)
             record = passes().get(name)
             run = OwnPass(name, called(run, name), record.paper if record else "")
+        _check_values(run.name, run.run)
         taken = [p.name for _, p in out]
         out.append((after, run if run.name not in taken else _again(run, taken)))
     return tuple(out)
@@ -56,6 +57,31 @@ def of(passes: Passes) -> Iterator[tuple[str, OwnPass]]:
     for after, run in passes:
         assert isinstance(run, OwnPass), "options name their passes"
         yield after, run
+
+
+def legal_values(run: object) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The options of a pass that say which values they may have: switches, and fields with
+    `metadata={"values": (...)}`.
+    """
+    for field in fields(run) if is_dataclass(run) else ():
+        values = field.metadata.get("values")
+        if isinstance(values, tuple) and values:
+            yield field.name, values
+        elif isinstance(getattr(run, field.name), bool):
+            yield field.name, (False, True)
+
+
+def _check_values(name: str, run: object) -> None:
+    for option, values in legal_values(run):
+        found = getattr(run, option)
+        if found not in values:
+            known = ", ".join(map(shown, values))
+            raise BadOption(
+                f"{name}.{option} is one of {known}, found {shown(found)}",
+                where=f"{name}.{option}",
+                expected=known,
+                found=shown(found),
+            )
 
 
 def settings(run: OwnPass) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ ALL = [
     ("02_roller", 7, 3),
     ("03_welder", 7, 4),
     ("04_rammer", 6, 2),
+    ("05_extending", 6, 2),
 ]
 
 
