@@ -49,6 +49,7 @@ from explorer.relax.share_folds import ShareLongFolds
 from explorer.relax.split_reduction import SplitReduction
 from explorer.relax.workspace import LiftWorkspaces
 from explorer.roller import Price, Roll
+from explorer.roller.legal_tiles import LegalTiles
 from explorer.welder import Weld
 
 Progress = Callable[[str, int, int], None]
@@ -95,7 +96,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
-    return placed(steps, options.passes)
+    return placed(steps, options.passes, LegalTiles(device))
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:

@@ -10,25 +10,35 @@ from typing import Any, NoReturn, get_args
 
 from explorer.errors import BadPass, Cancelled, IronworksError, KernelCompileError, VerifyError
 from explorer.ir.calls import Expr, Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions import (
+    AlgorithmDecision,
+    Decisions,
+    ProductsDecision,
+    TaskTree,
+    TileGraph,
+    TilingDecision,
+)
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.words import print_type
 from explorer.ops.verify import same, verify
 
+Judge = Callable[[Program], str]
 LONGEST = 300  # characters of what somebody else's code says
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPass:
-    """A user's pass under its name. BadPass where it raises, gives no program, or one that is not
+    """A user's pass under its name. `judge` says what else is wrong with a program at this place,
+    empty where nothing is. BadPass where it raises, gives no program, or one that is not
     well formed at its stage, has lost source operators or takes or gives something else.
     """
 
     name: str
     run: Callable[[Program], Program]
     paper: str = ""
+    judge: Judge | None = None
 
     @property
     def promise(self) -> str:
@@ -50,13 +60,20 @@ class OwnPass:
             return program
         try:
             _check(program, after)
+            if self.judge is not None and (why := self.judge(after)):
+                _broken(f"gave a program that cannot be compiled: {why}")
         except _Broken as broken:
-            raise BadPass(
-                f"the pass {self.name!r} {broken}",
-                where=self.name,
-                expected="a sound program of the same stage, inputs and outputs",
-            ) from broken.__cause__
+            raise self._refused(str(broken)) from broken.__cause__
+        except Exception as problem:  # nor need what it gave be anything that can be looked at
+            raise self._refused(f"gave what is no program: {said(problem)}") from problem
         return replace(after, constants=dict(after.constants))
+
+    def _refused(self, words: str) -> BadPass:
+        return BadPass(
+            f"the pass {self.name!r} {words}",
+            where=self.name,
+            expected="a sound program of the same stage, inputs and outputs",
+        )
 
 
 def said(problem: BaseException) -> str:
@@ -103,6 +120,7 @@ def _check(before: Program, after: Any) -> None:
         _broken(f"made the stage {after.stage.name}, and it stands at {before.stage.name}")
     _check_signature(before, after)
     _check_rest(before, after)
+    _check_decisions(before.decisions, after.decisions)
     problem = _malformed(after)
     if problem and not _malformed(before):
         raise _Broken(f"gave a program that is not well formed: {said(problem)}") from problem
@@ -131,14 +149,33 @@ def _check_parts(p: Program) -> None:
             _broken(f"put {article(type(value).__name__)} where a {kind.__name__} belongs")
 
 
+KINDS: Mapping[str, type] = {
+    "algorithms": AlgorithmDecision,
+    "tilings": TilingDecision,
+    "products": ProductsDecision,
+}
+
+
+def _check_decisions(before: Decisions, after: Decisions) -> None:
+    """Later rooms and pictures read decisions as what they are declared to be."""
+    for name, kind in KINDS.items():
+        _each(getattr(after, name), kind, name)
+    for name, options in (("tasks", TaskTree), ("tile_graph", TileGraph)):
+        found = getattr(after, name)
+        if found is not None and not isinstance(found, options):
+            _broken(f"put {article(type(found).__name__)} where the {name} belong")
+    for name in ("rammer", "memory", "dispatch", "workspaces", "fusion", "order"):
+        old, new = getattr(before, name), getattr(after, name)
+        if type(new) is not type(old):
+            _broken(f"put {article(type(new).__name__)} where the decisions of {name} stand")
+
+
 def _each(values: Any, kind: type, where: str) -> None:
-    wrong = values if not isinstance(values, tuple) else None
-    if wrong is None:
-        wrong = next((v for v in values if not isinstance(v, kind)), None)
-        if wrong is None and None not in values:
-            return
-    found = article(type(wrong).__name__)
-    _broken(f"put {found} where {where} are a tuple of {kind.__name__}")
+    flat = isinstance(values, tuple)
+    wrong = [v for v in values if not isinstance(v, kind)] if flat else [values]
+    if wrong:
+        found = article(type(wrong[0]).__name__)
+        _broken(f"put {found} where {where} are a tuple of {kind.__name__}")
 
 
 def article(name: str) -> str:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.ir.stage import Stage
 from explorer.passes.names import fresh
-from explorer.passes.own_pass import OwnPass
+from explorer.passes.own_pass import Judge, OwnPass
 from explorer.passes.pipeline import Step
 from explorer.passes.ranges import shown
 from explorer.passes.registry import Passes, called, name_of, passes
@@ -104,9 +105,10 @@ def entered(given: Passes) -> Passes:
     return (*registered, *given)
 
 
-def placed(steps: Sequence[Step], own: Passes) -> tuple[Step, ...]:
+def placed(steps: Sequence[Step], own: Passes, tiled: Judge) -> tuple[Step, ...]:
     """The steps with each pass after the step that it names, and after those that stand there
-    already. BadOption where there is no such step, and where a step has the pass's name.
+    already; `tiled` judges what one makes of a program with tiles. BadOption where there is no such
+    step, and where a step has the pass's name.
     """
     out = list(steps)
     follows = {s.name: s.name for s in steps}  # a pass -> the step of the pipeline before it
@@ -123,7 +125,9 @@ def placed(steps: Sequence[Step], own: Passes) -> tuple[Step, ...]:
         at = names.index(after) + 1
         while at < len(out) and follows[out[at].name] == follows[after] != out[at].name:
             at += 1
-        out.insert(at, Step(run.name, out[at - 1].stage, run))
+        stage = out[at - 1].stage
+        judged = replace(run, judge=tiled) if stage is Stage.ROLLED else run
+        out.insert(at, Step(run.name, stage, judged))
         follows[run.name] = follows[after]
     return tuple(out)
 

@@ -18,6 +18,7 @@ from explorer.compilation import Compilation
 from explorer.errors import BadOption, BadPass
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, Var
+from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import apply
 from explorer.ir.program import Program
@@ -265,6 +266,19 @@ def no_kernel(p: Program) -> Program:
     return p.with_body((*p.main.body[:-1], replace(last, expr=replace(last.expr, kernel=None))))  # type: ignore[arg-type]
 
 
+def no_functions(p: Program) -> Program:
+    return replace(p, functions=None)  # type: ignore[arg-type]
+
+
+class Odd(dict):  # type: ignore[type-arg]
+    def values(self) -> object:  # type: ignore[override]
+        raise LookupError("odd")
+
+
+def a_name_that_is_none(p: Program) -> Program:
+    return replace(p, constants=Odd())
+
+
 BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
     (no_program, "gave None, not a Program"),
     (a_list, "gave a list, not a Program"),
@@ -283,6 +297,8 @@ BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
     (invents_sources, "changed the list of source operators"),
     (writes_into_the_constants, "failed: TypeError"),
     (no_kernel, "is not well formed"),
+    (no_functions, "put None where functions are a tuple of Function"),
+    (a_name_that_is_none, "gave what is no program: "),
 )
 
 
@@ -313,11 +329,74 @@ def test_what_a_bad_pass_raised_is_chained(model: Model) -> None:
 
 
 def test_a_step_that_cannot_go_on_names_the_pass_that_changed_the_program(model: Model) -> None:
-    def no_tile_graph(p: Program) -> Program:
-        return replace(p, decisions=replace(p.decisions, tile_graph=3))  # type: ignore[arg-type]
+    def odd_groups(p: Program) -> Program:
+        graph = replace(p.decisions.tile_graph, groups=(1, 2))  # type: ignore[type-var,arg-type]
+        return replace(p, decisions=replace(p.decisions, tile_graph=graph))
 
-    with pytest.raises(BadPass, match="cannot go on from what the pass 'no_tile_graph' made"):
-        explorer.compile(model, options=Options(passes=(("weld", no_tile_graph),)))
+    with pytest.raises(BadPass, match="cannot go on from what the pass 'odd_groups' made"):
+        explorer.compile(model, options=Options(passes=(("weld", odd_groups),)))
+
+
+@pytest.mark.parametrize(
+    ("after", "decisions", "words"),
+    [
+        ("weld", {"tile_graph": 3}, "put an int where the tile_graph belong"),
+        ("weld", {"tasks": "all"}, "put a str where the tasks belong"),
+        ("roll", {"tilings": (1, 2)}, "put an int where tilings are a tuple of TilingDecision"),
+        ("roll", {"tilings": None}, "put None where tilings are a tuple of TilingDecision"),
+        ("ram", {"rammer": None}, "put None where the decisions of rammer stand"),
+        ("plan memory", {"memory": {}}, "put a dict where the decisions of memory stand"),
+    ],
+)
+def test_decisions_of_other_types_are_refused(
+    model: Model, after: str, decisions: dict[str, object], words: str
+) -> None:
+    def decides(p: Program) -> Program:
+        return replace(p, decisions=replace(p.decisions, **decisions))  # type: ignore[arg-type]
+
+    with pytest.raises(BadPass, match=f"the pass 'decides' {words}"):
+        explorer.compile(model, options=Options(passes=((after, decides),)))
+
+
+def tiled(change: Callable[[Tiling], object]) -> Callable[[Program], Program]:
+    def tile(p: Program) -> Program:
+        body = []
+        for b in p.main.body:
+            if isinstance(b.expr, KernelCall):
+                assert isinstance(b.expr.tiling, Tiling)
+                b = replace(b, expr=replace(b.expr, tiling=change(b.expr.tiling)))
+            body.append(b)
+        return p.with_body(tuple(body))
+
+    return tile
+
+
+BAD_TILES: dict[str, Callable[[Tiling], object]] = {
+    "none": lambda t: None,
+    "a word": lambda t: "tile",
+    "of no size": lambda t: replace(t, tile=(("i", 0),)),
+    "of a negative size": lambda t: replace(t, tile=(("i", -3),)),
+    "of a tebibyte": lambda t: replace(t, tile=(("i", 10**12),)),
+    "along no axis": lambda t: replace(t, tile=(("zz", 4),)),
+    "of a thousand rows": lambda t: replace(t, micro=replace(t.micro, rows=1000)),
+    "of no rows": lambda t: replace(t, micro=replace(t.micro, rows=0)),
+    "of odd vectors": lambda t: replace(t, micro=replace(t.micro, lanes=7)),
+    "packed by words": lambda t: replace(t, pack="x"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("change", BAD_TILES.values(), ids=BAD_TILES)
+def test_tiles_that_cannot_be_are_refused(model: Model, change: Callable[[Tiling], object]) -> None:
+    with pytest.raises(BadPass, match=r"the pass 'tile' gave a program that cannot be compiled: "):
+        explorer.compile(model, options=Options(passes=(("roll", tiled(change)),)))
+
+
+def test_tiles_that_can_be_are_taken(model: Model) -> None:
+    one = explorer.compile(model)
+    other = Options(passes=(("roll", tiled(lambda t: replace(t, tile=(("i", 1),)))),))
+    found = explorer.compile(model, options=other)
+    assert [k.tiling.tile for k in found.kernels] == [(("i", 1),)]
+    np.testing.assert_array_equal(answer(found), answer(one))
 
 
 @pytest.mark.parametrize(
