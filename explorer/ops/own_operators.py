@@ -17,6 +17,7 @@ from explorer.ops import RECORDS, put_record, take_record
 from explorer.ops.broadcast import ImpliedBound, Unprovable
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.unwanted import while_wanted
 from explorer.ops.verify_kernel import verify_kernel
 
 LONGEST = 200  # characters of what somebody else's code says
@@ -134,8 +135,9 @@ def _held(record: OperatorRecord) -> OperatorRecord:
 
 def _asked(name: str, rule: str, ask: Callable[..., Any], *args: Any) -> Any:
     try:
-        return ask(*args)
-    except SAID:
+        with while_wanted(f"the operator {name!r}"):
+            return ask(*args)
+    except SAID:  # Cancelled is one of ours
         raise
     except (Exception, SystemExit) as problem:  # a user's code may raise anything
         raise BadOperator(

@@ -22,6 +22,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.words import print_type
+from explorer.ops.unwanted import while_wanted
 from explorer.ops.verify import same, verify
 
 Judge = Callable[[Program], str]
@@ -49,7 +50,8 @@ class OwnPass:
         """What the pass makes of a program. It sees constants that it cannot put others among."""
         given = replace(program, constants=MappingProxyType(program.constants))
         try:
-            after = self.run(given)
+            with while_wanted(f"the pass {self.name!r}"):
+                after = self.run(given)
         except Cancelled:
             raise
         except (Exception, SystemExit) as problem:  # a user's code may raise anything

@@ -12,6 +12,7 @@ from itertools import islice
 from explorer.errors import BadPolicy, Cancelled, VerifyError
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
+from explorer.ops.unwanted import while_wanted
 from explorer.ops.verify import verify
 from explorer.ops.verify_kernel import verify_kernel
 from explorer.passes.own_pass import said
@@ -70,7 +71,8 @@ class Asked:
     def answering(self) -> Iterator[None]:
         """What the policy raises is told as its own; Ctrl-C and Cancelled pass."""
         try:
-            yield
+            with while_wanted(f"{self.room}'s policy {policy_name(self.policy)!r}"):
+                yield
         except Cancelled:
             raise
         except BadPolicy as problem:  # a rule that a room checks while the policy runs

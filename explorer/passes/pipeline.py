@@ -20,6 +20,7 @@ from explorer.errors import Cancelled
 from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.ops.unwanted import cancellable
 from explorer.passes.fingerprint import pass_key, program_key
 from explorer.passes.own_pass import OwnPass, blaming
 from explorer.passes.validate import Validation
@@ -136,7 +137,7 @@ def run_steps(
             raise Cancelled(f"stopped before the step {step.name!r}", where=step.name)
         if progress is not None:
             progress(step.name, number, len(steps))
-        with blaming(step.name, changed_by_own(snapshots)):
+        with blaming(step.name, changed_by_own(snapshots)), cancellable(cancelled):
             result, kept = _run(now, step, device_key, memory)
         checked = None if validation is None else validation.of(program, result.program)
         own, seconds = isinstance(step.run, OwnPass), result.seconds

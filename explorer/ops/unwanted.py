@@ -1,0 +1,87 @@
+"""Code of the user's own is ended when nobody wants its answer any more.
+
+Ctrl-C reaches the main thread alone. Where work goes on beside, a watch asks whether it was
+cancelled, and raises an exception in the thread that works: between two of its bytecodes, so a loop
+that never ends does end. Only somebody else's code is ended so; our own asks by itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Event, Lock, Thread, get_ident
+
+from explorer.errors import Cancelled
+
+SECONDS = 0.05  # between two questions
+Asked = Callable[[], bool]
+
+_cancelled: ContextVar[Asked | None] = ContextVar("cancelled", default=None)
+
+
+class _Unwanted(BaseException):
+    """Raised in the thread that works; no `except Exception` of the user's holds it up."""
+
+
+@contextmanager
+def cancellable(cancelled: Asked | None) -> Iterator[None]:
+    """Inside, code of the user's own ends when `cancelled()` says so."""
+    token = _cancelled.set(cancelled)
+    try:
+        yield
+    finally:
+        _cancelled.reset(token)
+
+
+@contextmanager
+def while_wanted(what: str) -> Iterator[None]:
+    """Somebody else's code runs inside; Cancelled where it was ended."""
+    cancelled = _cancelled.get()
+    if cancelled is None:
+        yield
+        return
+    watch = _Watch(cancelled)
+    try:
+        try:
+            yield
+        finally:
+            watch.end()
+    except _Unwanted:
+        watch.end()
+        raise Cancelled(f"{what} was stopped", where=what) from None
+
+
+class _Watch:
+    """A thread that asks; what it raises in the one that works, it raises before `end` is over."""
+
+    def __init__(self, cancelled: Asked) -> None:
+        self.cancelled, self.thread = cancelled, get_ident()
+        self.lock, self.over = Lock(), Event()
+        Thread(target=self.watch, name="ironworks watch", daemon=True).start()
+
+    def watch(self) -> None:
+        """Until the work is over: whoever caught the exception gets it again."""
+        while not self.over.wait(SECONDS):
+            if self.cancelled():
+                with self.lock:
+                    if not self.over.is_set():
+                        _raise_in(self.thread, _Unwanted)
+
+    def end(self) -> None:
+        """Nothing is raised after this, and nothing waits to be."""
+        while True:
+            try:
+                with self.lock:
+                    self.over.set()
+                    _raise_in(self.thread, None)
+                return
+            except _Unwanted:  # it came while the watch was ended
+                continue
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raise an error in a thread at its next bytecode; None takes back one that has not come."""
+    what = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)

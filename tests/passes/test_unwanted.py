@@ -1,0 +1,155 @@
+"""An endless pass, policy or operator is ended: by Ctrl-C, and where nobody can press it, by
+whoever asks for the work. Nothing of it stays.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.errors import Cancelled
+from explorer.ir.program import Program
+from explorer.ops import own_operators
+from explorer.ops.unwanted import cancellable, while_wanted
+from explorer.options import Options
+from explorer.rammer import Options as RammerOptions
+from explorer.roller import Options as RollerOptions
+from explorer.welder import Options as WelderOptions
+from tests.ops.test_own_operators import rules, traced
+
+BEGUN = Event()
+X = np.ones((3, 8), np.float32)
+
+
+def endless(*_: Any) -> Any:
+    """Never give anything, and hold on to life."""
+    BEGUN.set()
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:
+            continue
+
+
+def stubborn(program: Program) -> Program:
+    """End only when it is told to the third time."""
+    BEGUN.set()
+    for _ in range(2):
+        try:
+            while True:
+                pass
+        except BaseException:
+            continue
+    while True:
+        pass
+
+
+def endless_yield(*_: Any) -> Any:
+    """Give no tile, one after another."""
+    yield from iter(endless, None)
+
+
+OPTIONS: dict[str, Options] = {
+    "pass": Options(passes=(("legalise to kernels", endless),)),
+    "stubborn pass": Options(passes=(("legalise to kernels", stubborn),)),
+    "welder's policy": Options(welder=WelderOptions(policy=endless)),
+    "roller's policy": Options(roller=RollerOptions(policy=endless_yield)),
+}
+
+
+@pytest.fixture
+def model() -> Any:
+    BEGUN.clear()
+
+    @explorer.trace
+    def small(x: explorer.tensor("float32", "n", 8)):  # type: ignore[valid-type]
+        return x * 2 + 1
+
+    return small
+
+
+def interrupted(work: Callable[[], object]) -> None:
+    """Ctrl-C once the work has begun."""
+
+    def press() -> None:
+        BEGUN.wait()
+        _thread.interrupt_main()
+
+    thread = Thread(target=press)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    thread.join()
+
+
+def right(model: Any) -> None:
+    c = explorer.compile(model)
+    np.testing.assert_array_equal(next(iter(c.run({"x": X}).values())), X * 2 + 1)
+
+
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n != "stubborn pass"])
+def test_ctrl_c_ends_what_never_ends(model: Any, name: str) -> None:
+    interrupted(lambda: explorer.compile(model, options=OPTIONS[name]))
+    right(model)
+
+
+def test_ctrl_c_ends_a_policy_that_lays_a_wall(model: Any) -> None:
+    c = explorer.compile(model)
+    endless_wall = c.with_options(rammer=RammerOptions(policy=endless))
+    BEGUN.clear()
+    interrupted(endless_wall.planned_wall)
+    right(model)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_who_asks_for_work_beside_ends_what_never_ends(model: Any, name: str) -> None:
+    found: list[BaseException] = []
+    wanted = Event()
+    wanted.set()
+
+    def work() -> None:
+        try:
+            explorer.compile(model, options=OPTIONS[name], cancelled=lambda: not wanted.is_set())
+        except BaseException as problem:
+            found.append(problem)
+
+    thread = Thread(target=work)
+    thread.start()
+    assert BEGUN.wait(60)
+    wanted.clear()
+    thread.join(60)
+    assert not thread.is_alive()
+    (problem,) = found
+    assert isinstance(problem, Cancelled) and "was stopped" in problem.sentence
+    right(model)
+
+
+def test_an_endless_operator_is_ended() -> None:
+    BEGUN.clear()
+    try:
+        model = traced(explorer.operator(rules(lower=endless)))
+        with pytest.raises(Cancelled, match="the operator 'Squareplus' was stopped"):
+            explorer.compile(model, cancelled=BEGUN.is_set)
+    finally:
+        own_operators.forget("Squareplus")
+
+
+def test_work_that_ends_by_itself_is_left_alone() -> None:
+    for n in range(200):
+        with cancellable(lambda: False), while_wanted("counting"):
+            n += 1
+    stop = Event()
+    with cancellable(stop.is_set):
+        for _ in range(200):  # asked to stop between two pieces of work: neither is hurt
+            with while_wanted("counting"):
+                sum(range(100))
+            stop.set()
+            sum(range(100))
+            stop.clear()
