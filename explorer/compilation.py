@@ -326,7 +326,7 @@ class Compilation:
 
     def explain(self, name: str, tile: Mapping[str, int] | None = None) -> Explanation:
         """Why a kernel is tiled as it is, and what one other tile would cost or which rule it
-        breaks.
+        breaks: the tiling in use but for the sizes of its tile.
         """
         binding = self.binding(name)
         decision = self.program.decisions.tiling(binding.var.name)
@@ -337,7 +337,7 @@ class Compilation:
         asked = None
         if tile is not None:
             assert isinstance(binding.expr, KernelCall)
-            tiling = Tiling(tuple(tile.items()), decision.chosen.micro)
+            tiling = replace(decision.chosen, tile=tuple(tile.items()))
             asked = weigh(binding.expr.kernel, tiling, self.device, self.program.env, self.hint)
         graph = self.program.decisions.tile_graph
         group = (

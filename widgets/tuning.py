@@ -62,7 +62,9 @@ def fields_of(tiling: Tiling, s: Subject) -> dict[str, Any]:
 
 
 def tiling_of(given: Mapping[str, Any], s: Subject) -> Tiling:
-    """The tiling that a form describes; raises BadOption where a field is none of its numbers."""
+    """The tiling that a form describes, as the one in use where it says nothing of how contractions
+    run inside; raises BadOption where a field is none of its numbers.
+    """
     known = {"tile", "rows", "vectors", *(f.name for f in fields(Tiling))} - {"micro"}
     if unknown := sorted(set(given) - known):
         raise BadOption(f"a tile has no field {unknown[0][:40]!r}")
@@ -83,7 +85,7 @@ def tiling_of(given: Mapping[str, Any], s: Subject) -> Tiling:
     rows = _number("rows", given.get("rows", used.rows), 1)
     vectors = _number("vectors", given.get("vectors", used.vectors), 1)
     inside = {
-        f.name: _inside(f.name, given.get(f.name, f.default), f.default)
+        f.name: _inside(f.name, given.get(f.name, getattr(s.tiling, f.name)), f.default)
         for f in fields(Tiling)
         if f.name not in ("tile", "micro")
     }

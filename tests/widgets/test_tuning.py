@@ -1,6 +1,7 @@
 """A tile by hand: fields, rules, the clock, and work that goes on beside."""
 
 import time
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -47,6 +48,12 @@ def test_fields_make_the_tiling_that_they_came_from(small: Subject) -> None:
         Tiling((), Micro(2, 2, small.device.lanes), depth_block=16),
     ):
         assert tuning.tiling_of(tuning.fields_of(tiling, small), small) == tiling
+
+
+def test_what_a_form_leaves_out_is_as_in_the_tiling_in_use(small: Subject) -> None:
+    used = replace(small.tiling, pack=True, depth_block=16)
+    found = tuning.tiling_of({"tile": {"i": 16}}, replace(small, tiling=used))
+    assert found == replace(used, tile=(("i", 16),))
 
 
 @pytest.mark.parametrize(
