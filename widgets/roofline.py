@@ -87,12 +87,12 @@ def data(rolled: Rolled) -> RooflineRows:
 
 
 def roofs(device: Device, units: int) -> Iterator[Roof]:
-    """The bandwidth of every level for so many units that load at the same time: as it was measured
+    """The bandwidth of every level for so many units that load at the same time: what all have
     where all do, else so many times that of one.
     """
-    together = dict(device.costs.together) if units == device.units else {}
     for m in device.levels:
-        yield Roof(m.name, units, together.get(m.name, m.bandwidth_gb_per_s) * units)
+        every = units == device.units
+        yield Roof(m.name, units, device.all_gb_per_s(m) if every else m.alone_gb_per_s * units)
 
 
 def _point(c: Choice, device: Device) -> Point:

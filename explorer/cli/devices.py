@@ -83,7 +83,7 @@ def _level(d: Device, name: str) -> str:
 
 def _memory(level: MemoryLevel) -> str:
     capacity = "" if level.capacity_bytes is None else f"{size(level.capacity_bytes)}, "
-    return f"{capacity}{level.bandwidth_gb_per_s:,.0f} GB/s"
+    return f"{capacity}{level.alone_gb_per_s:,.0f} GB/s"
 
 
 def _one(d: Device) -> Answer:
@@ -98,7 +98,7 @@ def _costs(d: Device) -> str:
     cycles = [(name, f"{value:,.2f}") for name, value in zip(NAMES, d.costs.values, strict=True)]
     together, stores = dict(d.costs.together), dict(d.costs.stores)
     levels = [
-        (m.name, f"{m.bandwidth_gb_per_s:,.0f}", f"{together.get(m.name, 0):,.0f}",
+        (m.name, f"{m.alone_gb_per_s:,.0f}", f"{together.get(m.name, 0):,.0f}",
          f"{stores.get(m.name, 1):.2f}")
         for m in d.levels
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def _value(d: Device, name: str) -> str:
             "latency": memory.latency_ns,
             "line": memory.line_bytes,
         }
-        value = fields.get(part, memory.bandwidth_gb_per_s * d.units)
+        value = fields.get(part, d.all_gb_per_s(memory))
     if not isinstance(value, (int, float)):
         return ""
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if value else ""

@@ -66,14 +66,13 @@ def levels_of(device: Device) -> Levels:
 
 
 def _levels(device: Device) -> Levels:
-    together = dict(device.costs.together) if device.units > 1 else {}
     stores = dict(device.costs.stores)
     levels = [
         Level(
             m.name,
             None if m.capacity_bytes is None else m.capacity_bytes * ROOM,
             m.shared,
-            together.get(m.name, m.bandwidth_gb_per_s) * 1e3,
+            device.each_gb_per_s(m) * 1e3,
             stores.get(m.name, 1.0),
         )
         for m in device.levels

@@ -95,7 +95,7 @@ def thread_blocks(
     loading = threads * device.thread_loads * LOAD_BYTES  # bytes under way
     load_us = moved[0] / max(1, loading) * wait_us
     compute_us = operations / (device.reached_gflops_per_unit * 1e3)
-    chip = (near.bandwidth_gb_per_s * device.units, far.bandwidth_gb_per_s * device.units)
+    chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
     start_us = device.task_ns / 1e3
     return ThreadBlocks(

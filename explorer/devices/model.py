@@ -12,11 +12,14 @@ class MemoryLevel:
     """One memory, as one unit sees it. `shared`: all units share it; the last level has no capacity
     that limits. `ways`: lines that one set of a cache holds; `latency_ns`: until a load from it can
     be used; 0 where they are not known.
+
+    `alone_gb_per_s` is what one unit reads while no other does, and seldom what a time is made of:
+    `Device.each_gb_per_s` and `Device.all_gb_per_s` say what units read at the same time.
     """
 
     name: str
     capacity_bytes: int | None
-    bandwidth_gb_per_s: float
+    alone_gb_per_s: float
     line_bytes: int
     shared: bool = False
     ways: int = 0
@@ -81,3 +84,14 @@ class Device:
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name."""
         return next(m for m in self.levels if m.name == name)
+
+    def each_gb_per_s(self, level: MemoryLevel) -> float:
+        """What every unit reads from a level while all of them do, in GB/s: as it was measured,
+        else as much as one alone. A data sheet tells of all units: one alone has its even share.
+        """
+        together = self.costs.together if self.units > 1 else ()
+        return next((each for name, each in together if name == level.name), level.alone_gb_per_s)
+
+    def all_gb_per_s(self, level: MemoryLevel) -> float:
+        """What all units together read from a level, in GB/s."""
+        return self.each_gb_per_s(level) * max(1, self.units)

@@ -24,7 +24,7 @@ SOURCES = (
     ("launch_us", KEPT),
     ("barrier_us", KEPT),
     ("task_ns", KEPT),
-    ("bandwidth_gb_per_s", KEPT),
+    ("alone_gb_per_s", KEPT),
     ("clock_ghz", "the operating system or the processor's name, else 3 GHz"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("costs", f"cycles {KEPT}"),

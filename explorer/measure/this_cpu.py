@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-7"
+VERSION = "this-cpu-8"
 RUNS = 40
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
     ("barrier_us", "two units that meet again and again, the best of many"),
     ("task_ns", "a kernel that does nothing, the best of many"),
-    ("bandwidth_gb_per_s", "a vector sum on one core, best of several runs"),
+    ("alone_gb_per_s", "a vector sum on one core, best of several runs"),
     ("clock_ghz", "from the measured peak of register-resident fused multiply-adds, two a cycle"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),

@@ -139,11 +139,13 @@ class Winograd:
         return replace(program, functions=functions, constants=constants, decisions=left)
 
     def load_rate(self, program: Program) -> float:
-        """Bytes a microsecond of weights from memory; infinite where a cache holds them all."""
+        """Bytes of weights that all units load from memory in a microsecond; infinite where a cache
+        holds them all.
+        """
         total = sum(c.array.nbytes for c in program.constants.values())
         if self.device is None or total <= _cache_bytes(self.device):
             return float("inf")
-        return self.device.levels[-1].bandwidth_gb_per_s * 1e3
+        return self.device.all_gb_per_s(self.device.levels[-1]) * 1e3
 
     def terms(self, kernel: Kernel, env: ShapeEnv, rate: float) -> tuple[tuple[str, float], ...]:
         """What a kernel takes: its modelled time, and loading its constants at that rate."""

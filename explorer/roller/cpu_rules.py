@@ -51,13 +51,15 @@ class CpuRules:
         own = [m for m in d.levels if not m.shared and m.capacity_bytes]
         feeds = [*own[1:], self._home()]
         caches = [
-            TileLevel(m.name, f.name, m.capacity_bytes or 0, "bytes", self._share(f), f.line_bytes)
+            TileLevel(
+                m.name, f.name, m.capacity_bytes or 0, "bytes", d.each_gb_per_s(f), f.line_bytes
+            )
             for m, f in zip(own, feeds, strict=True)
         ]
         near = own[0] if own else self._home()
         registers = TileLevel(
             "registers", near.name, d.registers, "vector registers",
-            near.bandwidth_gb_per_s, d.lanes * 4,
+            d.each_gb_per_s(near), d.lanes * 4,
         )  # fmt: skip
         return (*reversed(caches), registers)
 
@@ -67,10 +69,6 @@ class CpuRules:
         shared = [m for m in self.device.levels if m.shared]
         fits = (m for m in shared if m.capacity_bytes is None or total <= m.capacity_bytes // 2)
         return next(fits, MemoryLevel("memory", None, float("inf"), 64, True))
-
-    def _share(self, level: MemoryLevel) -> float:
-        """What one core gets while all of them load."""
-        return level.bandwidth_gb_per_s / (self.device.units if level.shared else 1)
 
     @cached_property
     def nearest(self) -> int:

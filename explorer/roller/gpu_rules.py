@@ -41,11 +41,11 @@ class GpuRules:
         d, near, far = self.device, self.device.levels[0], self.device.levels[-1]
         shared = TileLevel(
             "shared memory", far.name, d.block_shared_bytes, "bytes",
-            far.bandwidth_gb_per_s, d.transaction_bytes,
+            d.each_gb_per_s(far), d.transaction_bytes,
         )  # fmt: skip
         registers = TileLevel(
             "registers", "shared memory", d.thread_registers, "registers of a thread",
-            near.bandwidth_gb_per_s, d.banks * d.bank_bytes,
+            d.each_gb_per_s(near), d.banks * d.bank_bytes,
         )  # fmt: skip
         return shared, registers
 
@@ -138,7 +138,7 @@ class GpuRules:
     def memory_us(self, tile: RTile, level: int) -> float:
         """At one unit's share of the bandwidth of the level's source."""
         source = self.device.levels[-1 if level == SHARED else 0]
-        return tile.traffic_bytes / (source.bandwidth_gb_per_s * 1e3)
+        return tile.traffic_bytes / (self.device.each_gb_per_s(source) * 1e3)
 
     def order(self, tile: RTile, scores: tuple[float, ...], level: int) -> tuple[int, ...]:
         """By score; for streams from the innermost axis outwards."""

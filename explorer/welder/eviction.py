@@ -19,7 +19,7 @@ def evicted_us(merge: Merge, facts: Facts) -> float:
     device = facts.device
     if stays(device, _in_use(merge, facts)):
         return 0.0
-    far = device.levels[-1].bandwidth_gb_per_s * 1e3 * max(1, device.units)
+    far = device.all_gb_per_s(device.levels[-1]) * 1e3
     return 2 * bytes_at_hint(merge.consumer, merge.tensor, facts.env) / far
 
 

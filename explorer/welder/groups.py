@@ -18,8 +18,10 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 from explorer.passes.split_axes import open_inner_dims
+from explorer.welder.levels import memories
 from explorer.welder.model import Price, form_of
 from explorer.welder.sized import Sized
+from explorer.welder.tile_costs import holder
 
 REMEMBERED = 4096  # kernels, alone and merged: cells of one network are equal
 
@@ -161,12 +163,22 @@ def _with_origins(kernel: Kernel, of: Callable[[int], Iterable[str]]) -> Kernel:
     return replace(kernel, computes=computes)
 
 
-def taken(group: Group, producer: Group, arg: Var, both: Merged, level: str = "") -> Group:
-    """The group when it has taken a producer in; `level` is where the value is handed over."""
-    if not level:
-        level = "register" if form_of(producer.kernel).is_map else "L1"
-        if len([c for c in both.kernel.computes if c.reduce]) > 1:
-            level = "L2"
+def _near(producer: Kernel, both: Kernel, device: Device) -> str:
+    """Where a value is handed over: with a task's tile where several reductions share one, else in
+    registers what is only mapped, and in the next memory what is summed.
+    """
+    if len([c for c in both.computes if c.reduce]) > 1:
+        return holder(device).name
+    return memories(device)[0 if form_of(producer).is_map else 1].name
+
+
+def taken(
+    group: Group, producer: Group, arg: Var, both: Merged, device: Device, level: str = ""
+) -> Group:
+    """The group when it has taken a producer in; `level` is the device's memory where the value is
+    handed over, "" where nobody has chosen one.
+    """
+    level = level or _near(producer.kernel, both.kernel, device)
     size = arg.type.bytes if isinstance(arg.type, Tensor) and arg.type.is_known else 0
     edge = TileEdge(producer.members[-1], group.members[0], arg.name, size, level)
     return replace(

@@ -51,7 +51,8 @@ def join(
             return why
         merges[producer.name] = merge
         near = REGISTER if is_pointwise(merge) else holder(facts.device).name
-        group = taken(group, producer, arg, both, (levels or {}).get(producer.name, near))
+        level = (levels or {}).get(producer.name, near)
+        group = taken(group, producer, arg, both, facts.device, level)
     made = {c.out for c in group.kernel.computes}
     return Joined(group, {v: m.tensor for v, m in merges.items() if m.tensor in made}, merges)
 

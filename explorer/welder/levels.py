@@ -42,10 +42,9 @@ def memories(device: Device) -> tuple[Memory, ...]:
 def _cpu(device: Device) -> tuple[Memory, ...]:
     levels = device.levels
     room = device.registers * device.lanes * REGISTER_BYTES
-    found = [Memory(REGISTER, room, 1, 1, levels[0].bandwidth_gb_per_s * device.units)]
+    found = [Memory(REGISTER, room, 1, 1, device.all_gb_per_s(levels[0]))]
     for near, far in pairwise(levels):
-        line, units = near.line_bytes, device.units
-        held, speed = near.capacity_bytes, far.bandwidth_gb_per_s * units
+        line, held, speed = near.line_bytes, near.capacity_bytes, device.all_gb_per_s(far)
         found.append(Memory(near.name, held, line, line, speed, near.shared, True))
     return (*found, Memory(levels[-1].name, None, 1, 1, 0.0, True))
 
@@ -54,7 +53,7 @@ def _gpu(device: Device) -> tuple[Memory, ...]:
     near, far = device.levels[0], device.levels[-1]
     room = device.thread_registers * REGISTER_BYTES  # of a thread, whose tile registers hold
     write = device.transaction_bytes or far.line_bytes
-    speed = near.bandwidth_gb_per_s * device.units, far.bandwidth_gb_per_s * device.units
+    speed = device.all_gb_per_s(near), device.all_gb_per_s(far)
     return (
         Memory(REGISTER, room, 1, 1, speed[0]),
         Memory(SHARED, near.capacity_bytes, far.line_bytes, write, speed[1]),

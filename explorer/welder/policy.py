@@ -53,7 +53,8 @@ class ByPairs:
                 refused.add(arg.name)
                 continue
             by_hand = facts.connect.get(arg.name, "")
-            group = taken(group, groups.pop(arg.name), arg, both, by_hand)
+            producer = groups.pop(arg.name)
+            group = taken(group, producer, arg, both, facts.device, by_hand)
             refused.clear()
 
     def _weigh(
@@ -132,7 +133,7 @@ def least_terms(merge: Merge, facts: Facts) -> Terms:
     device = facts.device
     size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
     level = home(device, size)
-    saved = -2 * size / (device.level(level).bandwidth_gb_per_s * 1e3) / max(1, device.units)
+    saved = -2 * size / (device.all_gb_per_s(device.level(level)) * 1e3)
     return ((f"{level} traffic", saved), ("barrier", -device.barrier_us))
 
 

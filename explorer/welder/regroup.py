@@ -119,7 +119,8 @@ class Kernels:
         why = impossible(Merge(producer.kernel, group.kernel, both.tensor, both.kernel))
         if why is not None:
             return why
-        return taken(group, producer, arg, replace(both, kernel=_named(both, value)))
+        both = replace(both, kernel=_named(both, value))
+        return taken(group, producer, arg, both, self.facts.device)
 
 
 class Apart(Exception):

@@ -88,7 +88,7 @@ def _weighed(
         why = too_large(producer.size, r.size, 0) or impossible(merge)
         if why is not None:
             return Candidate(label, False, refused=why.words, why=why), None
-        found.append(taken(r, producer, arg, both))
+        found.append(taken(r, producer, arg, both, facts.device))
     price, env = facts.price, facts.env
     apart = price(producer.kernel, env) + sum(price(r.kernel, env) for r in readers)
     welded = sum(price(g.kernel, env) for g in found)

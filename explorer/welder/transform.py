@@ -16,6 +16,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.passes.own_policy import Asked
 from explorer.welder.groups import Facts, Group, alone
+from explorer.welder.levels import memories
 from explorer.welder.model import Price
 from explorer.welder.options import Options
 from explorer.welder.own_answer import own_groups
@@ -94,7 +95,7 @@ class Weld:
 
 
 def _check(options: Options, device: Device) -> None:
-    known = ("register", *(m.name for m in device.levels))
+    known = [m.name for m in memories(device)]
     for value, level in options.connect:
         if level not in known:
             raise BadOption(

@@ -119,7 +119,7 @@ def latency_us(bound: Kernel, s: Sized, facts: Facts) -> float:
     work = sum(n * operations(c.expr) for n, c in zip(done, bound.computes, strict=True))
     device = facts.device
     computing = work / (device.reached_gflops_per_unit * device.units * 1e3)
-    moving = s.moved_bytes / (device.levels[-1].bandwidth_gb_per_s * 1e3)
+    moving = s.moved_bytes / (device.all_gb_per_s(device.levels[-1]) * 1e3)
     return max(computing, moving) / max(1e-9, s.used(device)) + device.launch_us
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from explorer.devices.catalogue import SHEETS, device, device_names, read_sheet
+from explorer.devices.costs import Costs
+from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import NoSuchDevice
 
 # float32 TFLOP/s as the makers print them
@@ -39,7 +42,7 @@ def test_the_peak_is_the_makers_peak(name: str) -> None:
 def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
     levels = device(name).levels
     assert [m.name for m in levels] in (["L1", "L2", "DRAM"], ["L1", "exchange"])
-    speeds = [m.bandwidth_gb_per_s for m in levels]
+    speeds = [m.alone_gb_per_s for m in levels]
     assert speeds == sorted(speeds, reverse=True)
     assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
     waits = [m.latency_ns for m in levels[1:]]
@@ -73,8 +76,27 @@ def test_a_sheet_may_say_nothing_of_the_limits_of_a_block() -> None:
 
 def test_bandwidths_are_one_units_share() -> None:
     v100 = device("v100")
-    assert v100.level("DRAM").bandwidth_gb_per_s * v100.units == pytest.approx(750)
-    assert v100.level("L1").bandwidth_gb_per_s * v100.units == pytest.approx(12080)
+    assert v100.level("DRAM").alone_gb_per_s * v100.units == pytest.approx(750)
+    assert v100.level("L1").alone_gb_per_s * v100.units == pytest.approx(12080)
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_all_units_of_a_sheet_read_what_it_says(name: str) -> None:
+    found, sheet = device(name), tomllib.loads((SHEETS / f"{name}.toml").read_text())
+    for level, said in zip(found.levels, sheet["levels"], strict=True):
+        assert found.all_gb_per_s(level) == pytest.approx(said["bandwidth"]["value"], rel=1e-3)
+        assert found.each_gb_per_s(level) == level.alone_gb_per_s
+
+
+def test_units_that_read_at_once_have_what_was_measured_together() -> None:
+    """One core reads 14 GB/s from memory; both at once 9 each, 18 in all."""
+    levels = (MemoryLevel("L1", 48 << 10, 400.0, 64), MemoryLevel("DRAM", None, 14.0, 64, True))
+    costs = Costs(together=(("DRAM", 9.0),))
+    both = Device("both", "cpu", 2, 16, 32, 2.0, 4.0, levels, costs=costs)
+    assert [both.each_gb_per_s(m) for m in levels] == [400.0, 9.0]
+    assert [both.all_gb_per_s(m) for m in levels] == [800.0, 18.0]
+    one = replace(both, units=1)
+    assert [one.all_gb_per_s(m) for m in levels] == [400.0, 14.0]
 
 
 def test_an_unknown_device_is_refused_by_name() -> None:

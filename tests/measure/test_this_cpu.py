@@ -61,7 +61,7 @@ def test_a_machine_that_was_not_measured_is_known_without_a_kernel_or_a_file(
     assert "not measured" in dict(found.sources)["costs"]
     sizes = processor.cache_bytes()
     assert {m.name: m.capacity_bytes for m in found.levels if m.capacity_bytes} == sizes
-    speeds = [m.bandwidth_gb_per_s for m in found.levels]
+    speeds = [m.alone_gb_per_s for m in found.levels]
     assert speeds == sorted(speeds, reverse=True) and min(speeds) > 0
     assert found.lanes == processor.lanes() and 0.5 <= found.clock_ghz <= 8.0
 
@@ -106,10 +106,10 @@ def test_a_measurement_is_plausible() -> None:
     found = this_cpu.measure()
     names = [m.name for m in found.levels]
     assert names == ["L1", "L2", "L3", "DRAM"]
-    assert all(m.bandwidth_gb_per_s > 0.5 for m in found.levels)
+    assert all(m.alone_gb_per_s > 0.5 for m in found.levels)
     assert 0.1 < found.clock_ghz < 10
     assert found.peak_gflops_per_unit > 1
-    assert {name for name, _ in found.sources} >= {"bandwidth_gb_per_s", "clock_ghz"}
+    assert {name for name, _ in found.sources} >= {"alone_gb_per_s", "clock_ghz"}
 
 
 def test_a_measurement_holds_the_costs_of_kernels_with_every_residual(own_cache: Path) -> None:

@@ -20,7 +20,7 @@ from tests.roller.test_policy import DEVICE
 
 WIDTH = 256
 WEIGHTS = (np.random.default_rng(1).standard_normal((WIDTH, 4 * WIDTH)) / 16).astype(np.float32)
-FAST = tuple(replace(m, bandwidth_gb_per_s=80.0) if m.shared else m for m in DEVICE.levels)
+FAST = tuple(replace(m, alone_gb_per_s=80.0) if m.shared else m for m in DEVICE.levels)
 NEAR = replace(DEVICE, levels=FAST)  # tasks of a cell are too short to be cut finer
 
 

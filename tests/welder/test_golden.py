@@ -12,11 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
+import explorer
 from explorer.devices.catalogue import device
 from explorer.ir.calls import KernelCall
+from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.roller import Price
-from explorer.welder import Weld, curve, plan_group, tile_cost
+from explorer.welder import Options, Weld, curve, plan_group, tile_cost
+from explorer.welder.groups import Facts
+from explorer.welder.sized import sized
+from explorer.welder.tile_costs import holder
+from explorer.welder.tuned import latency_us
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
@@ -105,3 +111,24 @@ def test_the_welded_kernel_of_a_model_moves_the_same(
     first = kernel.computes[-1].axes[0].name
     plan = plan_group(kernel, V100, tile={first: rows})
     assert plan.at("shared").traffic == mib * MIB
+
+
+def test_the_papers_group_takes_as_long_as_dram_lets_it() -> None:
+    """264 MiB at 750 GB/s are 369.1 us; two blocks of 45 KB a unit make 38.4 waves of 160, so the
+    39th leaves 96 places empty: 374.9 us, and a launch. The paper measured 290 us, B being in L2.
+    """
+    cost = sized(FUSED, V100, holder(V100), {"i": 16, "l": COLUMNS})
+    assert (cost.moved_bytes, cost.grid, cost.together, cost.waves) == (264 * MIB, 6144, 2, 39)
+    facts = Facts(V100, ShapeEnv(), Price(V100), {}, {}, frozenset(), {})
+    moving = 264 * MIB / 750e3 * (39 * 160) / 6144
+    assert latency_us(FUSED, cost, facts) == pytest.approx(moving + V100.launch_us, rel=1e-4)
+    assert moving == pytest.approx(374.9, rel=1e-3)
+
+
+@pytest.mark.parametrize(("policy", "groups"), [("two_step", 13), ("shipped", 9)])
+def test_what_is_slow_to_move_is_not_slow_to_weld(policy: str, groups: int) -> None:
+    """Tiles that move what an 80th of DRAM would let through made 18 and 14."""
+    options = explorer.Options(welder=Options(policy=policy))
+    model = explorer.load(Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx")
+    c = explorer.compile(model, "v100", options, until="welded")
+    assert len(c.program.kernel_calls) == groups

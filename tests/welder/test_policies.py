@@ -35,6 +35,7 @@ from explorer.roller import Price
 from explorer.roller.roll import roll
 from explorer.roller.transform import lower
 from explorer.welder import POLICIES, Options, Weld
+from explorer.welder.levels import memories
 from tests.roller.test_policy import DEVICE
 from tests.welder.random_graphs import Sketch, programs
 
@@ -259,3 +260,21 @@ def test_a_tile_that_has_no_room_says_how_much_would_fit() -> None:
     assert why.found > why.limit == DEVICE.level("L2").capacity_bytes
     assert why.change.endswith("of the rows would fit")
     assert why.words == f"{why.text}: {why.change}"
+
+
+@pytest.mark.parametrize("name", ["v100", "ipu"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_values_are_handed_over_in_memories_that_the_device_has(policy: str, name: str) -> None:
+    device = data_sheet(name)
+    known = {m.name for m in memories(device)} | {m.name for m in device.levels if m.shared}
+    for before in (branches(), product_and_softmax(96)):
+        assert {e.level for e in graph_of(weld(before, policy, device)).edges} <= known
+
+
+def test_a_value_is_put_in_shared_memory_by_hand() -> None:
+    before = product_and_softmax(96)
+    connect = ((before.kernel_calls[0].var.name, "shared"),)
+    (group,) = graph_of(weld(before, "gain", V100, connect=connect)).groups
+    assert len(group.members) == len(before.kernel_calls)
+    with pytest.raises(BadOption, match="v100 has no such level"):
+        weld(before, "gain", V100, connect=((before.kernel_calls[0].var.name, "L1"),))
