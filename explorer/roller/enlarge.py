@@ -59,12 +59,24 @@ class Search:
     dropped: bool = True  # whether eps kept the last round from some aligned size
     found: list[tuple[RTile, ...]] = field(default_factory=list)
     borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
+    small: bool = False  # whether tiles that cannot be enlarged are as good as the operator allows
     visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
-        """The results of all rounds, those of a smaller eps first. Tiles at the border of a memory
-        stand in where a round has no regular result. A larger eps is tried only where it changes
-        anything; for more results than there are, none above `choice`.
+        """The results of all rounds, those of a smaller eps first; one at least.
+
+        Tiles at the border of a memory stand in where a round has no regular result; where no round
+        has either, the operator is too small to fill an execution unit, and its end is the border.
+        """
+        found = self._rounds(eps_step, eps_cap, choice)
+        if not found:
+            self.small = self.dropped = True
+            found = self._rounds(eps_step, eps_cap, choice)
+        return found
+
+    def _rounds(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
+        """A larger eps is tried only where it changes anything; for more results than there are,
+        none above `choice`.
         """
         programs: list[TiledProgram] = []
         count = 0
@@ -72,7 +84,7 @@ class Search:
             if count * eps_step > (choice if programs else eps_cap) + 1e-9:
                 break
             self._round(round(count * eps_step, 6))
-            new = [TiledProgram(t) for t in self.found]
+            new = [TiledProgram(t, border=self.small) for t in self.found]
             if not new:
                 borders = list(self.borders.values())[: self.top_k]
                 new = [TiledProgram(t, border=True) for t in borders]
@@ -142,9 +154,10 @@ class Search:
             yield from self._does_not_fit(state, why)
             return
         unit = self.rules.aligned(state.tiles, state.level)
-        if not unit.holds:
+        ends = self.small and not any(state.larger)
+        if not unit.holds and not ends:
             number = self._record(state, "grown", unit.text)
-        elif not self.rules.saturated(state.tiles, state.level, state.larger):
+        elif not ends and not self.rules.saturated(state.tiles, state.level, state.larger):
             number = self._record(state, "grown")
         elif state.level:
             number = self._record(state, "compute bound: one level down")
@@ -167,7 +180,8 @@ class Search:
             "does not fit: the last one goes one level down" if down else "does not fit"
         )
         number = self._record(state, verdict, why)
-        if level == 0 and self.rules.aligned(state.last, 0).holds and state.last != state.tiles:
+        aligned = self.small or self.rules.aligned(state.last, 0).holds
+        if level == 0 and aligned and state.last != state.tiles:
             key = tuple(t.shape for t in state.last)
             if key not in self.borders and self._fits(state.last):
                 self.borders[key] = state.last

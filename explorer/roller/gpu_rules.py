@@ -51,7 +51,7 @@ class GpuRules:
 
     def sizes(self, base: RTile, level: int) -> tuple[tuple[int, ...], ...]:
         """Powers of two in registers; multiples in shared memory, the innermost axis in whole
-        transactions, reduced axes up to a cap.
+        transactions or, where it is shorter than one, whole; reduced axes up to a cap.
         """
         e = base.expression
         if level == REGISTERS:
@@ -61,7 +61,8 @@ class GpuRules:
         line = self.device.transaction_bytes
         first = list(base.spatial)
         if first:
-            first[-1] = aligned_base(first[-1], item, line)
+            whole = -(-e.extents[e.spatial - 1] // first[-1]) * first[-1]
+            first[-1] = min(aligned_base(first[-1], item, line), whole)
         most = STREAMED_STEPS if self.streamed else SHARED_STEPS
         spatial = [tuple(s * k for k in range(1, most + 1)) for s in first]
         reduced = zip(base.reduced, e.extents[e.spatial :], strict=True)

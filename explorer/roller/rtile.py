@@ -123,8 +123,9 @@ def whole_tile(expression: Expression) -> RTile:
 class TiledProgram:
     """One rTile for each memory level, farthest first, then the unit tile: the paper's rProgram.
 
-    `border`: no tile of this growth was compute bound in all levels; this is the last one that
-    fitted. `shrunk_from`: the tiles before a small operator was cut finer to give every unit work.
+    `border`: no tile of this growth was compute bound in all levels and filled execution units;
+    this is the last one that fitted, or all of the operator. `shrunk_from`: the tiles before a
+    small operator was cut finer to give every unit work.
     """
 
     tiles: tuple[RTile, ...]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from explorer.devices.catalogue import device
+from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.roller import Options
-from explorer.roller.construct import Growth, construct
+from explorer.roller.construct import Growth, construct, rules_for
 from explorer.roller.constructed import constructed
 from explorer.roller.expression import expression_of
 from explorer.roller.memory_bound import is_memory_bound, reuse_slopes
@@ -19,7 +21,7 @@ from explorer.roller.policies import POLICIES
 from explorer.roller.rtile import unit_tile
 from explorer.roller.shrink import shrunk
 from tests.codegen.cases import CASES, ENV, Case, linear
-from tests.roller.operators import KERNELS, conv, matmul, pooling, relu
+from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
 from tests.roller.test_policy import DEVICE, SIZES
 
 V100 = device("v100")
@@ -129,3 +131,37 @@ def test_a_policy_that_there_is_not_is_refused_by_name() -> None:
     with pytest.raises(BadOption, match="found 'guess'"):
         Options(policy="guess")
     assert Options(policy="construct").policy == "construct"
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_the_papers_product_of_two_columns_has_tiles_on_every_sheet(name: str) -> None:
+    """M0 of Roller's evaluation: rows of two columns are whole, so that no transaction is asked of
+    them, and nothing of them is wasted.
+    """
+    found = construct(matmul(65536, 2, 1024), device(name))
+    best = found.results[0]
+    assert found.policy == "memory bound" and not best.border
+    assert best.tile(0).spatial[1] == 2 and best.threads % device(name).lanes == 0
+
+
+SHORT = st.one_of(st.integers(1, 9), st.sampled_from([13, 17, 31, 33, 65, 127]))
+SMALL = st.one_of(
+    st.builds(matmul, SHORT, SHORT, SHORT),
+    st.builds(relu, SHORT),
+    st.builds(relu, SHORT, SHORT, SHORT),
+    st.builds(reduction, SHORT, SHORT),
+    st.builds(transposed, SHORT, SHORT),
+    st.builds(conv, st.integers(1, 2), st.integers(1, 7), SHORT, SHORT, st.sampled_from([1, 3])),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SMALL, st.sampled_from(device_names()), st.integers(1, 4))
+def test_every_small_operator_has_a_tile_on_every_sheet(kernel: Kernel, name: str, k: int) -> None:
+    sheet = device(name)
+    found = construct(kernel, sheet, None, Growth(top_k=k))
+    assert 1 <= len(found.results) <= k
+    rules, _ = rules_for(sheet, found.expression)
+    for p in found.results:
+        assert p.grid >= 1 and 1 <= p.threads <= sheet.block_threads
+        assert all(r.fits for n in range(2) for r in rules.rooms(p.tiles[n:], n))
