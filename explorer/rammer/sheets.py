@@ -1,11 +1,11 @@
 """Operators on a data-sheet device: rKernels from grids of thread blocks, and units from how many
 blocks a multiprocessor holds (Rammer, section 4.2).
 
-A vEU is a place for a resident block; a multiprocessor has as many as the most demanding rKernel
-leaves room for. How long a block takes depends on how many run beside it; a schedule needs one
-number, so it is that of its wave: with all blocks of the operators that do not need each other, at
-most as many as there are units. What other waves do meanwhile is left out. Op-by-op, an operator
-has the device to itself.
+A vEU is a place for a resident block; a multiprocessor has as many as the most demanding of the
+fastest rKernels leaves room for. How long a block takes depends on how many run beside it; a
+schedule needs one number, so it is that of its wave: with all blocks of the operators that do not
+need each other, at most as many as there are units. What other waves do meanwhile is left out.
+Op-by-op, an operator has the device to itself.
 """
 
 from __future__ import annotations
@@ -39,27 +39,30 @@ class Pair:
     efficient: ThreadBlocks
 
 
-def pair_of(grids: Sequence[ThreadBlocks], device: Device) -> Pair:
-    """The grid that is fastest alone, and the one that takes least time times resources."""
+def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 1) -> Pair:
+    """The grid that is fastest alone, and the one that takes least time times resources of those of
+    which a multiprocessor holds `held`: the blocks beside one are other operators' too.
+    """
     whole = [(b.whole_us(device), b) for b in grids]
     limit = AS_FAST * min(us for us, _ in whole)
     fast = [b for us, b in whole if us <= limit]
     fastest = min(fast, key=lambda b: b.area_us(device))
-    return Pair(fastest, min(grids, key=lambda b: b.area_us(device)))
+    sparing = [b for b in grids if b.resident(device) >= held] or [fastest]
+    return Pair(fastest, min(sparing, key=lambda b: b.area_us(device)))
 
 
 def vdevice_of(
     runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
 ) -> VDevice:
     """The units of a device for some runs: multiprocessors by resident blocks of the most demanding
-    grid that may be chosen, and no more than the widest wave has blocks for. `alone`: only the
-    fastest may be; `units`: as many as asked, not 0.
+    of the fastest grids, and no more than the widest wave has blocks for. No grid is offered that
+    would leave all others fewer. `alone`: only the fastest may be chosen; `units`: as many as
+    asked, not 0.
     """
-    every = [_pairs(run, device) for run in runs]
-    offered = [b for pairs in every for p in pairs if p for b in _offered(p, alone)]
-    crowds = (_crowds(run, pairs, alone) for run, pairs in zip(runs, every, strict=True))
+    fast = [p.fastest for run in runs for p in _pairs(run, device) if p]
+    held = min((b.resident(device) for b in fast), default=1)
+    crowds = (_crowds(run, _pairs(run, device, held), alone) for run in runs)
     widest = max((n for crowd in crowds for both in crowd for n in both), default=1)
-    held = min((b.resident(device) for b in offered), default=1)
     held = max(1, min(held, -(-widest // device.units)))
     count = units or device.units * held
     each = -(-count // device.units)
@@ -72,7 +75,7 @@ def facts_of(
     run: Sequence[Gridded], device: Device, vdevice: VDevice, alone: bool = False
 ) -> Facts:
     """The operators of a run with their rKernels, timed beside their waves, or alone."""
-    pairs = _pairs(run, device)
+    pairs = _pairs(run, device, vdevice.per_core)
     crowds = _crowds(run, pairs, alone)
     made = []
     for o, pair, crowd in zip(run, pairs, crowds, strict=True):
@@ -89,17 +92,13 @@ def facts_of(
     return Facts(tuple(made), vdevice)
 
 
-def _pairs(run: Sequence[Gridded], device: Device) -> list[Pair | None]:
+def _pairs(run: Sequence[Gridded], device: Device, held: int = 1) -> list[Pair | None]:
     """The pair of each operator, those of equal kernels chosen once."""
     known: dict[tuple[ThreadBlocks, ...], Pair | None] = {(): None}
     for o in run:
         if o.grids not in known:
-            known[o.grids] = pair_of(o.grids, device)
+            known[o.grids] = pair_of(o.grids, device, held)
     return [known[o.grids] for o in run]
-
-
-def _offered(pair: Pair, alone: bool) -> tuple[ThreadBlocks, ...]:
-    return (pair.fastest,) if alone else (pair.fastest, pair.efficient)
 
 
 def _kernel(

@@ -59,14 +59,15 @@ class Search:
     dropped: bool = True  # whether eps kept the last round from some aligned size
     found: list[tuple[RTile, ...]] = field(default_factory=list)
     borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
-    small: bool = False  # whether tiles that cannot be enlarged are as good as the operator allows
+    small: bool = False  # whether tiles that cannot be enlarged are results, filled or not
     visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
         """The results of all rounds, those of a smaller eps first; one at least.
 
-        Tiles at the border of a memory stand in where a round has no regular result; where no round
-        has either, the operator is too small to fill an execution unit, and its end is the border.
+        Tiles at the border of a memory stand in where a round has no regular result. Where no round
+        has either, nothing that fills execution units was found, as in small operators: then tiles
+        end where the operator or a memory does, filled or not.
         """
         found = self._rounds(eps_step, eps_cap, choice)
         if not found:

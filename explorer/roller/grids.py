@@ -4,6 +4,7 @@ cut finer (Roller, section 3.3), with what one block of each does and moves.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from explorer.cost.bound import bind_kernel
@@ -18,7 +19,8 @@ from explorer.roller.construct import Growth, of_expression
 from explorer.roller.constructed import cut_by, tile_of
 from explorer.roller.expression import heaviest, of_compute, work_of
 from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.rtile import RTile, TiledProgram, unit_tile
+from explorer.roller.rtile import RTile, TiledProgram
+from explorer.roller.shrink import finer
 
 GROWN = 4  # results of the construction that are looked at
 RESIDENT = 0.5  # of a shared cache may be one operand that stays in it
@@ -38,15 +40,21 @@ def grids(
     fused = fuse_axes(of_compute(bound, c, {})) if found is None else as_matmul(bound, c, found, {})
     cut = frozenset(cut_by(bound, bound.computes.index(c), found))
     about = _Blocks(bound, device, c, fused, cut, _far_bytes(bound, device, cold))
-    return tuple(dict.fromkeys(about.of(p) for p in _programs(fused, device)))
+    return tuple(dict.fromkeys(about.of(p) for p in _programs(fused, device, cut)))
 
 
-def _programs(fused: Fused, device: Device) -> list[TiledProgram]:
-    """Each result, cut finer and as it was before; one point a thread where there is none."""
-    made = of_expression(fused, device, Growth(top_k=GROWN)).results
-    found = [TiledProgram(t) for p in made for t in (p.tiles, p.shrunk_from) if t]
-    point = unit_tile(fused.expression)
-    return found or [TiledProgram((point, point, point))]
+def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[TiledProgram]:
+    """Each result, cut finer until all units have work, and as it was before. Where blocks may not
+    share out all axes, tiles cut along the others leave units without work all the same: then each
+    finer one along those alone that they may.
+    """
+    spatial = range(fused.expression.spatial)
+    shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
+    for p in of_expression(fused, device, Growth(top_k=GROWN)).results:
+        made = TiledProgram(p.shrunk_from or p.tiles)
+        yield from (TiledProgram(p.tiles), made)
+        if len(shared) < len(spatial):
+            yield from finer(made, device.units, shared)
 
 
 class _Blocks:

@@ -4,6 +4,10 @@ evaluation).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Sequence
+from math import prod
+
 from explorer.roller.rtile import RTile, TiledProgram
 from explorer.roller.score import reuse_scores
 
@@ -13,27 +17,39 @@ def shrunk(program: TiledProgram, units: int, kept: int = 0) -> TiledProgram:
     halved first, in all levels but the `kept` nearest ones, of whose tiles the others are whole
     multiples.
     """
+    axes = range(program.tiles[0].expression.spatial)
+    return deque(finer(program, units, axes, kept), 1)[0]
+
+
+def finer(
+    program: TiledProgram, units: int, axes: Sequence[int], kept: int = 0
+) -> Iterator[TiledProgram]:
+    """The program, and each that is cut finer on the way to as many tiles as units along the axes
+    that these may share out.
+    """
     first, now = program.tiles, program
-    while now.grid < units:
-        for axis in _least_reuse_first(now.tiles[0]):
+    yield now
+    halved = True
+    while halved:
+        halved = False
+        for axis in _least_reuse_first(now.tiles[0], axes):
+            if _copies(now, axes) >= units:
+                return
             halves = _halves(now.tiles, axis, kept)
             if halves[0] != now.tiles[0]:
-                now = TiledProgram(halves, program.border, first)
-            if now.grid >= units:
-                break
-        else:
-            if all(_halves(now.tiles, d, kept)[0] == now.tiles[0] for d in _spatial(now)):
-                break
-    return now
+                now, halved = TiledProgram(halves, program.border, first), True
+                yield now
 
 
-def _spatial(program: TiledProgram) -> range:
-    return range(program.tiles[0].expression.spatial)
+def _copies(program: TiledProgram, axes: Sequence[int]) -> int:
+    """Tiles along some axes: how many units have work where they share out these."""
+    tile = program.tiles[0]
+    return prod(-(-tile.expression.extents[d] // tile.shape[d]) for d in axes)
 
 
-def _least_reuse_first(tile: RTile) -> list[int]:
+def _least_reuse_first(tile: RTile, axes: Sequence[int]) -> list[int]:
     scores = reuse_scores(tile, (None,) * len(tile.shape), "artifact")
-    return sorted(range(tile.expression.spatial), key=lambda d: scores[d])
+    return sorted(axes, key=lambda d: scores[d])
 
 
 def _halves(tiles: tuple[RTile, ...], axis: int, kept: int) -> tuple[RTile, ...]:

@@ -1,11 +1,13 @@
 """Rammer on hardware that is not here: resident blocks, times beside others, walls, by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import explorer
 from explorer.compiler import compile as compile_model
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
@@ -16,6 +18,7 @@ from explorer.rammer.lane_wall import is_plain, lane_wall
 from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevice_of
 from explorer.roller.grids import grids
 from explorer.tuning.side_by_side import side_by_side
+from explorer.welder import Options as WelderOptions
 from tests.rammer.walls import facts as random_facts
 from tests.roller.operators import matmul
 from tests.tuning.models import mlp
@@ -75,6 +78,38 @@ def test_units_are_multiprocessors_by_what_the_most_demanding_grid_leaves_room_f
     found = vdevice_of([run], V100)
     assert (found.units, found.per_core) == (240, 3)
     assert (found.barrier_us, found.launch_us) == (V100.barrier_us, V100.launch_us)
+
+
+def test_no_grid_is_offered_that_leaves_all_others_fewer_places():
+    """The efficient grid of "b" takes the registers of a whole multiprocessor."""
+    lone = blocks(grid=4, registers=60_000, alone=20.0)
+    run = [
+        Gridded("a", (blocks(grid=800, registers=16_384),)),
+        Gridded("b", (blocks(grid=400, registers=16_384, alone=1.0), lone)),
+    ]
+    found = vdevice_of([run], V100)
+    assert pair_of(run[1].grids, V100).efficient == lone
+    assert (found.units, found.per_core) == (320, 4)
+    assert [len(o.kernels) for o in facts_of(run, V100, found).operators] == [1, 1]
+    alone = vdevice_of([run], V100, units=V100.units)
+    assert [len(o.kernels) for o in facts_of(run, V100, alone).operators] == [1, 2]
+
+
+def test_faster_cores_gain_more_by_welding():
+    """An H100 has 3.4 times the arithmetic of an A100 and 2.2 times the memory: the model takes
+    less time there, and memory that is left alone is worth more.
+    """
+    model = explorer.load(Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx")
+    times = {}
+    for name in ("a100", "h100"):
+        for enabled in (False, True):
+            options = explorer.Options(welder=WelderOptions(enabled=enabled))
+            c = compile_model(model, name, options, until="planned")
+            times[name, enabled] = c.planned_wall().total_us
+    assert times["h100", False] < times["a100", False]
+    assert times["h100", True] < times["a100", True]
+    gain = {name: times[name, False] / times[name, True] for name in ("a100", "h100")}
+    assert gain["h100"] > gain["a100"] > 1.0
 
 
 def test_there_are_no_more_units_than_the_widest_wave_fills():

@@ -1,5 +1,6 @@
 """Thread blocks of Roller's tiles: what holds of every grid, on every sheet."""
 
+from itertools import pairwise
 from math import prod
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.ir.normal import normalise
-from explorer.roller.construct import construct
+from explorer.roller.construct import Growth, construct
 from explorer.roller.grids import grids
+from explorer.roller.shrink import finer
 from tests.roller.operators import KERNELS, matmul, relu
 
 V100 = device("v100")
@@ -31,6 +33,18 @@ def test_grids_are_rollers_cut_finer_and_as_they_were():
     made = construct(matmul(1, 1024, 256), V100).results[0]
     found = {b.grid for b in grids(normalise(matmul(1, 1024, 256)), V100)}
     assert made.grid == 128 and made.shrunk_from and found == {128, 16}
+
+
+def test_a_tile_is_cut_finer_along_the_axes_that_blocks_share_out() -> None:
+    """Rows alone: all columns stay in each block, and rows are halved until 80 units have some."""
+    made = construct(matmul(784, 64, 128), V100, None, Growth(top_k=1, shrink=False)).results[0]
+    ways = list(finer(made, V100.units, [0]))
+    rows = [p.tile(0).spatial[0] for p in ways]
+    assert ways[0] is made and len(ways) > 1
+    assert all(b == -(-a // 2) for a, b in pairwise(rows))
+    assert -(-784 // rows[-1]) >= V100.units > -(-784 // rows[-2])
+    assert {p.tile(0).spatial[1] for p in ways} == {made.tile(0).spatial[1]}
+    assert list(finer(made, V100.units, [])) == [made]
 
 
 def test_all_blocks_together_move_each_operand_once_at_least():

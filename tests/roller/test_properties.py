@@ -86,7 +86,8 @@ def test_property_3_regular_blocks_are_whole_warps_for_every_scheduler(name: str
     gpu = machine(name)
     for c, p in programs(name):
         streamed = c.policy == "memory bound"
-        assert p.threads % (gpu.lanes * (1 if streamed else gpu.schedulers)) == 0
+        filled = p.threads % (gpu.lanes * (1 if streamed else gpu.schedulers)) == 0
+        assert filled or (p.border and all(q.border for q in c.results))
 
 
 @on_every_device
