@@ -95,7 +95,7 @@ class Weld:
 
 
 def _check(options: Options, device: Device) -> None:
-    known = [m.name for m in memories(device)]
+    known = dict.fromkeys(m.name for m in (*memories(device), *device.levels))
     for value, level in options.connect:
         if level not in known:
             raise BadOption(

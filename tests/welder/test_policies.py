@@ -277,4 +277,4 @@ def test_a_value_is_put_in_shared_memory_by_hand() -> None:
     (group,) = graph_of(weld(before, "gain", V100, connect=connect)).groups
     assert len(group.members) == len(before.kernel_calls)
     with pytest.raises(BadOption, match="v100 has no such level"):
-        weld(before, "gain", V100, connect=((before.kernel_calls[0].var.name, "L1"),))
+        weld(before, "gain", V100, connect=((before.kernel_calls[0].var.name, "L9"),))
