@@ -57,7 +57,7 @@ def sheet(tmp_path: Path) -> Callable[..., str]:
 
 def test_a_sheet_in_a_file_is_a_target(sheet: Callable[..., str]) -> None:
     found = explorer.device(sheet())
-    assert (found.name, found.units, found.level("DRAM").bandwidth_gb_per_s) == ("lecture", 4, 10)
+    assert (found.name, found.units, found.level("DRAM").alone_gb_per_s) == ("lecture", 4, 10)
     for target in (sheet(), Path(sheet()), found):
         c = explorer.compile(MODEL, target=target, until="PLANNED")
         assert c.device == found and c.planned_wall().bricks
