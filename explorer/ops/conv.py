@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
-from explorer.ir.dims import Dim, ceil_div, simplify
-from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, apply, var
-from explorer.ir.types import Tensor
+from explorer.ir.calls import Var
+from explorer.ir.dims import Dim, Shape, ceil_div, simplify
+from explorer.ir.dtypes import as_computed
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import agree
 from explorer.ops.lowering import Lowering, Nest
 from explorer.ops.record import OperatorRecord, Site
@@ -195,6 +198,8 @@ def _lower_transposed(low: Lowering) -> None:
                 (channels.input, inner, *(p.place for p in parts)),
             )
             expr: Expr = apply("mul", x, weight)
+            if not _is_finite(low, site.arg(1)):
+                expr = _where_inside(expr, parts, site.shape(0)[2:], site.dtype())
             sums = [*channels.reduce, *(p.tap for p in parts)]
             nest.compute(out, low.shape, site.dtype(), axes, expr, sums, "sum", store)
         else:
@@ -212,6 +217,22 @@ def _lower_transposed(low: Lowering) -> None:
 
 
 MOST_RESIDUES = 256
+
+
+def _is_finite(low: Lowering, weight: Var) -> bool:
+    """Whether a weight is known and times 0 is 0: then what lies past the border adds nothing."""
+    known = low.array(weight)
+    return known is not None and bool(np.isfinite(as_computed(known)).all())
+
+
+def _where_inside(x: Expr, parts: Sequence[_Residue], extents: Shape, dtype: DType) -> Expr:
+    """The term of a sum, and nothing where it would be of an element past the border."""
+    tests = [
+        apply(name, IndexValue(p.read), Const(end, "int64"))
+        for p, extent in zip(parts, extents, strict=True)
+        for name, end in (("ge", 0), ("lt", extent))
+    ]
+    return apply("where", reduce(partial(apply, "and"), tests), x, Const(0.0, dtype))
 
 
 class _Residue:

@@ -17,6 +17,14 @@ def r(*shape: int) -> np.ndarray:
     return random.standard_normal(shape).astype(np.float32)
 
 
+def infinite(*shape: int) -> np.ndarray:
+    """Some weights are infinite, and one is NaN: what lies past the border is not multiplied."""
+    found = r(*shape)
+    found[0, 0, 0, 0], found[1, 1, -1, -1], found[2, 0, -1, 0] = np.inf, -np.inf, np.nan
+    return found
+
+
+STEPS = {"strides": [2, 1], "pads": [1, 0, 0, 1]}
 MATMULS = [
     Case("MatMul", [r(3, 5), r(5, 7)], free=(3,)),
     Case("MatMul", [r(2, 3, 5), r(5, 7)], known=(1,), free=(2, 3)),
@@ -75,6 +83,10 @@ CONVS: list[Case] = [
     ),
     Case("ConvTranspose", [r(1, 4, 5, 4), r(4, 3, 3, 3), r(6)], {"strides": [2, 2], "group": 2}),
     Case("ConvTranspose", [r(1, 3, 5, 4), r(3, 4, 1, 1)], {"strides": [2, 2]}, note="gaps"),
+    *(
+        Case("ConvTranspose", [r(1, 3, 5, 4), infinite(3, 4, 3, 2)], STEPS, known, note=note)
+        for known, note in (((1,), "infinite weights"), ((), "infinite weights that are given"))
+    ),
     Case(
         "ConvTranspose", [r(1, 3, 5), r(3, 4, 3), r(4)], {"strides": [2], "pads": [1, 1]}, note="1d"
     ),
