@@ -11,6 +11,7 @@ from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.scan import ScanForm
 from explorer.frontends.scope import Scope, add, import_graph
 from explorer.ir.calls import Branch, Loop, OpCall, Var
+from explorer.ir.dims import Shape
 from explorer.ir.program import Binding, Function
 
 
@@ -55,7 +56,8 @@ def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
     args = tuple(scope.find(n) for n in names)
     scans = len(outputs) - 1 - len(state)
     wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
-    add(scope, wanted, Loop(inner.name, trip, cond, state, args, scans), name)
+    rows = _declared(body.output[1 + len(state) :])
+    add(scope, wanted, Loop(inner.name, trip, cond, state, args, scans, rows), name)
 
 
 def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
@@ -84,7 +86,8 @@ def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
     _function(inner, (*counters, *params, *wholes), names, outputs)
     args = (*scanned, *(scope.find(n) for n in names))
     wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
-    loop = Loop(inner.name, trip, None, state, args, len(outputs) - 1 - scan.states)
+    rows = _declared(scan.body.output[scan.states :])
+    loop = Loop(inner.name, trip, None, state, args, len(outputs) - 1 - scan.states, rows)
     add(
         scope,
         (*wanted[: scan.states], *scan.loop_outputs(wanted[scan.states :], label)),
@@ -94,6 +97,12 @@ def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
     for at, output in enumerate(wanted[scan.states :]):
         if output:
             _turned(scope, scan, at, output, name, label)
+
+
+def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Shape, ...]:
+    """The shapes that a body declares for what is stacked; 0 for a dim that is no number."""
+    shapes = (row.type.tensor_type.shape.dim for row in rows)
+    return tuple(tuple(max(0, int(d.dim_value)) for d in dims) for dims in shapes)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:

@@ -120,7 +120,8 @@ class Loop:
 
     `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
     iteration, then for each of the `scans` last outputs of the body those of all iterations,
-    stacked along a new first dim.
+    stacked along a new first dim. `rows` are the shapes that the model declares for these outputs,
+    0 for a dim that it leaves open: without an iteration nothing else may tell.
     """
 
     body: str
@@ -129,6 +130,7 @@ class Loop:
     state: tuple[Var, ...]
     args: tuple[Var, ...]
     scans: int = 0
+    rows: tuple[Shape, ...] = ()
 
 
 Expr: TypeAlias = (
@@ -150,5 +152,5 @@ def reads_of(expr: Expr) -> tuple[Var, ...]:
             return ()
         case Branch(cond, _, _, args):
             return (cond, *args)
-        case Loop(_, trip, cond, state, args, _):
+        case Loop(_, trip, cond, state, args, _, _):
             return (*(v for v in (trip, cond) if v is not None), *state, *args)

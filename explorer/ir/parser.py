@@ -20,7 +20,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.dims import ShapeEnv, SymbolBound
+from explorer.ir.dims import Shape, ShapeEnv, SymbolBound
 from explorer.ir.kernel import Affine, Axis, Compute, Kernel, TensorSpec, var
 from explorer.ir.parse_words import (
     parse_affine,
@@ -393,7 +393,11 @@ def _loop(p: _Parser, line: Line) -> Expr:
     trip = p.value(line) if line.accept("times") else None
     cond = p.value(line) if line.accept("while") else None
     scans = line.integer() if line.accept("stacking") else 0
-    return Loop(body, trip, cond, state, args, scans)
+    rows: list[Shape] = []
+    while line.accept("," if rows else "of"):
+        line.expect("[")
+        rows.append(parse_shape(line, "]"))
+    return Loop(body, trip, cond, state, args, scans, tuple(rows))
 
 
 _CALLS = ("shape_of", "dim_of")

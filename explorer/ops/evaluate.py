@@ -186,7 +186,7 @@ class Interpreter:
                 check_room(2 * taken, f"{loop.body}, after {step + 1} trips,", loop.body)
             step += 1
         if not rows:
-            return [*state, *_no_rows(body.outputs[1 + len(state) :], sizes)]
+            return [*state, *_no_rows(loop, body.outputs[1 + len(state) :], sizes)]
         return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
 
 
@@ -239,13 +239,20 @@ def _check_results(
             check_result(name, deduced, array, shape, var.type.dtype)
 
 
-def _no_rows(outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:
-    """What a loop without an iteration stacks: no rows, of the type that the body declares."""
+def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:
+    """What a loop without an iteration stacks: no rows, of the type that is deduced; what is not
+    known is as declared.
+    """
     found = []
-    for var in outputs:
+    for var, declared in zip(outputs, loop.rows or ((),) * len(outputs), strict=True):
         kind = var.type if isinstance(var.type, Tensor) else Tensor()
-        known = kind.shape or (0,) * (kind.rank or 0)
-        shape = tuple(evaluate_dim(d, sizes) if symbols_of(d) <= sizes.keys() else 0 for d in known)
+        rank = len(declared) if kind.rank is None else kind.rank
+        open_ = declared if len(declared) == rank else (0,) * rank
+        known = kind.shape if kind.shape is not None else open_
+        shape = tuple(
+            evaluate_dim(d, sizes) if symbols_of(d) <= sizes.keys() else n
+            for d, n in zip(known, open_, strict=True)
+        )
         found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or "float32")))
     return found
 

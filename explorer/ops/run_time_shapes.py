@@ -33,6 +33,17 @@ def _reshaped(site: Site, symbols: Mapping[str, Dim]) -> Site:
     return symbolic(site, site.arg(0), op="Reshape", dims=dim_symbols(symbols))
 
 
+def _wanted_dims(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    """The same, with the dims that the wanted shape says itself."""
+    wanted, shape, found = site.values[1], site.shape(), list(dim_symbols(symbols))
+    for d, n in enumerate(() if wanted is None else wanted.tolist()):
+        if isinstance(n, int) and (n > 0 or (n == 0 and site.integer("allowzero"))):
+            found[d] = n
+        elif isinstance(n, int) and n == 0 and d < len(shape):
+            found[d] = shape[d]
+    return symbolic(site, site.arg(0), dims=tuple(found))
+
+
 def _reshape_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Reshape", attrs, args)
     shape, wanted = host.given(0), host.given(1)
@@ -121,7 +132,9 @@ def _split_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
 
 
 ONLY_SECOND = frozenset({1})
-RESHAPE = RunTime(ONLY_SECOND, lambda site: dim_names(length(site, 1)), _reshape_values, _reshaped)
+RESHAPE = RunTime(
+    ONLY_SECOND, lambda site: dim_names(length(site, 1)), _reshape_values, _wanted_dims
+)
 SQUEEZE = RunTime(ONLY_SECOND, _squeeze_names, _squeeze_values, _reshaped)
 UNSQUEEZE = RunTime(ONLY_SECOND, _unsqueeze_names, _unsqueeze_values, _reshaped)
 TILE = RunTime(

@@ -84,6 +84,9 @@ def difference(before: Values, after: Values) -> str:
         return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
     for name, old in before.items():
         new = after[name]
+        rows = new.shape[: old.ndim] == old.shape and new.dtype == old.dtype
+        if rows and not old.size and not new.size:
+            continue  # a loop without an iteration: what is deduced of its rows is told later
         if old.shape != new.shape or old.dtype != new.dtype:
             return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"
         problem = _values_differ(old, new)

@@ -69,7 +69,7 @@ def _origins(deduction: Deduction, name: str, seen: set[str]) -> Iterator[str]:
             case Branch(_, then, orelse, _):
                 yield from _origins(deduction, then, seen)
                 yield from _origins(deduction, orelse, seen)
-            case Loop(body, _, _, _, _, _):
+            case Loop(body, _, _, _, _, _, _):
                 yield from _origins(deduction, body, seen)
             case FunctionCall(callee, _):
                 yield from _origins(deduction, callee, seen)
