@@ -167,7 +167,7 @@ class KernelCompileError(IronworksError):
 
 
 class TooLarge(IronworksError):
-    """A value, or all of a model together, would take more memory than there is to spend."""
+    """A value, or a model, would take more memory or time than there is to spend."""
 
 
 class Cancelled(IronworksError):

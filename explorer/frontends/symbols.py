@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from explorer.errors import BoundError
+from explorer.errors import BadModelFile, BoundError
 from explorer.ir.dims import ShapeEnv, SymbolBound
 
 Bounds = Mapping[str, "int | tuple[int, int | None]"]
 
+MOST_SYMBOLS = 128  # every shape may depend on all of them, and is proved equal to others
 HINTS = (("batch", 1), ("seq", 128), ("len", 128), ("time", 128), ("height", 224), ("width", 224))
 
 
@@ -22,6 +23,12 @@ def symbol_name(text: str, otherwise: str) -> str:
 def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
     """Bounds and hints of the symbols; BoundError where a bound is empty or of no symbol."""
     known = list(dict.fromkeys(names))
+    if len(known) > MOST_SYMBOLS:
+        raise BadModelFile(
+            f"has {len(known)} symbolic dims; at most {MOST_SYMBOLS} can be kept apart",
+            expected=f"at most {MOST_SYMBOLS}",
+            try_="numbers in place of most of them",
+        )
     given = dict(bounds or {})
     for name in given:
         if name not in known:

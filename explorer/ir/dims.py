@@ -38,6 +38,14 @@ def product(dims: Iterable[Dim]) -> Dim:
     return simplify(sympy.Mul(*values))
 
 
+def total_of(dims: Iterable[Dim]) -> Dim:
+    """The sum, in normal form: added at once, as each addition sorts all terms."""
+    values = list(dims)
+    if all(isinstance(d, int) for d in values):
+        return sum(d for d in values if isinstance(d, int))
+    return simplify(sympy.Add(*values))
+
+
 def floor_div(a: Dim, b: Dim) -> Dim:
     """`a // b`; exact where the quotient is a polynomial."""
     if isinstance(a, int) and isinstance(b, int):

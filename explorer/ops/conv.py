@@ -17,7 +17,14 @@ from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import agree
 from explorer.ops.lowering import Lowering, Nest
 from explorer.ops.record import OperatorRecord, Site
-from explorer.ops.windows import Windows, attribute_site, views, windows
+from explorer.ops.windows import (
+    Windows,
+    attribute_site,
+    each_positive,
+    padding_mode,
+    views,
+    windows,
+)
 
 
 def _window(site: Site) -> Windows:
@@ -125,16 +132,18 @@ class _Transposed:
     def __init__(self, site: Site, spatial: Sequence[Dim], sizes: Sequence[int]) -> None:
         count = len(spatial)
         self.sizes = tuple(sizes)
-        self.strides = site.integers("strides", (1,) * count) or ()
-        self.dilations = site.integers("dilations", (1,) * count) or ()
-        extra = site.integers("output_padding", (0,) * count) or ()
-        pads = list(site.integers("pads", (0,) * 2 * count) or ())
+        self.strides = each_positive(site, "strides", count, 1)
+        self.dilations = each_positive(site, "dilations", count, 1)
+        extra = _none_negative(site, "output_padding", count)
+        pads = list(_none_negative(site, "pads", 2 * count))
         spans = [d * (k - 1) + 1 for k, d in zip(sizes, self.dilations, strict=True)]
         whole = [
             simplify((n - 1) * s + span + e)
             for n, s, span, e in zip(spatial, self.strides, spans, extra, strict=True)
         ]
-        wanted, mode = site.dims("output_shape"), site.text("auto_pad", "NOTSET")
+        wanted, mode = site.dims("output_shape"), padding_mode(site)
+        if wanted is not None and len(wanted) not in (count, count + 2):
+            site.fail(f"output_shape must be {count} extents and is {wanted}")
         if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
             wanted = tuple(simplify(n * s) for n, s in zip(spatial, self.strides, strict=True))
         if wanted is not None:
@@ -155,6 +164,13 @@ class _Transposed:
         self.extents = tuple(
             simplify(room - pads[d] - pads[d + count]) for d, room in enumerate(whole)
         )
+
+
+def _none_negative(site: Site, name: str, count: int) -> tuple[int, ...]:
+    found = site.integers(name, (0,) * count) or ()
+    if len(found) != count or any(v < 0 for v in found):
+        site.fail(f"{name} must be {count} integers, none negative, and is {found}")
+    return found
 
 
 def _transposed(site: Site) -> _Transposed:

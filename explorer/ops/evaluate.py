@@ -11,7 +11,7 @@ import numpy as np
 import sympy
 
 from explorer.budget import check_room
-from explorer.errors import BoundError
+from explorer.errors import BoundError, ShapeError, TooLarge
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -206,8 +206,13 @@ def _operator(
                 attrs["dtype"] = value.dtype.name
     if "num_outputs" not in attrs and call.op == "Split":
         attrs["num_outputs"] = results
-    with np.errstate(all="ignore"):
-        found = reference(record, attrs, args)
+    try:
+        with np.errstate(all="ignore"):
+            found = reference(record, attrs, args)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ShapeError(f"{call.op} does not take these values: {error}", where=call.op) from error
+    except MemoryError as error:
+        raise TooLarge(f"there is no memory for what {call.op} gives", where=call.op) from error
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -36,16 +36,27 @@ def _index(low: Lowering, nest: Nest, value: Var, at: tuple[Affine, ...], extent
 # Gather: slices along one axis.
 
 
+def check_places(site: Site, extent: Dim) -> None:
+    """ShapeError where an index that is known names an element that there is not."""
+    known = site.values[1] if len(site.values) > 1 else None
+    if known is None or not isinstance(extent, int):
+        return
+    for place in known.reshape(-1):
+        if isinstance(place, int) and not -extent <= place < extent:
+            site.fail(f"the index {place} names none of {extent} elements")
+
+
 def _gather_types(site: Site) -> tuple[Tensor, ...]:
     x, index = site.shape(0), site.shape(1)
     axis = site.axis(len(x), 0)
+    check_places(site, x[axis])
     return (Tensor((*x[:axis], *index, *x[axis + 1 :]), site.dtype()),)
 
 
 def _lower_gather(low: Lowering) -> None:
     site, x, index = low.site, low.site.shape(0), low.site.shape(1)
     axis, one = site.axis(len(site.shape(0)), 0), low.scalar(site.arg(1))
-    if one is not None:
+    if one is not None and -low.least(x[axis]) <= one < low.least(x[axis]):
         start: list[Dim] = [0] * len(x)
         start[axis] = int(one) if one >= 0 else x[axis] + int(one)
         _one_slice(low, axis, start)
@@ -93,6 +104,8 @@ def _fold_gather(site: Site) -> tuple[Values | None, ...]:
 
 
 def _elements_types(site: Site) -> tuple[Tensor, ...]:
+    x = site.shape(0)
+    check_places(site, x[site.axis(len(x), 0)])
     return (Tensor(site.shape(1), site.dtype()),)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim, floor_div, simplify
+from explorer.ir.dims import Dim, floor_div, simplify, total_of
 from explorer.ir.kernel import Affine, Axis, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import Unprovable, agree
@@ -34,9 +34,7 @@ def _concat_types(site: Site) -> tuple[Tensor, ...]:
         for d, (a, b) in enumerate(zip(first, other, strict=True)):
             if d != axis and a != b and not agree(a, b, site.env):
                 site.fail(f"argument {i} has extent {b} in dim {d}, where others have {a}")
-    first[axis] = simplify(
-        sum((site.shape(i)[axis] for i in range(1, len(site.args))), first[axis])
-    )
+    first[axis] = total_of([site.shape(i)[axis] for i in range(len(site.args))])
     return (Tensor(tuple(first), site.dtype()),)
 
 
@@ -49,7 +47,7 @@ def _lower_concat(low: Lowering) -> None:
         joined = []
         for begin in range(0, len(parts), MOST_PARTS):
             some, shape = parts[begin : begin + MOST_PARTS], list(low.shape)
-            shape[axis] = simplify(sum((shape_of(p)[axis] for p in some), 0))
+            shape[axis] = total_of([shape_of(p)[axis] for p in some])
             whole = low.temporary(f"join{n}_{begin}", tuple(shape), low.site.dtype())
             _join(low, whole, some, axis)
             joined.append(whole)

@@ -64,6 +64,10 @@ class Lowering:
         """The shape of the first value to bind."""
         return shape_of(self.result)
 
+    def least(self, extent: Dim) -> int:
+        """The least value that an extent can have."""
+        return self.site.env.bounds(extent)[0]
+
     def array(self, value: Var) -> Array | None:
         """The value of a constant."""
         found = self.known.get(value.name) or self.constants.get(value.name)

@@ -260,7 +260,9 @@ def _pads(attrs: Mapping[str, Any], x: Array) -> tuple[tuple[slice, ...], list[t
 # Trilu.
 
 
-def _same(site: Site) -> tuple[Tensor, ...]:
+def _trilu_types(site: Site) -> tuple[Tensor, ...]:
+    if len(site.shape()) < 2 or len(site.dims("k") or (0,)) != 1:
+        site.fail("it takes matrices, and one number for the diagonal")
     return (site.tensor(0),)
 
 
@@ -304,5 +306,7 @@ RECORDS = (
         {1: "pads", 3: "axes"},
         run_time=PAD,
     ),
-    OperatorRecord("Trilu", "layout", _same, _trilu, _lower_trilu, None, {1: "k"}, run_time=TRILU),
+    OperatorRecord(
+        "Trilu", "layout", _trilu_types, _trilu, _lower_trilu, None, {1: "k"}, run_time=TRILU
+    ),
 )

@@ -49,6 +49,9 @@ class Windows:
         return any(p != 0 for p in (*self.before, *self.after))
 
 
+PADDING_MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
 def _names(shape: Sequence[Any]) -> Sequence[str]:
     return SPATIAL.get(len(shape), tuple(f"s{d}" for d in range(len(shape))))
 
@@ -56,8 +59,10 @@ def _names(shape: Sequence[Any]) -> Sequence[str]:
 def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
     """The windows of a convolution or a pool over extents `spatial`."""
     count = len(spatial)
-    strides = _each(site, "strides", count, 1)
-    dilations = _each(site, "dilations", count, 1)
+    strides = each_positive(site, "strides", count, 1)
+    dilations = each_positive(site, "dilations", count, 1)
+    if len(sizes) != count or any(k < 1 for k in sizes):
+        site.fail(f"a window has {count} positive extents, not {tuple(sizes)}")
     spans = [d * (k - 1) + 1 for k, d in zip(sizes, dilations, strict=True)]
     before, after = _pads(site, spatial, spans, strides)
     up = bool(site.integer("ceil_mode"))
@@ -81,7 +86,8 @@ def _ceil_steps(n: Dim, room: Dim, before: Dim, stride: int) -> Dim:
     return steps
 
 
-def _each(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
+def each_positive(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
+    """An attribute of one positive integer for each spatial dim."""
     found = site.integers(name, (default,) * count)
     assert found is not None
     if len(found) != count or any(v < 1 for v in found):
@@ -92,7 +98,7 @@ def _each(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
 def _pads(
     site: Site, spatial: Shape, spans: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[Dim], list[Dim]]:
-    mode, count = site.text("auto_pad", "NOTSET"), len(spatial)
+    mode, count = padding_mode(site), len(spatial)
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         totals = [_same(site, n, k, s) for n, k, s in zip(spatial, spans, strides, strict=True)]
         small = [floor_div(t, 2) for t in totals]
@@ -103,6 +109,14 @@ def _pads(
     if len(pads) != 2 * count or any(p < 0 for p in pads):
         site.fail(f"pads must be {2 * count} integers, none negative, and is {pads}")
     return list(pads[:count]), list(pads[count:])
+
+
+def padding_mode(site: Site) -> str:
+    """How windows are padded, one of ONNX's four."""
+    mode = site.text("auto_pad", "NOTSET")
+    if mode not in PADDING_MODES:
+        site.fail(f"auto_pad must be one of {', '.join(PADDING_MODES)} and is {mode!r}")
+    return mode
 
 
 def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:

@@ -52,6 +52,7 @@ from explorer.relax.run_time import at_run_time
 Known = tuple[Var, "Values | None"]
 RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 MOST_DIMS = 32
+MOST_ANNOTATED = 1 << 12
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 Deduced = tuple[list[Binding], Expr, tuple[Found, ...]]
 
@@ -92,6 +93,7 @@ class Deduction:
         self.functions: dict[str, Function] = {}
         self.dropped: list[tuple[str, str]] = list(program.dropped)
         self.scope: set[str] = set()
+        self.annotated_functions = 0  # a loop's body again until its state is wide enough
         self.open: set[str] = set()  # closed signatures whose bodies are being annotated
 
     def program(self) -> Program:
@@ -115,6 +117,13 @@ class Deduction:
 
     def function(self, function: Function, args: list[Known], name: str = "") -> Function:
         """A function annotated for these arguments; it sees the symbols in scope."""
+        self.annotated_functions += 1
+        if self.annotated_functions > MOST_ANNOTATED + 8 * len(self.given):
+            raise ShapeError(
+                f"{function.name}: the shapes of loops in loops change too often to be followed",
+                where=function.name,
+                try_="loops that nest less deep, or whose states keep their shapes",
+            )
         outside, self.scope = self.scope, set(self.scope)
         known = Knowledge(self.constants)
         known.matched = _only_matched(function)

@@ -242,6 +242,7 @@ class Executable:
         found = self._bounds.get(names)
         if found is None:
             self.planner.check_room(sizes)
+            self.planner.check_time(sizes)
             made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
             made.check_room(self.program.name)
             self._make_room(made)

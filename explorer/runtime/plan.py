@@ -11,6 +11,7 @@ from typing import TypeAlias
 from explorer.budget import check_room
 from explorer.counters import counters
 from explorer.devices.model import Device
+from explorer.errors import TooLarge
 from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.dims import ShapeEnv, Sizes
@@ -29,6 +30,7 @@ from explorer.runtime.sheet_times import SheetTimes
 from explorer.runtime.task_times import TaskFact
 from explorer.runtime.timeline import key_of, timeline, uses_of
 
+LONGEST_SECONDS = 3600.0
 GIVEN = ("input", "constant", "host")  # homes of values that a run makes no room for
 TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
@@ -139,6 +141,20 @@ class Planner:
         for name in made:
             what = f"{name!r}, {values[name].type.element}{list(extents.shape(name))},"
             check_room(extents.bytes(name), what, name)
+
+    def check_time(self, sizes: Sizes) -> None:
+        """TooLarge where one kernel would run for hours, as modelled: no signal reaches into it."""
+        for run in self.runs:
+            for operator in run.operators:
+                fact = self.task_facts(operator, sizes)
+                seconds = fact.tasks * fact.us / self.units.units / 1e6
+                if seconds > LONGEST_SECONDS:
+                    raise TooLarge(
+                        f"{operator.name!r} is one kernel that would run for {seconds / 3600:,.0f} "
+                        "hours, and could not be interrupted",
+                        where=operator.name,
+                        try_="smaller sizes",
+                    )
 
     def wall(self, plan: Plan) -> Wall:
         """A plan drawn: every brick and gap."""
