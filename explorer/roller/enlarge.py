@@ -63,7 +63,7 @@ class Search:
     visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
-        """The results of all rounds, those of a smaller eps first; one at least.
+        """The results of all rounds, those of a smaller eps first; one at least where one has room.
 
         Tiles at the border of a memory stand in where a round has no regular result. Where no round
         has either, nothing that fills execution units was found, as in small operators: then tiles

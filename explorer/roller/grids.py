@@ -19,7 +19,7 @@ from explorer.roller.construct import Growth, of_expression
 from explorer.roller.constructed import cut_by, tile_of
 from explorer.roller.expression import heaviest, of_compute, work_of
 from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.rtile import RTile, TiledProgram
+from explorer.roller.rtile import RTile, TiledProgram, unit_tile
 from explorer.roller.shrink import finer
 
 GROWN = 4  # results of the construction that are looked at
@@ -46,11 +46,13 @@ def grids(
 def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[TiledProgram]:
     """Each result, cut finer until all units have work, and as it was before. Where blocks may not
     share out all axes, tiles cut along the others leave units without work all the same: then each
-    finer one along those alone that they may.
+    finer one along those alone that they may. One point a thread where no tile has room at all.
     """
     spatial = range(fused.expression.spatial)
     shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
-    for p in of_expression(fused, device, Growth(top_k=GROWN)).results:
+    point = unit_tile(fused.expression)
+    results = of_expression(fused, device, Growth(top_k=GROWN)).results
+    for p in results or (TiledProgram((point, point, point)),):
         made = TiledProgram(p.shrunk_from or p.tiles)
         yield from (TiledProgram(p.tiles), made)
         if len(shared) < len(spatial):

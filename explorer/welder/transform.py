@@ -95,7 +95,8 @@ class Weld:
 
 
 def _check(options: Options, device: Device) -> None:
-    known = dict.fromkeys(m.name for m in (*memories(device), *device.levels))
+    names = *(m.name for m in memories(device)), *(m.name for m in device.levels)
+    known = dict.fromkeys(names)
     for value, level in options.connect:
         if level not in known:
             raise BadOption(
