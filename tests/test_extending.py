@@ -13,7 +13,9 @@ import pytest
 
 from explorer import cli, plugins
 from explorer.errors import BadOption
+from explorer.ops import own_operators
 from explorer.passes import registry
+from tests.two_inputs import two_inputs
 
 PLUGIN = Path(__file__).parent / "plugin"
 MODEL = str(Path(__file__).parent / "data" / "tiny_skip.onnx")
@@ -109,6 +111,32 @@ def test_what_cannot_be_loaded_or_set_ends_with_2(
     code, out, err = shell("compile", MODEL, *words)
     assert (code, out) == (2, "")
     assert said in err and err.count("\n") == 1
+
+
+OPERATOR = """
+import numpy as np
+import explorer
+from explorer.ops.elementwise import call, unary
+explorer.operator(
+    unary("Twice", lambda site, x, dtype: call("add", x, x), lambda attrs, args: args[0] * 2),
+    domain="acme",
+)
+"""
+
+
+def test_an_operator_of_a_file_is_known_to_commands(shell: Shell, tmp_path: Path) -> None:
+    model = two_inputs("Twice", "acme")
+    del model.graph.node[0].input[1:]
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3
+    path = tmp_path / "twice.onnx"
+    path.write_bytes(model.SerializeToString())
+    code, _, err = shell("check", str(path))
+    assert code == 2 and "operator domain 'acme'" in err
+    plugin = ("--plugin", written(tmp_path, OPERATOR))
+    assert shell("check", str(path), *plugin)[0] == 0
+    code, out, _ = shell("compile", str(path), "--until", "legalized", "--check", *plugin)
+    assert code == 0 and "WRONG" not in out
+    own_operators.forget("Twice")
 
 
 def test_a_plug_in_names_a_device(shell: Shell) -> None:

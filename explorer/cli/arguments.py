@@ -17,6 +17,7 @@ __all__ = [
     "connection",
     "model_flags",
     "names",
+    "plugin_flag",
     "run_flags",
     "seconds",
     "stage",
@@ -79,13 +80,7 @@ def model_flags(parser: Parser) -> None:
         dest="settings",
         help="one option of one system, or of a pass of your own by its name; may be repeated",
     )
-    add(
-        "--plugin",
-        action=_Load,
-        metavar="P",
-        help="passes and operators of your own: an installed plug-in, or a file of Python "
-        "(./mine.py); may be repeated",
-    )
+    plugin_flag(parser)
 
 
 class _Load(argparse.Action):
@@ -103,6 +98,17 @@ class _Load(argparse.Action):
                 found=str(values),
                 try_=f"--set rammer.policy={values}, if it is a policy",
             )
+
+
+def plugin_flag(parser: Parser) -> None:
+    """What is loaded before anything else."""
+    parser.add_argument(
+        "--plugin",
+        action=_Load,
+        metavar="P",
+        help="passes and operators of your own: an installed plug-in, or a file of Python "
+        "(./mine.py); may be repeated",
+    )
 
 
 def bounds_flag(parser: Parser) -> None:

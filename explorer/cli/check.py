@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, bounds_flag, parsed
+from explorer.cli.arguments import Parser, bounds_flag, parsed, plugin_flag
 from explorer.cli.compiled import loaded
 from explorer.cli.progress import doing
 from explorer.cli.text import size, table
@@ -21,6 +21,7 @@ def main(given: Sequence[str]) -> int:
     parser = Parser("check", "What would happen to a model, before anything does.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file, or zoo:NAME")
     bounds_flag(parser)
+    plugin_flag(parser)
     flags = parsed(parser, given)
     return tell(answer(flags), flags.json)
 

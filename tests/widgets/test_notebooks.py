@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom, from where a reader opens them, and leave pictures."""
 
+import ast
 from pathlib import Path
 
 import nbformat
@@ -24,6 +25,24 @@ def read(name: str) -> nbformat.NotebookNode:
 
 def test_every_notebook_is_here() -> None:
     assert sorted(p.stem for p in NOTEBOOKS.glob("*.ipynb")) == [name for name, _, _ in ALL]
+
+
+def test_what_extends_the_compiler_takes_a_dozen_lines() -> None:
+    cells = [cell.source for cell in read("05_extending").cells if cell.cell_type == "code"]
+    found: dict[str, int] = {}
+    for node in [n for source in cells for n in ast.parse(source).body]:
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        name = getattr(node, "name", None) or ast.unparse(node).partition(" =")[0]
+        found[name] = (node.end_lineno or first) - first + 1
+    for parts in (
+        ("squares",),
+        ("RoundWeights",),
+        ("worst_first",),
+        ("body", "in_numpy", "squareplus"),
+        ("SHEET",),
+        ("MINE",),
+    ):
+        assert sum(found[part] for part in parts) <= 15, parts
 
 
 @pytest.mark.slow
