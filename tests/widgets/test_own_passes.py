@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -126,3 +127,27 @@ def test_a_value_that_an_option_does_not_take_is_refused() -> None:
         run.run
         for _, run in Options(passes=((AFTER, Times(3)),)).passes  # type: ignore[attr-defined]
     ]
+
+
+def test_cancel_ends_an_endless_pass_that_a_question_has_begun(session: Session) -> None:
+    begun, ends = Event(), Event()
+    ends.set()
+
+    def moody(program: Program) -> Program:
+        while not ends.is_set():
+            begun.set()
+        return program
+
+    c = explorer.compile(session.now.compiled.model, options=Options(passes=(("weld", moody),)))
+    house = Session(c)
+    value_of = c.snapshot("clean up").after.kernel_calls[0].var.name
+    house.answer("move", {"value": value_of, "level": "DRAM"})
+    ends.clear()
+    job = house.answer("time_hand", {})["job"]
+    assert begun.wait(60)
+    house.answer("cancel", {"job": job})
+    told = house.bench.jobs.wait(job)
+    assert told["over"] and told["error"]["error"] == "Cancelled"
+    assert "the pass 'moody' was stopped" in told["error"]["sentence"]
+    ends.set()
+    assert value(house) == 10.0  # `times` is registered here
