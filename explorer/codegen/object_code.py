@@ -5,6 +5,7 @@ compiles and unpickles nothing.
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import threading
 import time
@@ -17,6 +18,7 @@ from weakref import WeakValueDictionary, finalize
 import llvmlite
 import llvmlite.binding as llvm
 import numba
+from llvmlite.binding.ffi import lib
 
 from explorer.cache import disk
 from explorer.codegen.conversions import NotTranslated
@@ -32,6 +34,25 @@ _lock = threading.RLock()
 _shelves = Shelves()
 _loaded: WeakValueDictionary[str, MachineCode] = WeakValueDictionary()
 _unused: deque[tuple[Shelf, str]] = deque()  # the collector puts in, whoever holds the lock removes
+
+
+def _before_fork() -> None:
+    """No other thread is inside LLVM when a process forks: its lock would stay locked in the child,
+    whose first compilation would never end.
+    """
+    _lock.acquire()
+    lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    lib._lock.__exit__(None, None, None)
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
