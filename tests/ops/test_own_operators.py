@@ -4,6 +4,7 @@ ends in one sentence.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from explorer.ops.elementwise import call, unary
 from explorer.ops.record import OperatorRecord
 from tests.two_inputs import two_inputs
 
+HALF = 0.5
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(3, 8)
 
 
@@ -66,6 +68,24 @@ def test_an_operator_registered_again_takes_the_place_of_the_first() -> None:
         c = explorer.compile(traced(function))
         want = (X + np.sqrt(X * X + 4)) * half + 1
         np.testing.assert_allclose(next(iter(c.run({"x": X}).values())), want, rtol=1e-5)
+
+
+def half_of() -> float:
+    return HALF
+
+
+def test_an_edited_global_of_an_operator_gives_no_stale_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def body(site: Any, x: Any, dtype: str) -> Any:
+        return call("mul", x, half_of(), dtype=dtype)
+
+    record = unary("Scaled", body, lambda attrs, args: args[0] * np.float32(half_of()))
+    model = traced(explorer.operator(record))
+    for half in (0.5, 3.0, 0.5, 8.0):
+        monkeypatch.setattr(sys.modules[__name__], "HALF", half)
+        found = next(iter(explorer.compile(model).run({"x": X}).values()))
+        np.testing.assert_allclose(found, X * half + 1, rtol=1e-6)
 
 
 def test_an_operator_that_has_not_changed_is_remembered() -> None:
