@@ -268,7 +268,14 @@ class Compilation:
             raise BadOption(
                 f"{self.model.name} has no symbol {unknown[0]!r}: it has {known}", where=unknown[0]
             )
-        return out
+        for name, size in out.items():
+            if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
+                raise BoundError(
+                    f"the size of {name} is a whole number from 0 on, found {size!r}",
+                    where=name,
+                    found=size,
+                )
+        return {name: int(size) for name, size in out.items()}
 
     def random_inputs(self, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
         """Inputs of the right shapes: normal floats, and integers that every use of them allows."""

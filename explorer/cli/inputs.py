@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from explorer.budget import check_room
 from explorer.errors import BadOption, BoundError, UnknownInput
 
 __all__ = ["from_file", "sizes"]
-
-MOST_BYTES = 4 << 30  # of one file of inputs, unpacked
 
 
 def from_file(path: str, known: Sequence[str]) -> dict[str, np.ndarray]:
@@ -37,8 +36,7 @@ def from_file(path: str, known: Sequence[str]) -> dict[str, np.ndarray]:
                 expected=", ".join(known),
                 found=name,
             )
-    if sum(entry.file_size for entry in entries) > MOST_BYTES:
-        raise BadOption(f"{path} would unpack to more than {MOST_BYTES >> 30} GiB", where=path)
+    check_room(sum(entry.file_size for entry in entries), f"{path}, unpacked,", path)
     with np.load(file, allow_pickle=False) as arrays:
         return {name: _read(path, arrays, name) for name in names}
 

@@ -182,3 +182,13 @@ def test_extents_that_no_machine_has_are_refused(dims: list[int], tmp_path: Path
     path = saved(model([node("Relu", ["x"], ["y"])], [value("x", dims)], ["y"]), tmp_path)
     with pytest.raises(ShapeError, match="impossible shape"):
         explorer.compile(load(path), until="typed")
+
+
+@pytest.mark.parametrize("size", [-5, 2.5, "x", None, True])
+def test_sizes_are_whole_numbers_from_0_on(size: object, tmp_path: Path) -> None:
+    made = model([node("Relu", ["x"], ["y"])], [value("x", ["n", 4])], ["y"])
+    compiled = explorer.compile(load(saved(made, tmp_path)))
+    for ask in (compiled.planned_wall, compiled.memory, compiled.random_inputs):
+        with pytest.raises(BoundError, match="the size of n is a whole number from 0 on"):
+            ask({"n": size})  # type: ignore[operator]
+    assert compiled.random_inputs({"n": np.int64(3)})["x"].shape == (3, 4)
