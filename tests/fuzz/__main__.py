@@ -1,33 +1,47 @@
-"""`python -m tests.fuzz replay FILE`, `shrink FILE`, `graphs FIRST LAST`."""
+"""The net: `python -m tests.fuzz --minutes 30 --seed 1` casts it; `replay FILE` tries one again."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from pathlib import Path
 
-from tests.fuzz.attempt import tried, try_graph
-from tests.fuzz.saved import load_case
+FOLDER = Path("build/fuzz")
 
 
 def main(words: list[str]) -> int:
-    """The exit code of one command."""
-    match words:
-        case ["replay", file]:
-            found = tried(load_case(Path(file)), every=True)
-            for failure in found.failures:
-                print(f"{failure.kind}: {failure.at}: {failure.story}")
-            return int(bool(found.failures))
-        case ["graphs", first, last, *folder]:
-            folder_of = Path(folder[0]) if folder else Path("build/fuzz")
-            failed = 0
-            for seed in range(int(first), int(last)):
-                for line in try_graph(seed, folder_of):
-                    print(line, flush=True)
-                    failed += 1
-            return int(failed > 0)
-        case _:
-            print(__doc__)
-            return 2
+    """The exit code: 1 where anything failed."""
+    if words[:1] == ["replay"]:
+        return _replay([Path(word) for word in words[1:]])
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where failures are saved")
+    for kind in ("graph", "file"):
+        parser.add_argument(f"--{kind}s", type=int, default=0, help=f"end after so many {kind}s")
+    given = parser.parse_args(words)
+    from tests.fuzz.net import cast
+
+    limits = {kind: getattr(given, f"{kind}s") for kind in ("graph", "file")}
+    wanted = limits if any(limits.values()) else {}
+    tally = cast(given.minutes, given.seed, given.folder, given.workers, wanted)
+    print(tally.table())
+    if tally.failures:
+        print(f"failures are in {given.folder}; `python -m tests.fuzz replay FILE` shows one again")
+    return int(bool(tally.failures))
+
+
+def _replay(paths: list[Path]) -> int:
+    from tests.fuzz.attempt import replay
+
+    failed = 0
+    for path in paths:
+        for failure in replay(path):
+            print(f"{path.name}: {failure.kind}: {failure.at}: {failure.story}", flush=True)
+            failed = 1
+    return failed
 
 
 if __name__ == "__main__":

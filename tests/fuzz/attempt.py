@@ -1,21 +1,36 @@
-"""One try of each kind: what is drawn is judged, and where it fails, made small and saved."""
+"""One try of each kind: what is drawn is judged; what fails is saved, graphs after being shrunk."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+import explorer
+from explorer.errors import IronworksError
+from tests.fuzz.files import hostile
 from tests.fuzz.graphs import Case, case
-from tests.fuzz.judge import Failure, Verdict, judge
-from tests.fuzz.saved import save
+from tests.fuzz.judge import Failure, Verdict, crash, judge
+from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN, Setting, drawn, everywhere
 from tests.fuzz.shrink import shrunk
 
 OTHERS = 1  # settings besides the plain one
 EVERY = 40  # one graph in so many is compiled in every way
+LONGEST_SENTENCE = 1500
+EMITTED = 6  # one hostile file in so many is compiled to machine code and run
+
+
+@dataclass
+class Found:
+    """What came of a try: failures, as (kind, what it is about, line); what was covered."""
+
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    note: str = ""
 
 
 def settings_of(seed: int) -> list[Setting]:
@@ -25,46 +40,106 @@ def settings_of(seed: int) -> list[Setting]:
     return [PLAIN, *drawn(np.random.default_rng((seed, 2)), OTHERS)]
 
 
-def tried(given: Case, settings: Sequence[Setting] | None = None, every: bool = False) -> Verdict:
+def tried(given: Case, settings: Sequence[Setting]) -> Verdict:
     """The verdict on a case."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="ironworks-fuzz-") as folder:
         path = Path(folder) / "graph.onnx"
         path.write_bytes(given.model.SerializeToString())
-        if settings is None:
-            settings = [PLAIN, *everywhere()] if every else settings_of(given.seed)
         return judge(path, given.feeds, settings)
 
 
-def try_graph(seed: int, folder: Path) -> list[str]:
-    """What is wrong with the graph of a seed, a line each; the smallest graphs are saved."""
-    drawn_case = case(seed)
-    verdict = tried(drawn_case)
-    lines = []
-    seen: set[tuple[str, str]] = set()
+def try_graph(seed: int, folder: Path, scratch: Path) -> Found:
+    """The graph of a seed, compiled in some ways; the whole graph is saved where it fails."""
+    given = case(seed)
+    verdict = tried(given, settings_of(seed))
+    found = Found(seen=given.operators)
+    if verdict.unsupported:
+        found.note = "unsupported"
+    elif not verdict.judged_by:
+        found.note = "nobody answers"
+    first: dict[tuple[str, str], Failure] = {}
     for failure in verdict.failures:
-        if (failure.kind, failure.at) in seen:
+        first.setdefault((failure.kind, failure.at), failure)
+    for failure in first.values():
+        found.failures.append((failure.kind, failure.at, f"graph {seed}: {failure.story}"))
+    if first:
+        save(given, "; ".join(f.story for f in first.values()), folder, f"graph_{seed}")
+    return found
+
+
+def shrink_graph(seed: int, folder: Path, scratch: Path) -> Found:
+    """The graph of a seed made small, once for each way in which it fails."""
+    given = case(seed)
+    found = Found()
+    done: set[tuple[str, str]] = set()
+    for failure in tried(given, settings_of(seed)).failures:
+        if (failure.kind, failure.at) in done:
             continue
-        seen.add((failure.kind, failure.at))
-        small = shrunk(drawn_case, _fails_alike(seed, failure))
-        ops = "_".join(dict.fromkeys(small.operators))
-        name = f"{failure.kind}_{seed}_{ops}"[:80]
-        found = tried(small, settings_of(seed)).failures
-        again = next((f for f in found if _alike(f, failure)), failure)
-        story = f"{again.kind}: {again.at}: {again.story} [{', '.join(small.operators)}]"
-        lines.append(f"{seed} {story}")
-        save(small, story, folder, name)
-    return lines
+        done.add((failure.kind, failure.at))
+        path = save_small(given, failure, settings_of(seed), folder)
+        found.failures.append((failure.kind, failure.at, f"made small: {path.name}"))
+    return found
 
 
-def _fails_alike(seed: int, failure: Failure) -> Callable[[Case], bool]:
-    """Whether a smaller case fails as the one of the seed did, by the setting that did."""
-    settings = settings_of(seed)
-    if failure.setting:
-        settings = [s for s in settings if s.name == failure.setting]
-    elif failure.kind == "oracle":
-        settings = []
-    return lambda given: any(_alike(f, failure) for f in tried(given, settings).failures)
+def save_small(given: Case, failure: Failure, settings: Sequence[Setting], folder: Path) -> Path:
+    """The smallest case that fails alike, saved under a name that says how."""
+    chosen = [s for s in settings if s.name == failure.setting]
+    fails = _fails_alike(chosen, failure)
+    small = shrunk(given, fails)
+    again = next((f for f in tried(small, chosen).failures if alike(f, failure)), failure)
+    operators = "_".join(dict.fromkeys(small.operators))
+    story = f"{again.kind}: {again.at}: {again.story} [{', '.join(small.operators)}]"
+    return save(small, story, folder, f"{again.kind}_{given.seed}_{operators}"[:80])
 
 
-def _alike(a: Failure, b: Failure) -> bool:
+def _fails_alike(settings: Sequence[Setting], failure: Failure) -> Callable[[Case], bool]:
+    return lambda given: any(alike(f, failure) for f in tried(given, settings).failures)
+
+
+def alike(a: Failure, b: Failure) -> bool:
+    """Whether two failures are of one kind and blame the same."""
     return (a.kind, a.at) == (b.kind, b.at)
+
+
+def replay(path: Path) -> list[Failure]:
+    """What is wrong with a saved case now, compiled in every way; of a file, how it ends."""
+    if path.with_suffix(".npz").exists():
+        return tried(load_case(path), [PLAIN, *everywhere()]).failures
+    return opened(path, emitted=True)
+
+
+def opened(path: Path, emitted: bool) -> list[Failure]:
+    """A file loaded and compiled: it succeeds, or one of our errors says so in a sentence."""
+    try:
+        model = explorer.load(path)
+        c = explorer.compile(model, PLAIN.device, until="emitted" if emitted else "planned")
+        if emitted:
+            c.run(c.random_inputs())
+    except IronworksError as error:
+        return sentence_judged(error)
+    except Exception as problem:
+        return [crash(problem)]
+    return []
+
+
+def sentence_judged(error: IronworksError) -> list[Failure]:
+    """An error is one printable sentence of bounded length."""
+    said = str(error)
+    if not said.strip() or len(said) > LONGEST_SENTENCE:
+        return [Failure("sentence", type(error).__name__, f"{len(said)} characters: {said[:80]!r}")]
+    if not said.isprintable():
+        return [Failure("sentence", type(error).__name__, f"not printable: {said[:200]!r}")]
+    return []
+
+
+def try_file(seed: int, folder: Path, scratch: Path) -> Found:
+    """A hostile file of a seed."""
+    path = hostile(seed, scratch)
+    found = Found()
+    for failure in opened(path, emitted=seed % EMITTED == 0):
+        found.failures.append((failure.kind, failure.at, f"file {seed}: {failure.story}"))
+    return found
+
+
+Try = Callable[[int, Path, Path], Found]
+TRIES: dict[str, Try] = {"graph": try_graph, "shrink": shrink_graph, "file": try_file}

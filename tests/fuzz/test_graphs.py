@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.attempt import tried
+from tests.fuzz.attempt import settings_of, tried
 from tests.fuzz.graphs import case
 from tests.fuzz.saved import load_case, save
 
@@ -13,7 +13,7 @@ SEEDS = (1, 2, 3, 5, 8)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_graph_is_compiled_right(seed: int) -> None:
-    assert [str(f) for f in tried(case(seed)).failures] == []
+    assert [str(f) for f in tried(case(seed), settings_of(seed)).failures] == []
 
 
 def test_a_graph_is_a_function_of_its_seed(tmp_path: Path) -> None:
