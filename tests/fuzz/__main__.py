@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path("build/fuzz")
+KINDS = ("graph", "file", "state")
 
 
 def main(words: list[str]) -> int:
@@ -19,12 +20,12 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where failures are saved")
-    for kind in ("graph", "file"):
+    for kind in KINDS:
         parser.add_argument(f"--{kind}s", type=int, default=0, help=f"end after so many {kind}s")
     given = parser.parse_args(words)
     from tests.fuzz.net import cast
 
-    limits = {kind: getattr(given, f"{kind}s") for kind in ("graph", "file")}
+    limits = {kind: getattr(given, f"{kind}s") for kind in KINDS}
     wanted = limits if any(limits.values()) else {}
     tally = cast(given.minutes, given.seed, given.folder, given.workers, wanted)
     print(tally.table())

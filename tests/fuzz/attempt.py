@@ -13,14 +13,14 @@ import explorer
 from explorer.errors import IronworksError
 from tests.fuzz.files import hostile
 from tests.fuzz.graphs import Case, case
-from tests.fuzz.judge import Failure, Verdict, crash, judge
+from tests.fuzz.judge import Failure, Verdict, crash, judge, sentence_judged
 from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN, Setting, drawn, everywhere
 from tests.fuzz.shrink import shrunk
+from tests.fuzz.states import state
 
 OTHERS = 1  # settings besides the plain one
 EVERY = 40  # one graph in so many is compiled in every way
-LONGEST_SENTENCE = 1500
 EMITTED = 6  # one hostile file in so many is compiled to machine code and run
 
 
@@ -122,16 +122,6 @@ def opened(path: Path, emitted: bool) -> list[Failure]:
     return []
 
 
-def sentence_judged(error: IronworksError) -> list[Failure]:
-    """An error is one printable sentence of bounded length."""
-    said = str(error)
-    if not said.strip() or len(said) > LONGEST_SENTENCE:
-        return [Failure("sentence", type(error).__name__, f"{len(said)} characters: {said[:80]!r}")]
-    if not said.isprintable():
-        return [Failure("sentence", type(error).__name__, f"not printable: {said[:200]!r}")]
-    return []
-
-
 def try_file(seed: int, folder: Path, scratch: Path) -> Found:
     """A hostile file of a seed."""
     path = hostile(seed, scratch)
@@ -141,5 +131,18 @@ def try_file(seed: int, folder: Path, scratch: Path) -> Found:
     return found
 
 
+def try_state(seed: int, folder: Path, scratch: Path) -> Found:
+    """An odd state of a seed."""
+    found = Found()
+    for failure in state(seed):
+        found.failures.append((failure.kind, failure.at, f"state {seed}: {failure.story}"))
+    return found
+
+
 Try = Callable[[int, Path, Path], Found]
-TRIES: dict[str, Try] = {"graph": try_graph, "shrink": shrink_graph, "file": try_file}
+TRIES: dict[str, Try] = {
+    "graph": try_graph,
+    "shrink": shrink_graph,
+    "file": try_file,
+    "state": try_state,
+}

@@ -23,6 +23,7 @@ from tests.fuzz.settings import PLAIN, Setting
 
 Arrays = Mapping[str, np.ndarray]
 Bounds = dict[str, Bound]
+LONGEST_SENTENCE = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,16 @@ def crash(problem: BaseException, setting: str = "") -> Failure:
         kind = "memory"
     name = type(problem).__name__
     return Failure(kind, f"{name} at {at}", f"{name}: {problem}"[:600], setting)
+
+
+def sentence_judged(error: IronworksError) -> list[Failure]:
+    """An error is one printable sentence of bounded length."""
+    said = str(error)
+    if not said.strip() or len(said) > LONGEST_SENTENCE:
+        return [Failure("sentence", type(error).__name__, f"{len(said)} characters: {said[:80]!r}")]
+    if not said.isprintable():
+        return [Failure("sentence", type(error).__name__, f"not printable: {said[:200]!r}")]
+    return []
 
 
 @dataclass
