@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import OpCall, Var
+from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import dtype_of, is_float
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
@@ -48,7 +49,7 @@ SUMS = frozenset({
 NORMS = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization"})
 ULPS = 4.0  # of a function of one element, as vector libraries promise
 FILTERED = 2e-5  # of the largest answer: what minimal filtering promises, and the same again
-SQUASHED = 2e-7  # absolute: sigmoids and tangents that libraries cut off
+SQUASHED = 3.5  # units of 1: sigmoids and tangents that libraries cut off
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +118,38 @@ class _Rounding(Interpreter):
             return super().binding(binding, values, frame)
         call = binding.expr
         given = {a.name: self.value(a, values) for a in call.args if a is not None}
-        wide = {n: self._widened(call.op, a, given) for n, a in given.items()}
-        found = list(super().binding(binding, {**values, **wide}, frame))
+        depth = self._depth_of(binding, given, frame) if call.op in SUMS else 0
+        wide = {n: self._widened(a, depth) for n, a in given.items()}
+        found = [
+            np.asarray(a) if isinstance(a, np.generic) else a
+            for a in super().binding(binding, {**values, **wide}, frame)
+        ]
         if self.rng is not None and call.op in NORMS:
             slip = _slip(call, wide[call.args[0].name if call.args[0] else ""])
             found[0] = found[0] + slip * self.rng.uniform(-1, 1, found[0].shape)
         return [self._rounded(call.op, v, a) for v, a in zip(binding.vars, found)]
 
-    def _widened(self, op: str, array: Any, given: Mapping[str, Any]) -> Any:
-        """An argument in float64; before a sum, with errors that grow with its depth."""
+    def _depth_of(self, binding: Binding, given: Mapping[str, Any], frame: Frame) -> int:
+        assert isinstance(binding.expr, OpCall)
+        shapes = [a.shape for a in given.values() if isinstance(a, np.ndarray)]
+        kind = binding.vars[0].type
+        known = isinstance(kind, Tensor) and kind.shape is not None
+        made = prod(evaluate_shape(kind.dims, frame.sizes)) if known else 1
+        return max(1, _depth(binding.expr, shapes, made))
+
+    def _widened(self, array: Any, depth: int) -> Any:
+        """An argument in float64; before a sum, with errors that grow with its depth.
+
+        Each term is off by as many units as there are terms: their sum then is by as many as their
+        square root, and each alone by as many as it takes part in additions.
+        """
         if not isinstance(array, np.ndarray) or not is_float(dtype_of(array)):
             return array
         wide = array.astype(np.float64)
-        if self.rng is None or op not in SUMS:
+        if self.rng is None or not depth:
             return wide
-        unit = _unit(dtype_of(array)) if dtype_of(array) == "float64" else _unit("float32")
-        return wide * (1 + unit * sqrt(_depth(op, given)) * self.rng.uniform(-1, 1, wide.shape))
+        unit = _unit("float64" if dtype_of(array) == "float64" else "float32")
+        return wide * (1 + unit * depth * self.rng.uniform(-1, 1, wide.shape))
 
     def _rounded(self, op: str, var: Var, array: Any) -> Any:
         """A result in the type that it is declared with, with errors of a few units."""
@@ -149,11 +166,26 @@ class _Rounding(Interpreter):
 
     def _absolute(self, op: str, wide: np.ndarray, dtype: str) -> float:
         """Errors that are no share of the element itself."""
+        if op == "Resize":  # coordinates are rounded, too
+            finite = np.abs(wide[np.isfinite(wide)])
+            return _unit("float32") * max(wide.shape, default=1) * float(finite.max(initial=0))
         if op == "Conv" and dtype == "float32":
             finite = np.abs(wide[np.isfinite(wide)])
             return FILTERED * float(finite.max(initial=0)) / REACH
-        squashed = ("Sigmoid", "Tanh", "LSTM", "GRU", "RNN", "Erf", "Softmax", "Gelu", "Mish")
-        return SQUASHED / REACH if op in squashed and dtype != "float64" else 0.0
+        squashed = (
+            "Softplus",
+            "Sigmoid",
+            "Tanh",
+            "LSTM",
+            "GRU",
+            "RNN",
+            "Erf",
+            "Softmax",
+            "Gelu",
+            "Mish",
+        )
+        unit = _unit("float64" if dtype == "float64" else "float32")
+        return SQUASHED * unit / REACH if op in squashed else 0.0
 
 
 def _slip(call: OpCall, x: np.ndarray) -> np.ndarray:
@@ -175,14 +207,32 @@ def _slip(call: OpCall, x: np.ndarray) -> np.ndarray:
     return np.broadcast_to(slip, rows.shape).reshape(x.shape)
 
 
-def _depth(op: str, given: Mapping[str, Any]) -> int:
-    """How many terms a sum has, at most."""
-    shapes = [a.shape for a in given.values() if isinstance(a, np.ndarray)]
-    if op in ("Conv", "ConvTranspose", "ConvInteger") and len(shapes) > 1:
-        return max(1, prod(shapes[1]) // max(1, min(shapes[1][:2])))
-    if op in ("MatMul", "Gemm", "MatMulInteger"):
-        return max(1, *(n for s in shapes[:2] for n in s[-2:]))
-    return max(1, *(prod(s) for s in shapes))
+def _depth(call: OpCall, shapes: Sequence[tuple[int, ...]], made: int) -> int:
+    """How many terms a sum has, at most; `made` is how many results there are."""
+    attrs: dict[str, Any] = dict(call.attrs)
+    first = shapes[0] if shapes and shapes[0] else (1,)
+    match call.op:
+        case "MatMul" | "Gemm" | "MatMulInteger" | "QLinearMatMul":
+            return max(n for s in (first, *shapes[:2]) for n in s[-2:])
+        case "Conv" | "ConvInteger" | "QLinearConv":
+            return prod(shapes[1][1:])
+        case "ConvTranspose":
+            return prod(shapes[1]) // max(1, shapes[1][1])
+        case "Softmax" | "LogSoftmax" | "LpNormalization" | "CumSum" | "CumProd":
+            return max(first)
+        case "LayerNormalization" | "RMSNormalization":
+            return prod(first[attrs.get("axis", -1) % len(first) :])
+        case "InstanceNormalization" | "GroupNormalization":
+            return prod(first[1:])
+        case "AveragePool" | "LpPool":
+            return prod(attrs.get("kernel_shape", (1,)))
+        case "LSTM" | "GRU" | "RNN":
+            return sum(first)
+        case "Einsum":
+            return max(prod(s) for s in shapes)
+        case op if op.startswith(("Reduce", "Global")):
+            return -(-prod(first) // max(1, made))
+    return 8
 
 
 def _unit(dtype: Any) -> float:

@@ -122,7 +122,11 @@ def judged(
     """What is wrong with a model by one setting: its steps, then its answers."""
     try:
         c = explorer.compile(
-            model, setting.device, setting.options, until=setting.until, check=setting is PLAIN
+            model,
+            setting.device,
+            setting.options,
+            until=setting.until,
+            check=setting.name == PLAIN.name,
         )
     except UnsupportedOperator:
         return []

@@ -209,6 +209,8 @@ def normalised(g: Graph) -> None:
         return
     value = g.pick(ranks=(3, 4, 5), where=lambda v: isinstance(v.shape[1], int))
     channels = value.extent(1)
+    if not channels:
+        raise Refused
     if op == "LRN":
         g.add(op, value, size=g.one((1, 3, 5)), alpha=0.01, beta=0.75, bias=1.0)
         return

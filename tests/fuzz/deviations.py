@@ -1,0 +1,103 @@
+"""Where onnxruntime is known to answer otherwise than ONNX says, each with the reason.
+
+Only the operator itself is excused, on such arguments: the rest of the graph is judged, and the
+operator is still held against our interpreter, which follows the standard and NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+Arguments = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Operators, the arguments on which they deviate, and why."""
+
+    operators: tuple[str, ...]
+    when: Callable[[onnx.NodeProto, Arguments], bool]
+    reason: str
+
+
+def _empty(node: onnx.NodeProto, args: Arguments) -> bool:
+    return any(not a.size for a in args)
+
+
+def _nan(node: onnx.NodeProto, args: Arguments) -> bool:
+    return any(a.dtype.kind == "f" and bool(np.isnan(a).any()) for a in args)
+
+
+def _not_finite(node: onnx.NodeProto, args: Arguments) -> bool:
+    return any(a.dtype.kind == "f" and not bool(np.isfinite(a).all()) for a in args)
+
+
+def _double(node: onnx.NodeProto, args: Arguments) -> bool:
+    return bool(args) and args[0].dtype == np.float64
+
+
+def _same(node: onnx.NodeProto, args: Arguments) -> bool:
+    return any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute)
+
+
+def _no_trip(node: onnx.NodeProto, args: Arguments) -> bool:
+    return bool(args) and (int(args[0]) == 0 or not bool(args[1]))
+
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+    "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ArgMax", "ArgMin",
+)  # fmt: skip
+DEVIATIONS = (
+    Deviation(
+        REDUCTIONS,
+        _empty,
+        "a reduction of no elements keeps dims of extent 0 that it should reduce to 1, and gives 0 "
+        "for the mean of nothing, where the standard and NumPy give NaN",
+    ),
+    Deviation(
+        ("ArgMax", "ArgMin", "TopK", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool",
+         "Hardmax", "ScatterElements", "ScatterND", "Sign"),
+        _nan,
+        "its comparisons pass over NaN, by the order of the elements; NumPy, and onnx's evaluator, "
+        "let NaN win",
+    ),
+    Deviation(
+        ("Resize",),
+        _not_finite,
+        "elements that weigh nothing are left out, where a sum makes NaN of them",
+    ),
+    Deviation(
+        ("ConvTranspose",),
+        _same,
+        "SAME padding is never negative there; the standard's formula makes the result as large as "
+        "the input times the stride (onnx operators, ConvTranspose, auto_pad)",
+    ),
+    Deviation(
+        ("HardSwish", "Shrink"),
+        _double,
+        "float64 is computed with constants, or wholly, in float32",
+    ),
+    Deviation(
+        ("LogSoftmax", "Softmax", "GRU", "LSTM", "RNN"),
+        _not_finite,
+        "its vector functions are cut off, and so do not carry NaN and infinity on",
+    ),
+    Deviation(
+        ("Loop",),
+        _no_trip,
+        "rows that no trip stacked have extent 0 for every symbol, known or not",
+    ),
+)  # fmt: skip
+
+
+def known(node: onnx.NodeProto, values: Mapping[str, np.ndarray]) -> str:
+    """Why the answer of onnxruntime to this node is no measure; empty where it is one."""
+    args = [values[n] for n in node.input if n in values]
+    return next(
+        (d.reason for d in DEVIATIONS if node.op_type in d.operators and d.when(node, args)), ""
+    )
