@@ -40,6 +40,10 @@ def _double(node: onnx.NodeProto, args: Arguments) -> bool:
     return bool(args) and args[0].dtype == np.float64
 
 
+def _aligned(node: onnx.NodeProto, args: Arguments) -> bool:
+    return any(a.s == b"align_corners" for a in node.attribute)
+
+
 def _same(node: onnx.NodeProto, args: Arguments) -> bool:
     return any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute)
 
@@ -70,6 +74,12 @@ DEVIATIONS = (
         ("Resize",),
         _not_finite,
         "elements that weigh nothing are left out, where a sum makes NaN of them",
+    ),
+    Deviation(
+        ("Resize",),
+        _aligned,
+        "with align_corners it rounds the size of the result before it is divided by, where the "
+        "standard's formula takes input times scale; onnx's evaluator does that, too",
     ),
     Deviation(
         ("ConvTranspose",),
