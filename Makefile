@@ -19,12 +19,13 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test check lint report lock browser clean
+.PHONY: help lab test check fuzz lint report lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
 	@echo 'make test     every check: ruff, mypy, import-linter, pytest, notebooks, browser'
 	@echo 'make check    the quick ones of these'
+	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
 	@echo 'make clean    removes .venv and everything that was made'
@@ -58,6 +59,10 @@ test: lint browser
 
 check: lint
 	$(BIN)/python -m pytest $(QUICK_FLAGS) -m 'not slow and not browser' < /dev/null
+
+MINUTES ?= 30
+fuzz: $(DEV)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) < /dev/null
 
 # Chromium comes from the system's packages where we may install; pytest says so again at its end.
 CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from time import time
 
 FOLDER = Path("build/fuzz")
 KINDS = ("graph", "file", "state")
@@ -17,7 +18,7 @@ def main(words: list[str]) -> int:
         return _replay([Path(word) for word in words[1:]])
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=int(time()) % 10**9, help="of the first tries")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where failures are saved")
     for kind in KINDS:
@@ -27,6 +28,7 @@ def main(words: list[str]) -> int:
 
     limits = {kind: getattr(given, f"{kind}s") for kind in KINDS}
     wanted = limits if any(limits.values()) else {}
+    print(f"seed {given.seed}, {given.workers} workers", flush=True)
     tally = cast(given.minutes, given.seed, given.folder, given.workers, wanted)
     print(tally.table())
     if tally.failures:

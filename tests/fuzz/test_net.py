@@ -1,0 +1,87 @@
+"""The net holds: fixed seeds pass, a planted fault is caught and made small, a worker that dies is
+counted.
+"""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from explorer.ir.calls import KernelCall
+from explorer.ir.kernel import Apply, Compute
+from explorer.ir.program import Program
+from explorer.options import Options
+from tests.fuzz import attempt
+from tests.fuzz.graphs import case
+from tests.fuzz.net import Worker, cast
+from tests.fuzz.saved import load_case
+from tests.fuzz.settings import PLAIN, Setting
+
+TRIES = {"graph": 40, "file": 150, "state": 100}
+SEED = 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRIES)
+def test_fixed_seeds_go_through_the_net(kind: str, tmp_path: Path) -> None:
+    tally = cast(30, SEED, tmp_path, 1, {kind: TRIES[kind]})
+    assert tally.tries[kind] == TRIES[kind]
+    assert tally.ways == {}, tally.table()
+
+
+def subtracts(program: Program) -> Program:
+    """A pass with a fault: where two values are added, the second is subtracted."""
+
+    def wrong(compute: Compute) -> Compute:
+        match compute.expr:
+            case Apply("add", args):
+                return replace(compute, expr=Apply("sub", args))
+        return compute
+
+    (main, *rest) = program.functions
+    body = []
+    for b in main.body:
+        if isinstance(b.expr, KernelCall):
+            kernel = b.expr.kernel
+            changed = replace(kernel, computes=tuple(map(wrong, kernel.computes)))
+            b = replace(b, expr=replace(b.expr, kernel=changed))
+        body.append(b)
+    return replace(program, functions=(replace(main, body=tuple(body)), *rest))
+
+
+def test_a_planted_fault_is_caught_blamed_and_made_small(tmp_path: Path) -> None:
+    broken = Setting(
+        "broken", PLAIN.device, Options(passes=(("legalise to kernels", subtracts),)), "planned"
+    )
+    seed = next(
+        n for n in range(100) if case(n).operators.count("Add") and len(case(n).operators) > 5
+    )
+    failures = attempt.tried(case(seed), [broken]).failures
+    assert [f.kind for f in failures] == ["wrong"] and "subtracts" in failures[0].at
+    path = attempt.save_small(case(seed), failures[0], [broken], tmp_path)
+    small = load_case(path)
+    assert small.operators == ["Add"]
+    assert attempt.tried(small, [broken]).failures
+    assert not attempt.tried(small, [replace(PLAIN, until="planned")]).failures
+
+
+def test_a_worker_that_dies_is_counted_and_another_goes_on(tmp_path: Path) -> None:
+    worker = Worker(tmp_path, tmp_path / "cache")
+    try:
+        worker.ask("graph", 1)
+        os.kill(worker.process.pid, signal.SIGKILL)
+        assert _reply(worker)["failures"][0][:2] == ("dead", "exit code -9")
+        worker.ask("file", 3)
+        assert _reply(worker)["failures"] == []
+    finally:
+        worker.stop()
+
+
+def _reply(worker: Worker) -> dict[str, Any]:
+    while (found := worker.reply()) is None:
+        sleep(0.02)
+    return found
