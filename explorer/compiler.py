@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer import plugins
+from explorer.codegen.all_written import check_written
 from explorer.codegen.build import KernelCode, build
 from explorer.codegen.garbage import rare_collections
 from explorer.codegen.helper_count import HelpersAhead
@@ -246,6 +247,7 @@ def _emit(
         return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
     begin = perf_counter()
     codes = build(rolled, told, ahead)
+    check_written(rolled, codes)
     ahead.remember()
     seconds = perf_counter() - begin
     _codes[key] = (codes, seconds)
