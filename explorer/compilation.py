@@ -69,6 +69,7 @@ class Compilation:
         snapshots: tuple[Snapshot, ...],
         codes: Mapping[str, KernelCode],
         recompile: Callable[[Options], Compilation],
+        check: bool = False,
     ) -> None:
         self.model = model
         self.device = device
@@ -76,6 +77,7 @@ class Compilation:
         self.snapshots = snapshots
         self.codes = codes
         self._recompile = recompile
+        self.check = check  # runs write over NaN, so that what no task writes shows
 
     def with_options(self, **groups: Any) -> Compilation:
         """The same model with some option groups replaced, such as `rammer=`; only what follows
@@ -144,7 +146,7 @@ class Compilation:
                 where=self.model.name,
                 try_="compile without `until`",
             )
-        return Executable(self.program, self.codes, self.device)
+        return Executable(self.program, self.codes, self.device, poisoned=self.check)
 
     @property
     def runnable(self) -> Executable:

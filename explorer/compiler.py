@@ -124,9 +124,9 @@ def compile(
 
     `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device,
     its name or its data sheet's path to look at what would be done there; only this machine runs.
-    `check` validates every step on random inputs. `progress(step, done, steps)` is told how far it
-    is. Raises BadModelFile, UnsupportedOperator, TraceError, BadOption, BadPass, NoSuchDevice,
-    BadSheet, or Cancelled where `cancelled()` says so.
+    `check` validates every step on random inputs, and lets runs write over NaN. `progress(step,
+    done, steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, TraceError,
+    BadOption, BadPolicy, BadPass, NoSuchDevice, BadSheet, or Cancelled where `cancelled()` says so.
     """
     given = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
@@ -166,7 +166,7 @@ def _compiled(
     def again(changed: Options) -> Compilation:
         return _compiled(given, device, changed, last, check)
 
-    return Compilation(given, device, chosen, snapshots, codes, again)
+    return Compilation(given, device, chosen, snapshots, codes, again, check)
 
 
 def _setting_key(device: Device) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 import numpy as np
@@ -44,7 +44,9 @@ Names = tuple[tuple[str, int], ...]
 
 
 class Executable:
-    """Runs from any thread. `device` is the one that the plan is made for."""
+    """Runs from any thread. `device` is the one that the plan is made for. `poisoned`: before each
+    run what it is to write is filled with NaN, so that what no task writes shows.
+    """
 
     def __init__(
         self,
@@ -52,8 +54,10 @@ class Executable:
         codes: Mapping[str, KernelCode],
         device: Device,
         level: LevelPolicy = lowest,
+        poisoned: bool = False,
     ) -> None:
         self.program, self.codes, self.device = program, codes, device
+        self.poisoned = poisoned
         chosen, memory = program.decisions.rammer, program.decisions.memory
         self.rammer = chosen if isinstance(chosen, RammerOptions) else RammerOptions()
         self.memory_options = memory if isinstance(memory, MemoryOptions) else MemoryOptions()
@@ -86,7 +90,7 @@ class Executable:
 
     def _region(self, program: Program) -> RunRegion:
         """What runs a part of a dynamic program."""
-        part = Executable(program, self.codes, self.device)
+        part = Executable(program, self.codes, self.device, poisoned=self.poisoned)
         return lambda inputs, sizes, traced: part._run(inputs, None, sizes, traced, whole=False)
 
     def run(
@@ -217,6 +221,8 @@ class Executable:
         arena = bound.take()
         try:
             arena.point([*given, *arrays])
+            if self.poisoned:
+                _poison([arena.memory, *arrays])
             arena.replay(team(), traced)
         finally:
             bound.give(arena)
@@ -286,3 +292,9 @@ class Executable:
             for operator, reads in zip(run.operators, run.reads):
                 out[operator.name] |= {run.operators[n].name for n in reads}
         return out
+
+
+def _poison(arrays: Iterable[Array]) -> None:
+    """Every byte is 255: NaN in any float, -1 or the greatest number in integers."""
+    for array in arrays:
+        array.reshape(-1).view(np.uint8)[...] = 255
