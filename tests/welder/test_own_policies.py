@@ -53,7 +53,8 @@ def joined(kernels: Groups, facts: Facts, first: int, second: int) -> Group:
     """Two kernels as one group, made as they should be."""
     producer, reader = kernels[first], kernels[second]
     arg = next(v for v in reader.args if v.name == producer.name)
-    return taken(reader, producer, arg, merged(reader, producer, arg, facts.env))
+    both = merged(reader, producer, arg, facts.env)
+    return taken(reader, producer, arg, both, facts.device)
 
 
 def swallowed(kernels: Groups, facts: Facts) -> Groups:
