@@ -12,11 +12,13 @@ import numpy as np
 from explorer.ir.kernel import Apply, Const, Expr
 from explorer.ir.types import DType, Tensor
 from explorer.ops.lowering import Lowering
-from explorer.ops.record import Array, Fold, OperatorRecord, Reference, Site
+from explorer.ops.record import Array, Fold, OperatorRecord, Reference, Site, single
 from explorer.ops.scalar import erf, sigmoid
 
 Body = Callable[[Site, Expr, DType], Expr]
 F = Callable[..., Apply]
+SIXTH, CUBIC, INNER = single(1 / 6), single(0.044715), math.sqrt(single(2 / math.pi))
+"""The numbers of HardSwish and Gelu, of float32 as ONNX writes their bodies."""
 
 
 def call(op: str, *args: Expr | float, dtype: DType = "float32") -> Apply:
@@ -112,12 +114,23 @@ def _hard_sigmoid(site: Site, x: Expr, t: DType) -> Expr:
 
 def _hard_swish(site: Site, x: Expr, t: DType) -> Expr:
     f = _f(t)
-    return f("mul", x, f("max", f("min", f("add", f("mul", x, 1 / 6), 0.5), 1.0), 0.0))
+    return f("mul", x, f("max", f("min", f("add", f("mul", x, SIXTH), 0.5), 1.0), 0.0))
 
 
 def _softplus(site: Site, x: Expr, t: DType) -> Expr:
     f = _f(t)
-    return f("add", f("max", x, 0.0), f("log", f("add", f("exp", f("neg", f("abs", x))), 1.0)))
+    return f("add", f("max", x, 0.0), _log1p(f("exp", f("neg", f("abs", x))), t))
+
+
+def _log1p(x: Expr, t: DType) -> Expr:
+    """log(1 + x), not below -1, to the last digits: what 1 + x rounds away is multiplied back
+    (Higham 2002, Accuracy and Stability of Numerical Algorithms, problem 1.5).
+    """
+    f = _f(t)
+    near = f("add", x, 1.0)
+    return f(
+        "where", f("eq", near, 1.0), x, f("div", f("mul", f("log", near), x), f("sub", near, 1.0))
+    )
 
 
 def _softsign(site: Site, x: Expr, t: DType) -> Expr:
@@ -149,7 +162,7 @@ def _gelu(site: Site, x: Expr, t: DType) -> Expr:
     f = _f(t)
     if site.text("approximate", "none") == "tanh":
         cube = f("mul", f("mul", x, x), x)
-        inner = f("mul", f("add", x, f("mul", cube, 0.044715)), math.sqrt(2 / math.pi))
+        inner = f("mul", f("add", x, f("mul", cube, CUBIC)), INNER)
         return f("mul", f("mul", x, 0.5), f("add", f("tanh", inner), 1.0))
     return f("mul", f("mul", x, 0.5), f("add", f("erf", f("mul", x, math.sqrt(0.5))), 1.0))
 
@@ -169,7 +182,7 @@ def _log1p_exp(x: Any) -> Any:
 def _gelu_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x = args[0]
     if attrs.get("approximate") == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        return 0.5 * x * (1 + np.tanh(INNER * (x + CUBIC * x**3)))
     return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
 
 
@@ -228,7 +241,9 @@ RECORDS = (
     unary(
         "LeakyRelu",
         _leaky,
-        lambda a, v: np.where(v[0] < 0, v[0] * np.asarray(a.get("alpha", 0.01), v[0].dtype), v[0]),
+        lambda a, v: np.where(
+            v[0] < 0, v[0] * np.asarray(a.get("alpha", single(0.01)), v[0].dtype), v[0]
+        ),
     ),
     unary("Elu", _elu, lambda a, v: np.where(v[0] < 0, a.get("alpha", 1.0) * np.expm1(v[0]), v[0])),
     unary("Selu", _selu, _selu_reference),
@@ -243,9 +258,9 @@ RECORDS = (
     unary(
         "HardSigmoid",
         _hard_sigmoid,
-        lambda a, v: np.clip(v[0] * a.get("alpha", 0.2) + a.get("beta", 0.5), 0, 1),
+        lambda a, v: np.clip(v[0] * a.get("alpha", single(0.2)) + a.get("beta", 0.5), 0, 1),
     ),
-    unary("HardSwish", _hard_swish, _array(lambda x: x * np.clip(x / 6 + 0.5, 0, 1))),
+    unary("HardSwish", _hard_swish, _array(lambda x: x * np.clip(x * SIXTH + 0.5, 0, 1))),
     unary("Softplus", _softplus, _array(_log1p_exp)),
     unary("Softsign", _softsign, _array(lambda x: x / (1 + np.abs(x)))),
     unary("Mish", _mish, _array(lambda x: x * np.tanh(_log1p_exp(x)))),

@@ -16,7 +16,7 @@ from explorer.ops.broadcast import agree, broadcast
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at, letters, shape_of
 from explorer.ops.pooling import scaled
-from explorer.ops.record import Array, OperatorRecord, Site
+from explorer.ops.record import Array, OperatorRecord, Site, single
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -114,13 +114,13 @@ def _batch_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, *parts = args[:5]
     over = (1, -1, *(1,) * (x.ndim - 2))
     scale, bias, mean, variance = (p.reshape(over) for p in parts)
-    epsilon = x.dtype.type(attrs.get("epsilon", 1e-5))
+    epsilon = x.dtype.type(attrs.get("epsilon", single(1e-5)))
     if not attrs.get("training_mode"):
         return scale * (x - mean) / np.sqrt(variance + epsilon) + bias
     rest = tuple(d for d in range(x.ndim) if d != 1)
     new = x.mean(axis=rest, keepdims=True), x.var(axis=rest, keepdims=True)
     y = scale * (x - new[0]) / np.sqrt(new[1] + epsilon) + bias
-    share = x.dtype.type(attrs.get("momentum", 0.9))
+    share = x.dtype.type(attrs.get("momentum", single(0.9)))
     moved = (
         (old * share + fresh * (1 - share)).reshape(-1)
         for old, fresh in zip((mean, variance), new, strict=True)
@@ -207,7 +207,7 @@ def _layer_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     mean = x.mean(axis=over, keepdims=True, dtype=x.dtype)
     inverse = 1 / np.sqrt(
         np.square(x - mean).mean(axis=over, keepdims=True, dtype=x.dtype)
-        + x.dtype.type(attrs.get("epsilon", 1e-5))
+        + x.dtype.type(attrs.get("epsilon", single(1e-5)))
     )
     y = (x - mean) * inverse * scale
     return (y if bias is None else y + bias), mean, inverse
@@ -227,7 +227,7 @@ def _rms_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, scale = args[:2]
     over = tuple(range(attrs.get("axis", -1) % x.ndim, x.ndim))
     mean = np.square(x).mean(axis=over, keepdims=True, dtype=x.dtype)
-    return x / np.sqrt(mean + x.dtype.type(attrs.get("epsilon", 1e-5))) * scale
+    return x / np.sqrt(mean + x.dtype.type(attrs.get("epsilon", single(1e-5)))) * scale
 
 
 def _lower_instance(low: Lowering) -> None:
@@ -249,7 +249,7 @@ def _instance_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 def _normal(x: Array, over: tuple[int, ...], attrs: Mapping[str, Any]) -> Any:
     centred = x - x.mean(axis=over, keepdims=True, dtype=x.dtype)
     variance = np.square(centred).mean(axis=over, keepdims=True, dtype=x.dtype)
-    return centred / np.sqrt(variance + x.dtype.type(attrs.get("epsilon", 1e-5)))
+    return centred / np.sqrt(variance + x.dtype.type(attrs.get("epsilon", single(1e-5))))
 
 
 def _column(v: Array, x: Array) -> Array:

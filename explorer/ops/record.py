@@ -20,6 +20,11 @@ Array = np.ndarray
 Values = np.ndarray  # of dtype object: dims, by element
 
 
+def single(value: float) -> float:
+    """A number as ONNX's attributes hold it, of float32: 0.01 is 0.009999999776."""
+    return float(np.float32(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """An operator where it stands: attributes, and what is known of its arguments.
@@ -71,10 +76,10 @@ class Site:
         return value if isinstance(value, int) else self.fail(f"{name} must be an integer")
 
     def number(self, name: str, default: float) -> float:
-        """An attribute that is one number."""
+        """An attribute that is one number; ONNX's defaults are of float32, as attributes are."""
         value = self.attrs.get(name)
         if value is None:
-            return default
+            return single(default)
         if isinstance(value, (int, float)):
             return float(value)
         return self.fail(f"{name} must be a number")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.dims import Dim, Shape, product
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import DType, Tensor
 from explorer.ops.elementwise import call
@@ -190,7 +191,7 @@ def _sum_square(x: Array, **kw: Any) -> Any:
 def _lower_log_sum_exp(low: Lowering) -> None:
     site = low.site
     nest, dtype, rows = low.nest("log_sum_exp"), site.dtype(), _rows(low)
-    x, top = nest.load(site.arg(0), "x", rows.index), Read("top", rows.place)
+    x, top = nest.load(site.arg(0), "x", rows.index), _finite(Read("top", rows.place), dtype)
     shifted = call("exp", call("sub", x, top))
     combine = "max" if rows.over else None
     nest.compute("top", rows.shape, dtype, rows.kept, x, rows.over, combine, rows.store)
@@ -201,8 +202,18 @@ def _lower_log_sum_exp(low: Lowering) -> None:
     rows.bind(low, nest)
 
 
+def _finite(top: Expr, dtype: DType) -> Expr:
+    """A number that may be taken from an infinite one: their difference is infinite too."""
+    if not is_float(dtype):
+        return top
+    most = float(np.finfo(dtype).max)
+    return call("max", call("min", top, most, dtype=dtype), -most, dtype=dtype)
+
+
 def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
     top = _extreme("max", np.max)(x, axis=axis, keepdims=True)
+    if x.dtype.kind == "f":
+        top = np.clip(top, -np.finfo(x.dtype).max, np.finfo(x.dtype).max)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return total if keepdims else total.reshape(np.sum(x, axis=axis).shape)
 

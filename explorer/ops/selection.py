@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.elementwise import call
@@ -148,7 +149,10 @@ def _lower_hardmax(low: Lowering) -> None:
     number = IndexValue(_number(over))
     nest.compute("top", rows, dtype, kept, x, over, "max")
     far = Const((1 << 62), "int64")
-    place = call("where", call("eq", x, top), number, far)
+    first: Expr = call("eq", x, top)
+    if is_float(dtype):  # NaN is the largest, and equals nothing
+        first = call("or", first, call("isnan", x))
+    place = call("where", first, number, far)
     nest.compute("place", rows, "int64", kept, place, over, "min")
     hit = call("eq", number, Read("place", tuple(var(a.name) for a in kept)))
     y = call("where", hit, Const(1, dtype), Const(0, dtype))

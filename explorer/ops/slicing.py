@@ -196,7 +196,7 @@ def _filled(
     site, places = low.site, [var(a.name) - f.before + f.begin for a, f in zip(axes, frames)]
     fill: Any = low.scalar(site.arg(2)) if site.has(2) else site.number("value", 0.0)
     if fill is not None:
-        return Read(x, tuple(places), float(fill))
+        return Read(x, tuple(places), fill)
     rank = len(site.shape(2))
     found: Expr = Read(x, tuple(places), 0.0)
     value = nest.load(site.arg(2), "value", (Affine(),) * rank)

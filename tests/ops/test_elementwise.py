@@ -1,13 +1,16 @@
 """Element by element: every function, its special values, its parameters, and broadcasting."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ops.one_operator import Case, agree, check
+from explorer.ops.evaluate import evaluate
+from tests.ops.one_operator import Case, agree, check, proto, stages
 
 random = np.random.default_rng(0)
 F = np.float32
@@ -219,3 +222,24 @@ def test_any_two_shapes_that_numpy_broadcasts(shape: list[int], data: st.DataObj
 def test_the_comparison_of_two_answers_finds_a_wrong_one() -> None:
     with pytest.raises(AssertionError):
         agree(np.ones(3, F), np.array([1, 1, 1.1], F), 1e-3, "here")
+
+
+def test_numbers_of_float64_come_from_attributes_of_float32(tmp_path: Path) -> None:
+    """0.01 is 0.009999999776 to ONNX: defaults, and the numbers of its functions' bodies."""
+    x = np.linspace(-9, 9, 40)
+    cases = [Case(op, [x], opset=18) for op in ("LeakyRelu", "HardSigmoid", "HardSwish")]
+    cases.append(Case("Gelu", [x], {"approximate": "tanh"}, opset=20))
+    for case in cases:
+        check(replace(case, tolerance=1e-15), tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Softplus", "Mish"])
+def test_softplus_is_exact_where_it_is_small(tmp_path: Path, op: str) -> None:
+    x = np.linspace(-16, 4, 50, dtype=np.float32)
+    path = tmp_path / "case.onnx"
+    onnx.save(proto(Case(op, [x])), path)
+    right = np.log1p(np.exp(x.astype(np.float64)))
+    right = right if op == "Softplus" else x * np.tanh(right)
+    for program in stages(path):
+        (found,) = evaluate(program, {"x0": x}).values()
+        np.testing.assert_allclose(found, right, rtol=1e-6)

@@ -68,6 +68,7 @@ MOVES = [
     slicing([1], [2], [0], [1], free=(6, 5), note="outermost"),
     Case("Slice", [r(4, 5)], {"starts": [1], "ends": [-1], "axes": [1]}, opset=9),
     Case("Pad", [r(3, 5), i(1, 0, 0, 2), np.array(0.5, np.float32)], known=(1, 2), free=(3, 5)),
+    Case("Pad", [i(1, 2), i(1, 0), np.array(1 - 2**63)], known=(1, 2), note="with no float64"),
     Case("Pad", [r(3, 5), i(1, 0, 0, 2)], known=(1,)),
     Case("Pad", [r(3, 5), i(0, -1, 1, -2)], known=(1,), note="crop"),
     Case("Pad", [r(3, 5), i(2, 1), None, i(1)], {"mode": "reflect"}, (1, 3), (3,)),
