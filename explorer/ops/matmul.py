@@ -85,13 +85,14 @@ def _lower_gemm(low: Lowering) -> None:
     a = _load(nest, site, 0, "a", left, site.shape(0))
     b = _load(nest, site, 1, "b", right, site.shape(1))
     dtype, alpha, beta = site.dtype(), site.number("alpha", 1.0), site.number("beta", 1.0)
-    plain = alpha == 1 and not site.has(2)
+    added = site.has(2) and beta != 0  # times 0 it is not read, so no NaN of it counts
+    plain = alpha == 1 and not added
     product = apply("mul", a, b)
     nest.compute("y" if plain else "acc", shape, dtype, [i, j], product, [k], "sum")
     if not plain:
         y: Expr = at("acc", [i, j])
         y = y if alpha == 1 else call("mul", y, alpha, dtype=dtype)
-        if site.has(2):
+        if added:
             c = nest.along(site.arg(2), "c", [i, j])
             y = call("add", y, c if beta == 1 else call("mul", c, beta, dtype=dtype))
         nest.compute("y", shape, dtype, [i, j], y)
@@ -104,7 +105,7 @@ def _gemm_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     y = a.dtype.type(attrs.get("alpha", 1.0)) * (a @ b)
     return (
         y
-        if len(args) < 3 or args[2] is None
+        if len(args) < 3 or args[2] is None or attrs.get("beta") == 0
         else y + a.dtype.type(attrs.get("beta", 1.0)) * args[2]
     )
 

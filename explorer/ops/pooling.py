@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from explorer.ir.dims import product, simplify
+from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic import power
@@ -65,7 +67,10 @@ def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
     number = number * product(shape[2:]) + spatial
     top = at("top", axes)
     nest.compute("top", low.shape, site.dtype(), axes, element, w.offsets, "max")
-    here = call("where", call("eq", element, top), IndexValue(number), Const(1 << 62, "int64"))
+    hit: Expr = call("eq", element, top)
+    if is_float(site.dtype()):  # NaN is the largest, and equals nothing
+        hit = call("or", hit, call("isnan", element))
+    here = call("where", hit, IndexValue(number), Const(1 << 62, "int64"))
     nest.compute("y", low.shape, "int64", axes, here, w.offsets, "min")
     nest.into(low.results[1])
 
@@ -74,7 +79,7 @@ def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, site = args[0], attribute_site("MaxPool", attrs)
     w = windows(site, x.shape[2:], attrs["kernel_shape"])
     found = views(x, w, identity("max", x.dtype.name))
-    rows = found.reshape(*found.shape[: -len(w.extents)], -1)
+    rows = found.reshape(*found.shape[: -len(w.extents)], prod(found.shape[-len(w.extents) :]))
     spatial = np.arange(int(np.prod(x.shape[2:])))
     spatial = spatial.reshape(x.shape[2:], order="F" if attrs.get("storage_order") else "C")
     lead = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(w.extents))

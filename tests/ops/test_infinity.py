@@ -49,3 +49,27 @@ def test_the_first_of_the_largest_elements(tmp_path: Path, dtype: str) -> None:
     case = Case("Hardmax", [ROWS.astype(dtype)], {"axis": 1})
     for found in answers(tmp_path / "case.onnx", case):
         np.testing.assert_array_equal(found, np.eye(4)[FIRST].astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_place_of_a_nan_is_told(tmp_path: Path, dtype: str) -> None:
+    case = Case("MaxPool", [ROWS[None].astype(dtype)], {"kernel_shape": [2]}, outputs=2)
+    onnx.save(proto(case), tmp_path / "case.onnx")
+    for program in stages(tmp_path / "case.onnx"):
+        top, places = evaluate(program, {"x0": case.inputs[0]}).values()
+        np.testing.assert_array_equal(case.inputs[0].ravel()[places], top)
+
+
+def test_nothing_is_taken_no_times(tmp_path: Path) -> None:
+    """onnxruntime and onnx's own evaluator leave `0 * C` out."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s).astype(np.float32) for s in ((4, 6), (6, 5), (5,)))
+    case = Case("Gemm", [a, b, c * np.float32(NAN)], {"beta": 0.0}, known=(1, 2))
+    for found in answers(tmp_path / "case.onnx", case):
+        np.testing.assert_allclose(found, a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_largest_of_no_channels(tmp_path: Path) -> None:
+    case = Case("MaxPool", [np.zeros((0, 3, 5), np.float32)], {"kernel_shape": [2]})
+    for found in answers(tmp_path / "case.onnx", case):
+        assert found.shape == (0, 3, 4)
