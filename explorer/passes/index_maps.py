@@ -21,7 +21,10 @@ Index: TypeAlias = tuple[Affine, ...]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The axis must become two, `outer * inner + rest`, before the index can be taken apart."""
+    """The axis must become two, `outer * inner + rest`, before the index can be taken apart.
+
+    `inner` is above zero and divides the axis's extent, also where the index runs down along it.
+    """
 
     axis: str
     inner: Dim
@@ -117,7 +120,10 @@ def _splits(terms: Mapping[str, Dim], by: Dim, ranges: Ranges) -> Iterator[Split
     for name, factor in terms.items():
         inner = quotient(by, factor)
         extent = ranges.extents[name]
-        if inner is None or inner == 1 or inner == extent:
+        if inner is None:
+            continue
+        inner = abs(inner) if isinstance(inner, int) else inner
+        if inner == 1 or inner == extent or not ranges.holds(inner):
             continue
         if quotient(extent, inner) is not None:
             yield Split(name, inner)

@@ -125,15 +125,17 @@ def test_shufflenet_is_left_without_copies_of_its_own() -> None:
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[tuple[int, ...], list[tuple[str, tuple[int, ...]]]]:
-    """A shape, and reshapes and transposes of it one after the other."""
+    """A shape, and reshapes, transposes and reversals of it one after the other."""
     shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=2, max_size=4)))
     now, steps = list(shape), list[tuple[str, tuple[int, ...]]]()
     for _ in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(["transpose", "merge", "split"]))
+        kind = draw(st.sampled_from(["transpose", "merge", "split", "reverse"]))
         if kind == "transpose":
             order = tuple(draw(st.permutations(range(len(now)))))
             now = [now[d] for d in order]
             steps.append((kind, order))
+        elif kind == "reverse":
+            steps.append((kind, (draw(st.integers(0, len(now) - 1)),)))
         elif kind == "merge" and len(now) > 1:
             d = draw(st.integers(0, len(now) - 2))
             now = [*now[:d], now[d] * now[d + 1], *now[d + 2 :]]
@@ -157,6 +159,10 @@ def test_random_chains_of_copies_keep_every_value(
     for n, (kind, value) in enumerate(steps):
         if kind == "transpose":
             nodes.append(node("Transpose", [f"v{n}"], [f"v{n + 1}"], perm=list(value)))
+        elif kind == "reverse":
+            ends = {"start": -1, "end": -(1 << 40), "axis": value[0], "step": -1}
+            constants |= {f"{k}{n}": np.array([v], np.int64) for k, v in ends.items()}
+            nodes.append(node("Slice", [f"v{n}", *(f"{k}{n}" for k in ends)], [f"v{n + 1}"]))
         else:
             constants[f"s{n}"] = np.array(value, np.int64)
             nodes.append(node("Reshape", [f"v{n}", f"s{n}"], [f"v{n + 1}"]))
@@ -229,3 +235,25 @@ def test_a_border_of_an_axis_of_one_element_stays_a_border(
     constants = {"w": weights(channels, inner, *[3] * len(image))}
     before = legalized(tmp_path, nodes, {"x": (batch, channels, *image)}, ["y"], constants)
     keeps_values(lambda p: fold_copies(choose_layout(p)), before)
+
+
+@pytest.mark.parametrize("first", ["Tile", "Reshape"])
+def test_merged_dims_that_are_walked_backwards_are_walked_by_two_loops(
+    tmp_path: Path, first: str
+) -> None:
+    nodes = [
+        node("Tanh", ["x"], ["h"]),
+        node(first, ["h", "by"], ["a"]),
+        node("Slice", ["a", "minus", "far", "zero", "minus"], ["b"]),
+        node("Relu", ["b"], ["y"]),
+    ]
+    constants = {
+        "by": np.array([3, 1, 1] if first == "Tile" else [6, 7], np.int64),
+        "far": np.array([-(1 << 40)], np.int64),
+        "zero": np.array([0], np.int64),
+        "minus": np.array([-1], np.int64),
+    }
+    before = legalized(tmp_path, nodes, {"x": (2, 3, 7)}, ["y"], constants)
+    after = keeps_values(fold_copies, before)
+    calls = [b.expr for b in after.main.body if isinstance(b.expr, KernelCall)]
+    assert all(a.extent > 1 for e in calls for c in e.kernel.computes for a in c.axes)

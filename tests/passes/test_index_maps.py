@@ -36,6 +36,37 @@ def test_a_bare_axis_asks_to_be_split() -> None:
     assert divide(var("c"), 68, Ranges({"c": 204})) == Split("c", 68)
 
 
+def test_an_axis_that_is_walked_backwards_is_split_like_any_other() -> None:
+    backwards = var("c") * -1 + 203
+    assert divide(backwards, 68, Ranges({"c": 204})) == Split("c", 68)
+    parts = (var("o") * 68 + var("r")) * -1 + 203
+    assert divide(parts, 68, Ranges({"o": 3, "r": 68})) == (var("o") * -1 + 2, var("r") * -1 + 67)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 12), st.integers(-12, 12).filter(bool)), min_size=1, max_size=3
+    ),
+    st.integers(-9, 30),
+    st.integers(2, 12),
+)
+def test_an_index_divides_as_numbers_do_or_names_a_split_that_can_be_made(
+    axes: list[tuple[int, int]], const: int, by: int
+) -> None:
+    extents = {f"a{n}": extent for n, (extent, _) in enumerate(axes)}
+    index = Affine((), const)
+    for name, (_, factor) in zip(extents, axes, strict=True):
+        index = index + var(name) * factor
+    found = divide(index, by, Ranges(extents))
+    if isinstance(found, Split):
+        assert isinstance(found.inner, int) and 1 < found.inner < extents[found.axis]
+        assert extents[found.axis] % found.inner == 0
+    elif found is not None:
+        for point in np.ndindex(*extents.values()):
+            here = dict(zip(extents, map(int, point), strict=True))
+            assert (at(found[0], **here), at(found[1], **here)) == divmod(at(index, **here), by)
+
+
 def test_an_axis_that_does_not_divide_is_refused() -> None:
     assert divide(var("c"), 68, Ranges({"c": 200})) is None
 
