@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import sympy
 
+from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape, simplify
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
 
@@ -51,13 +52,13 @@ def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
     lo, size = Affine((), index.const), 1
     for name, factor in index.terms:
         r = ranges[name]
-        up, down = _reach(factor)
+        up, down = reach(factor)
         lo = lo + r.lo * factor + (r.size - 1) * -down
         size = size + (up + down) * (r.size - 1)
     return Interval(lo, simplify(size))
 
 
-def _reach(factor: Dim) -> tuple[Dim, Dim]:
+def reach(factor: Dim) -> tuple[Dim, Dim]:
     """How far up and how far down one step goes at most; symbols are never negative."""
     if isinstance(factor, int):
         return max(factor, 0), max(-factor, 0)
@@ -75,20 +76,52 @@ def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape:
     )
 
 
-def join(a: Region | None, b: Region, shape: Shape) -> Region:
-    """The smallest box around both; the whole dim where the two cannot be compared."""
+@by_identity
+def _whole_with_borders(kernel: Kernel) -> dict[str, Region]:
+    """All of every tensor and, of one that is made inside, all that any load of any tile reads past
+    its border.
+    """
+    found = {t.name: whole(t.shape) for t in kernel.tensors}
+    for c in kernel.computes:
+        every = {a.name: Interval(Affine(), a.extent) for a in (*c.axes, *c.reduce)}
+        for read in reads(c.expr):
+            if read.fill is not None and read.tensor not in kernel.inputs:
+                shape = kernel.shape(read.tensor)
+                both = zip(found[read.tensor], box(read.index, every, shape), strict=True)
+                found[read.tensor] = tuple(_around(x, y) for x, y in both)
+    return found
+
+
+def _around(x: Interval, y: Interval) -> Interval:
+    """An interval around two that are the same for all tiles: the smallest where their ends can be
+    compared.
+    """
+    low = x.lo.const - _above(x.lo.const - y.lo.const)
+    top = x.lo.const + x.size
+    top = top + _above(y.lo.const + y.size - top)
+    return Interval(Affine((), simplify(low)), simplify(top - low))
+
+
+def _above(gap: Dim) -> Dim:
+    """What a dim is above zero, at most; symbols are never negative."""
+    gap = simplify(gap)
+    return max(gap, 0) if isinstance(gap, int) else reach(gap)[0]
+
+
+def join(a: Region | None, b: Region, every: Region) -> Region:
+    """The smallest box around both; all that there is in a dim where the two cannot be compared."""
     if a is None:
         return b
-    return tuple(_join(x, y, n) for x, y, n in zip(a, b, shape, strict=True))
+    return tuple(_join(x, y, n) for x, y, n in zip(a, b, every, strict=True))
 
 
-def _join(x: Interval, y: Interval, n: Dim) -> Interval:
+def _join(x: Interval, y: Interval, every: Interval) -> Interval:
     if x == y:
         return x
     gap = y.lo - x.lo
     sizes = (gap.const, x.size, y.size)
     if gap.terms or not all(isinstance(s, int) for s in sizes):
-        return Interval(Affine(), n)
+        return every
     if gap.const >= 0:
         return Interval(x.lo, max(x.size, y.size + gap.const))
     return Interval(y.lo, max(x.size - gap.const, y.size))
@@ -97,24 +130,28 @@ def _join(x: Interval, y: Interval, n: Dim) -> Interval:
 def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
     """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the
     output.
+
+    The box of a tensor that is made inside holds all that is written to it and all that is read of
+    it in any tile, its border included.
     """
     out = Regions([{} for _ in kernel.computes])
     tile = _cutting(kernel, tile)
+    every = _whole_with_borders(kernel)
     for n in reversed(range(len(kernel.computes))):
         c = kernel.computes[n]
         if c.out == kernel.output:
             ranges = {a.name: _cut(a.name, a.extent, tile) for a in c.axes}
         else:
-            ranges = _invert(c, out, kernel)
+            ranges = _invert(c, out, kernel, every)
         ranges |= {a.name: Interval(Affine(), a.extent) for a in c.reduce}
         out.axes[n] = ranges
         if c.out == kernel.output:
             written = box(c.target, ranges, kernel.shape(c.out))
-            out.tensors[c.out] = join(out.tensors.get(c.out), written, kernel.shape(c.out))
+            out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
         for read in reads(c.expr):
-            shape = kernel.shape(read.tensor)
-            need = box(read.index, ranges, shape)
-            out.tensors[read.tensor] = join(out.tensors.get(read.tensor), need, shape)
+            need = box(read.index, ranges, kernel.shape(read.tensor))
+            known = out.tensors.get(read.tensor)
+            out.tensors[read.tensor] = join(known, need, every[read.tensor])
     return out
 
 
@@ -139,7 +176,9 @@ def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
     return Interval(var(tile_variable(axis)), size)
 
 
-def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
+def _invert(
+    c: Compute, out: Regions, kernel: Kernel, every: Mapping[str, Region]
+) -> dict[str, Interval]:
     """The axis ranges that write a region: exact where the axes are the dims, else everything is
     written.
     """
@@ -151,9 +190,9 @@ def _invert(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
     if region is None:
         return _tied(c, out, kernel)
     if any(i.bare is None and i.terms for i in c.target):
-        out.tensors[c.out] = whole(kernel.shape(c.out))
+        out.tensors[c.out] = every[c.out]
         return {name: Interval(Affine(), n) for name, n in extents.items()}
-    out.tensors[c.out] = region = _with_constants(c, region, kernel.shape(c.out))
+    out.tensors[c.out] = region = _with_constants(c, region, every[c.out])
     ranges = {i.bare: r for i, r in zip(c.target, region, strict=True) if i.bare is not None}
     return {name: inside(ranges.get(name), n) for name, n in extents.items()}
 
@@ -191,11 +230,11 @@ def _tied(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
     return ranges
 
 
-def _with_constants(c: Compute, region: Region, shape: Shape) -> Region:
+def _with_constants(c: Compute, region: Region, every: Region) -> Region:
     """The region with the one place that a compute writes in a dim, whether it is needed or not."""
     return tuple(
         r if i.terms else _join(r, Interval(i, 1), n)
-        for i, r, n in zip(c.target, region, shape, strict=True)
+        for i, r, n in zip(c.target, region, every, strict=True)
     )
 
 

@@ -21,7 +21,7 @@ from explorer.ir.kernel import (
     reads,
     var,
 )
-from explorer.ir.regions import Interval, Region, Regions, box, inside
+from explorer.ir.regions import Interval, Region, Regions, box, inside, reach
 from explorer.ir.tile_program import (
     Buffer,
     Do,
@@ -135,7 +135,8 @@ class Places:
                 continue
             if not isinstance(g.extent, int):
                 runs_over = True
-            top = top + factor * (g.count - 1) * g.tile
+            up, down = reach(factor)
+            low, top = low - down * (g.count - 1) * g.tile, top + up * (g.count - 1) * g.tile
         past = runs_over or not self.fits(extent - top - r.size)
         clipped = past or not self.fits(low)
         least = self.least(r, extent) if clipped else 0

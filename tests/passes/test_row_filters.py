@@ -103,7 +103,7 @@ def test_every_size_has_the_values_of_the_direct_sum(kernel: Kernel, way: Algori
 def test_every_tile_stays_in_its_buffers(
     kernel: Kernel, way: Algorithm, data: st.DataObject
 ) -> None:
-    new, values = made(kernel, way), values_of(kernel, {})
+    new = made(kernel, way)
     parts = [c for c in new.computes if c.out == new.output]
     every = [
         a.name
@@ -111,7 +111,19 @@ def test_every_tile_stays_in_its_buffers(
         if all(a.name in [b.name for b in p.axes] for p in parts)
     ]
     cut = tuple((name, data.draw(st.integers(1, 4))) for name in every if data.draw(st.booleans()))
-    program = lower(new, Tiling(cut, Micro(data.draw(st.integers(1, 6)), 1)))
+    interpreted(kernel, way, Tiling(cut, Micro(data.draw(st.integers(1, 6)), 1)))
+
+
+@pytest.mark.parametrize("before", [[0, 0], [1, 0], [2, 1], [4, 0]])
+def test_an_image_of_one_row_has_room_for_its_border_in_every_tile(before: list[int]) -> None:
+    kernel = convolution([4, 1], [1, 1], [6, 1], [1, 1], before, 1, 1, 8)
+    interpreted(kernel, ALGORITHMS["row3"], Tiling((("tw", 1),), Micro(1, 1)))
+
+
+def interpreted(kernel: Kernel, way: Algorithm, tiling: Tiling) -> None:
+    """Every tile, element by element: none leaves a buffer, all have the direct sum's values."""
+    new, values = made(kernel, way), values_of(kernel, {})
+    program = lower(new, tiling)
     want = direct(kernel, values, {})
     out = np.full(want.shape, np.nan, np.float32)
     run = Interpreter(program, {**with_filters(kernel, way, values), "y": out}, {})
