@@ -22,11 +22,12 @@ from explorer.passes.index_maps import Index, Ranges
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """`y[store] = x[index]` over the axes."""
+    """`y[store] = x[index]` over the axes; of the copies on the way, where they come from."""
 
     axes: tuple[Axis, ...]
     store: Index
     index: Index
+    origin: frozenset[str] = frozenset()
 
 
 def join_slices(body: Iterable[Binding], env: ShapeEnv) -> list[Binding]:
@@ -47,12 +48,11 @@ def _joined(binding: Binding, made: Mapping[str, Binding], env: ShapeEnv) -> Bin
     sources = {s for s, _ in filter(None, found)}
     if len(pieces) < len(found) or len(sources) > 1:
         return binding
+    origin = binding.origin.union(*(p.origin for p in pieces))
     whole = _stepping(_neighbours(pieces))
     if len(whole) > 1:
         return binding
     (source,) = sources
-    origins = (made[a.name].origin for a in call.args)
-    origin = binding.origin.union(*origins)
     return replace(binding, expr=_copy(call.kernel, source, whole[0], origin), origin=origin)
 
 
@@ -68,12 +68,14 @@ def _piece(
         return None
     source = call.args[kernel.inputs.index(c.expr.tensor)]
     ranges = Ranges({a.name: a.extent for a in c.axes}, env)
+    origins = frozenset[str]()
     while source.name in made and (found := copy_map(made[source.name])) is not None:
         origin = found[1].origin(index, None, ranges)
         if not isinstance(origin, Origin) or origin.fill is not None:
             return None
+        origins |= made[source.name].origin
         source, index = found[0], origin.index
-    return source, _Piece(c.axes, c.target, index)
+    return source, _Piece(c.axes, c.target, index, origins)
 
 
 def _neighbours(pieces: Sequence[_Piece]) -> list[_Piece]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from explorer.ir.calls import KernelCall, View
 from explorer.ir.decisions import Tiling
@@ -14,7 +16,7 @@ from explorer.passes.copies import fold_copies
 from explorer.passes.random_inputs import random_inputs
 from explorer.relax import legalize
 from tests.codegen.running import run_kernel
-from tests.passes.programs import keeps_values, kernels, views
+from tests.passes.programs import keeps_values, kernels, legalized, views
 from tests.passes.recurrent import BATCH, Net
 
 
@@ -78,3 +80,15 @@ def test_a_join_of_two_tensors_stays() -> None:
     after = keeps_values(fold_copies, legalize(net.program(net.op("Tanh", whole))))
     (join, *_) = after.main.body
     assert isinstance(join.expr, KernelCall | View) and "concat" in kernels(after)
+
+
+def test_copies_on_the_way_to_a_join_are_named_by_it(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Reshape", ["t", "tall"], ["a"]),
+        helper.make_node("Reshape", ["a", "flat"], ["b"]),
+        helper.make_node("Concat", ["b", "b"], ["y"], axis=0),
+    ]
+    shapes = {"tall": np.array([3, 2, 1], np.int64), "flat": np.array([3, 2], np.int64)}
+    before = legalized(tmp_path, nodes, {"x": (2, 3)}, ["y"], shapes)
+    assert kernels(keeps_values(fold_copies, before)) == ["concat"]
