@@ -38,8 +38,11 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:
-    """`sum over over of a * b` by `axes`; a and b, and what is given back, broadcast."""
+    """`sum over over of a * b` by `axes`; a and b, and what is given back, broadcast; either may be
+    one number.
+    """
     dims, split = range(len(axes) + len(over)), len(axes)
+    a, b = (np.reshape(x, np.shape(x) or (1,) * len(dims)) for x in (a, b))
     in_a, in_b = ({d for d in dims if x.shape[d] > 1} for x in (a, b))
     alone = [d for d in dims if d >= split and (d in in_a) != (d in in_b)]
     if alone and not (np.isfinite(a).all() and np.isfinite(b).all()):

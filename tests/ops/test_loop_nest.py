@@ -244,3 +244,11 @@ def test_an_infinite_factor_is_not_taken_out_of_a_sum() -> None:
     signs = np.array([[1.0, -1, 1], [1, 1, 1], [-1, -1, -1]])
     found = evaluate_kernel(kernel, [np.full(2, np.inf), signs], {})
     np.testing.assert_array_equal(found, [np.nan, np.inf, -np.inf])
+
+
+def test_a_sum_of_products_by_one_number_is_the_number_times_the_sum() -> None:
+    row = Read("a", (var("i"), var("k")))
+    a = random.standard_normal((3, 2)).astype(np.float32)
+    for expr in (Apply("mul", (Const(0.5), row)), Apply("mul", (row, Const(0.5)))):
+        kernel = one(expr, [AI], [AK], "sum", a=(3, 2))
+        np.testing.assert_allclose(evaluate_kernel(kernel, [a], {}), a.sum(1) / 2, rtol=1e-6)
