@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from explorer.errors import UnsupportedOperator
+from explorer.errors import ShapeError, UnsupportedOperator
 from explorer.ir.calls import Attrs
 from explorer.ir.types import dtype_of, numpy_dtype
 from explorer.ops import RECORDS, blas
@@ -93,8 +93,14 @@ def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | Non
     if table and rule.table is not None:
         return np.ascontiguousarray(rule.table(str(table), given, args), numpy_dtype(str(dtype)))
     assert isinstance(names, tuple)
-    found = rule.values(given, args)
-    return np.array([found[str(n)] for n in names], np.int64)
+    try:
+        found = rule.values(given, args)
+        return np.array([found[str(n)] for n in names], np.int64)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # beyond 64 bits, ...
+        where = str(given.get("where", function))
+        raise ShapeError(
+            f"{function} at {where!r} does not take these values: {error}", where=where
+        ) from error
 
 
 @lru_cache(maxsize=256)

@@ -220,7 +220,10 @@ class Deduction:
         """
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):
-                before, symbolic = at_run_time(self, site, record.run_time, binding)
+                try:
+                    before, symbolic = at_run_time(self, site, record.run_time, binding)
+                except RULE_ERRORS as error:
+                    raise _refused(site) from error
                 return before, *self.annotated(RECORDS[symbolic.op], symbolic)
         if isinstance(refused, Unprovable):
             given = arguments_by_value(record, site)
@@ -265,11 +268,7 @@ class Deduction:
             if record.fold is not None and small and _is_small(types):
                 elements = record.fold(site)
         except RULE_ERRORS as error:
-            given = ", ".join(_text(a.type) for a in site.given)
-            raise ShapeError(
-                f"{site.op} at {site.where!r} does not take arguments of {given}",
-                where=site.where,
-            ) from error
+            raise _refused(site) from error
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
 
@@ -282,6 +281,13 @@ def _only_matched(function: Function) -> frozenset[str]:
         found -= {v.name for b in others for v in b.reads}
         found -= {v.name for v in function.outputs}
     return frozenset(found)
+
+
+def _refused(site: Site) -> ShapeError:
+    given = ", ".join(_text(a.type) for a in site.given)
+    return ShapeError(
+        f"{site.op} at {site.where!r} does not take arguments of {given}", where=site.where
+    )
 
 
 def _check_extents(site: Site, type: Annotation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.program import Constant
+from explorer.ir.types import ITEM_BYTES
 from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory_plan import Options as MemoryOptions
@@ -31,6 +33,7 @@ from explorer.runtime.task_times import TaskFact
 from explorer.runtime.timeline import key_of, timeline, uses_of
 
 LONGEST_SECONDS = 3600.0
+MOST_BYTES = 1 << 62
 GIVEN = ("input", "constant", "host")  # homes of values that a run makes no room for
 TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
@@ -139,8 +142,11 @@ class Planner:
         extents, values = self.extents(sizes), self.program.values
         made = [n for n, v in values.items() if v.root == n and v.home not in GIVEN]
         for name in made:
-            what = f"{name!r}, {values[name].type.element}{list(extents.shape(name))},"
-            check_room(extents.bytes(name), what, name)
+            shape, dtype = extents.shape(name), values[name].type.element
+            # Also of one without elements the strides are numbers of 64 bits.
+            strides = ITEM_BYTES[dtype] * prod(d for d in shape if d)
+            count = extents.bytes(name) if strides < MOST_BYTES else strides
+            check_room(count, f"{name!r}, {dtype}{list(shape)},", name)
 
     def check_time(self, sizes: Sizes) -> None:
         """TooLarge where one kernel would run for hours, as modelled: no signal reaches into it."""

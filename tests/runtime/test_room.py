@@ -192,3 +192,25 @@ def test_sizes_are_whole_numbers_from_0_on(size: object, tmp_path: Path) -> None
         with pytest.raises(BoundError, match="the size of n is a whole number from 0 on"):
             ask({"n": size})  # type: ignore[operator]
     assert compiled.random_inputs({"n": np.int64(3)})["x"].shape == (3, 4)
+
+
+END = (1 << 63) - 1
+BEYOND: dict[str, Callable[[], tuple[onnx.ModelProto, Inputs]]] = {
+    "tile": lambda: of_numbers("Tile", {"x": np.ones((4, 4), np.float32), "s": row(END, 0)}),
+    "pad": lambda: of_numbers("Pad", {"x": X, "s": row(END, END)}),
+    "fill": lambda: of_numbers("ConstantOfShape", {"s": row(END, 0)}),
+    "range": lambda: of_numbers(
+        "Range", {"a": np.array(-END - 1), "b": np.array(END), "c": np.array(1)}
+    ),
+    "range of fractions": lambda: of_numbers(
+        "Range", {n: np.array(v, np.float32) for n, v in (("a", 0), ("b", 1e30), ("c", 1e-30))}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_extents_beyond_64_bits_are_refused(case: str, tmp_path: Path) -> None:
+    made, inputs = BEYOND[case]()
+    with pytest.raises((TooLarge, ShapeError)) as raised:
+        explorer.compile(load(saved(made, tmp_path))).run(inputs)
+    assert "takes" in str(raised.value) or "does not take these values" in str(raised.value)
