@@ -11,6 +11,7 @@ import numpy as np
 
 import explorer
 from explorer.errors import IronworksError
+from tests.fuzz.crash import crash as crashed
 from tests.fuzz.files import hostile
 from tests.fuzz.graphs import Case, case
 from tests.fuzz.judge import Failure, Verdict, crash, judge, sentence_judged
@@ -142,10 +143,19 @@ def try_state(seed: int, folder: Path, scratch: Path) -> Found:
     return found
 
 
+def try_crash(seed: int, folder: Path, scratch: Path) -> Found:
+    """A crash of a seed."""
+    found = Found()
+    for failure in crashed(seed, scratch):
+        found.failures.append((failure.kind, failure.at, f"crash {seed}: {failure.story}"))
+    return found
+
+
 Try = Callable[[int, Path, Path], Found]
 TRIES: dict[str, Try] = {
     "graph": try_graph,
     "shrink": shrink_graph,
     "file": try_file,
     "state": try_state,
+    "crash": try_crash,
 }

@@ -95,7 +95,7 @@ def judge(path: Path, feeds: Sequence[Arrays], settings: Sequence[Setting]) -> V
             answers = {}
         try:
             right: Bounds | None = bounds(program, given)
-        except BoundError:  # an extent of 0, where the symbol starts at 1
+        except (BoundError, UnsupportedOperator):  # no extent of 0, or no form of the reference
             right = None
         except Exception as problem:
             right = None

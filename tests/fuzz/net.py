@@ -19,7 +19,7 @@ from typing import Any
 HUNG_CPU_SECONDS = 60.0
 HUNG_SECONDS = 600.0  # of a try that waits, or has too little of a busy machine
 RENEWED = 400  # tries of one worker
-SHARES = {"graph": 10, "file": 10, "state": 3}
+SHARES = {"graph": 1000, "file": 1000, "state": 300, "crash": 10}
 ROOT = Path(__file__).parents[2]
 SHRUNK = 3  # graphs that are made small of each way to fail
 TICKS = os.sysconf("SC_CLK_TCK")
