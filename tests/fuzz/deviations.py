@@ -82,6 +82,12 @@ DEVIATIONS = (
         "standard's formula takes input times scale; onnx's evaluator does that, too",
     ),
     Deviation(
+        ("Clip",),
+        _not_finite,
+        "a bound that is not given is the largest finite number, so infinity becomes that; onnx's "
+        "evaluator leaves it as it is",
+    ),
+    Deviation(
         ("ConvTranspose",),
         _same,
         "SAME padding is never negative there; the standard's formula makes the result as large as "
