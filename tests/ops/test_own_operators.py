@@ -204,7 +204,7 @@ def test_a_reference_that_is_wrong_is_told_on_arrays_and_by_check() -> None:
         (replace(squareplus(), name=None), "an operator's name is a word"),  # type: ignore[arg-type]
         (replace(squareplus(), lower=None), "has no rule 'lower'"),  # type: ignore[arg-type]
     ],
-    ids=str,
+    ids=("text", "of ONNX", "two words", "empty", "no name", "no lowering"),
 )
 def test_what_is_no_operator_is_not_registered(record: Any, words: str) -> None:
     known = dict(RECORDS)
