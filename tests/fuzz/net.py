@@ -173,6 +173,8 @@ def cast(minutes: float, seed: int, folder: Path, workers: int, limits: Mapping[
             if all(worker.job is None for worker in crew):
                 return tally
             sleep(0.005)
+    except KeyboardInterrupt:  # what was found until now is told
+        return tally
     finally:
         for worker in crew:
             worker.stop()
