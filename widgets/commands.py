@@ -83,10 +83,14 @@ def lab(given: Sequence[str]) -> int:
     flags = parsed(parser, own)
     start = [sys.executable, "-m", "jupyterlab", *_for_root()]
     command = [*start, *_notebook(flags.notebook), *more]
+    measuring = subprocess.Popen([sys.executable, "-m", "explorer.measure.in_background"])
     try:
         return subprocess.call(command)
     except KeyboardInterrupt:
         return 0
+    finally:
+        measuring.terminate()
+        measuring.wait()
 
 
 def _for_root() -> list[str]:

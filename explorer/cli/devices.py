@@ -13,7 +13,10 @@ from explorer.cli.text import size, table
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.this_cpu import measure, remember, this_cpu
+from explorer.errors import BadOption
+from explorer.measure.in_background import measured_undisturbed
+from explorer.measure.quiet import Disturbance
+from explorer.measure.this_cpu import this_cpu
 
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"
@@ -32,23 +35,40 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """Every device in a row, or one with the source of each number."""
-    here = _measured() if flags.measure else this_cpu()
+    if flags.measure:
+        return _measured(flags)
+    here = this_cpu()
     if flags.name in ("cpu", "this-cpu"):
         return _one(here)
     if flags.name is not None:
         return _one(device(flags.name))
+    return _all(here, "")
+
+
+def _all(here: Device, more: str) -> Answer:
     known = [here, *(device(name) for name in device_names())]
-    text = _text(known)
-    if flags.measure:
-        text += f"\n\n{_costs(here)}"
-    return Answer({"devices": [_fields(each) for each in known]}, text)
+    return Answer({"devices": [_fields(each) for each in known]}, _text(known) + more)
 
 
-def _measured() -> Device:
+def _measured(flags: Namespace) -> Answer:
+    """This machine, measured now; the answer is "no" where others disturbed it."""
+    if flags.name not in (None, "cpu", "this-cpu"):
+        raise BadOption(
+            f"{flags.name} is a data sheet: only this machine can be measured", where="--measure"
+        )
     with doing("measuring this machine"):
-        found = measure()
-    remember(found)
-    return found
+        found, bore = measured_undisturbed()
+    answer = _one(found) if flags.name else _all(found, f"\n\n{_costs(found)}")
+    more = f"\n\n  {_disturbed(bore)}" if bore.disturbed else ""
+    data = answer.data if isinstance(answer.data, dict) else {}
+    return Answer(data | {"kept": not more}, answer.text + more, yes=not more)
+
+
+def _disturbed(bore: Disturbance) -> str:
+    return (
+        f"not kept: the machine was busy, and threads stood in line for {bore.in_line:.0%} of the"
+        " time; measure again when nothing else runs"
+    )
 
 
 def _fields(each: Device) -> dict[str, object]:

@@ -52,10 +52,14 @@ class Observation:
     spread: float
 
 
-def probes(lanes: int) -> tuple[Probe, ...]:
-    """Kernels with operands in L1 or nearly so, each at bindings that tell constants apart."""
-    large, small = Micro(8, 2, lanes), Micro(4, 1, lanes)
-    wide = 2 * lanes
+def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
+    """Kernels with operands in L1 or nearly so, each at bindings that tell constants apart. The
+    sums of their register tiles fit in `registers`: spilled ones would be taken for costs of
+    tiles that have none.
+    """
+    rows = max(n for n in (4, 6, 8) if Micro(n, 2, lanes).registers <= registers)
+    large, small = Micro(rows, 2, lanes), Micro(4, 1, lanes)
+    many, wide = 8 * rows, 2 * lanes
     contracted = product(M, K, N, constant=False)
     pairs = elementwise((M, N), "add")
     strided = Axis("i", M)
@@ -69,17 +73,17 @@ def probes(lanes: int) -> tuple[Probe, ...]:
     )
     return (
         Probe(
-            "contraction 8x2",
+            f"contraction {rows}x2",
             contracted,
             Tiling((), large),
             (
-                _mkn(64, 32, wide),
-                _mkn(64, 128, wide),
-                _mkn(64, 8, wide),
-                _mkn(7, 32, wide),
-                _mkn(64, 32, wide + 5),
-                _mkn(8, 128, wide),
-                _mkn(64, 32, wide + lanes),
+                _mkn(many, 32, wide),
+                _mkn(many, 128, wide),
+                _mkn(many, 8, wide),
+                _mkn(rows - 1, 32, wide),
+                _mkn(many, 32, wide + 5),
+                _mkn(rows, 128, wide),
+                _mkn(many, 32, wide + lanes),
             ),
         ),
         Probe(

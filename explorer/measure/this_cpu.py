@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-8"
+VERSION = "this-cpu-9"
 RUNS = 40
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
@@ -146,7 +146,7 @@ def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
 def _fitted(device: Device) -> Costs:
     from explorer.measure.fit import fitted, observe, probes  # loads the generator
 
-    return fitted(device, observe(device, probes(device.lanes)), device.costs)
+    return fitted(device, observe(device, probes(device.lanes, device.registers)), device.costs)
 
 
 def overheads() -> Overheads:

@@ -10,6 +10,8 @@ from explorer.cli import devices
 from explorer.cli.answer import Answer, plain
 from explorer.cli.arguments import parsed
 from explorer.devices.costs import Costs, Fit
+from explorer.errors import BadOption
+from explorer.measure.quiet import Disturbance
 from tests.measure.test_this_cpu import SMALL
 
 FITS = (Fit("contraction m=64", 2.0, 2.2, 0.01), Fit("nothing", 0.0, 0.0))
@@ -20,9 +22,9 @@ FITTED = replace(
 )
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, *words: str) -> Answer:
-    monkeypatch.setattr(devices, "measure", lambda: FITTED)
-    monkeypatch.setattr(devices, "remember", lambda device: None)
+def shown(monkeypatch: pytest.MonkeyPatch, *words: str, in_line: float = 0.0) -> Answer:
+    bore = Disturbance(0.0, True, 0, in_line)
+    monkeypatch.setattr(devices, "measured_undisturbed", lambda: (FITTED, bore))
     monkeypatch.setattr(devices, "this_cpu", lambda: FITTED)
     parser = devices.Parser("devices", "")
     parser.add_argument("name", nargs="?")
@@ -47,3 +49,17 @@ def test_the_fit_is_in_the_json(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = fields["costs"]
     assert costs["pack"] == 0.75
     assert costs["fits"][0]["probe"] == "contraction m=64"
+
+
+def test_a_measurement_that_others_disturbed_is_shown_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quiet, busy = shown(monkeypatch, "--measure"), shown(monkeypatch, "--measure", in_line=0.4)
+    assert quiet.yes and "not kept" not in quiet.text
+    assert not busy.yes and "not kept" in busy.text and "40%" in busy.text
+    assert [dict(x.data)["kept"] for x in (quiet, busy)] == [True, False]  # type: ignore[call-overload]
+
+
+def test_only_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadOption, match="v100 is a data sheet"):
+        shown(monkeypatch, "v100", "--measure")

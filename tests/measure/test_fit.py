@@ -49,11 +49,18 @@ def test_what_no_probe_tells_stays_as_it_was_and_nothing_is_negative() -> None:
     assert none.vector == 0.0
 
 
+@pytest.mark.parametrize(("lanes", "registers"), [(4, 16), (8, 16), (16, 32)])
+def test_no_register_tile_of_a_probe_spills(lanes: int, registers: int) -> None:
+    products = [p for p in probes(lanes, registers) if p.name.startswith("contraction")]
+    assert len(products) == 2
+    assert all(p.tiling.micro.registers <= registers for p in products)
+
+
 def test_every_constant_is_counted_by_some_probe() -> None:
     from explorer.cost.estimate import Estimate
 
     total = [0.0] * len(NAMES)
-    for probe in probes(16):
+    for probe in probes(16, 32):
         estimate = Estimate(probe.kernel, probe.tiling, DEVICE, once=True)
         for binding in probe.bindings:
             total = [a + b for a, b in zip(total, estimate.counts(dict(binding)).each)]

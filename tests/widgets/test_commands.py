@@ -46,12 +46,27 @@ def test_lab_opens_the_tour_or_what_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     called: list[list[str]] = []
+    measuring: list[str] = []
 
     def call(command: list[str], **_: Any) -> int:
         called.append(command)
         return 0
 
+    class Measuring:
+        """The process that measures this machine when it is idle: begun, and ended with the lab."""
+
+        def __init__(self, command: list[str]) -> None:
+            assert command == [sys.executable, "-m", "explorer.measure.in_background"]
+            measuring.append("begun")
+
+        def terminate(self) -> None:
+            measuring.append("ended")
+
+        def wait(self) -> None:
+            pass
+
     monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(subprocess, "Popen", Measuring)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     own = tmp_path / "own.ipynb"
     own.write_text("{}")
@@ -62,6 +77,7 @@ def test_lab_opens_the_tour_or_what_is_named(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert lab([str(own)]) == 0
     assert called[2] == [*head, "--allow-root", str(own)]
+    assert measuring == ["begun", "ended"] * 3
 
 
 def test_lab_refuses_a_notebook_that_is_not_there() -> None:
