@@ -63,6 +63,8 @@ def _piece(
     kernel = call.kernel
     if c.out != kernel.output or c.reduce or kernel.updates or not isinstance(c.expr, Read):
         return None
+    if c.expr.tensor not in kernel.inputs:  # it copies what a compute before it made
+        return None
     index = tuple(i for i in c.expr.index if isinstance(i, Affine))
     if len(index) < len(c.expr.index) or c.expr.fill is not None:
         return None

@@ -92,3 +92,11 @@ def test_copies_on_the_way_to_a_join_are_named_by_it(tmp_path: Path) -> None:
     shapes = {"tall": np.array([3, 2, 1], np.int64), "flat": np.array([3, 2], np.int64)}
     before = legalized(tmp_path, nodes, {"x": (2, 3)}, ["y"], shapes)
     assert kernels(keeps_values(fold_copies, before)) == ["concat"]
+
+
+def test_a_compute_that_copies_what_another_made_joins_nothing() -> None:
+    net = Net()
+    (part,) = cut(net, net.input("x", 1, 1, 6), 2, [1, 5])
+    pool = net.op("LpPool", part, kernel_shape=(2,), p=1)  # |x| summed, then its first root
+    after = keeps_values(fold_copies, legalize(net.program(pool)))
+    assert kernels(after) == ["lp_pool"]
