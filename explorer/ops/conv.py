@@ -116,8 +116,8 @@ def _conv_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     found = []
     for g in range(groups):
         at = (slice(None),) * (1 + count) + (slice(g * inputs, (g + 1) * inputs),)
-        rows = patches[at].reshape(n, int(np.prod(win.extents)), -1)
-        columns = w[g * outputs : (g + 1) * outputs].reshape(outputs, -1)
+        rows = patches[at].reshape(n, prod(win.extents), inputs * prod(win.sizes))
+        columns = w[g * outputs : (g + 1) * outputs].reshape(outputs, rows.shape[2])
         found.append(np.swapaxes(rows @ columns.T, 1, 2))
     y = np.concatenate(found, axis=1).reshape(n, w.shape[0], *win.extents)
     return y if bias is None else y + bias.reshape(-1, *(1,) * count)
@@ -184,7 +184,10 @@ def _transposed_types(site: Site) -> tuple[Tensor, ...]:
     _check_static(site)
     if x[1] != w[0] and not agree(x[1], w[0], site.env):
         site.fail(f"the input has {x[1]} channels and the weight takes {w[0]}")
-    channels = simplify(w[1] * site.integer("group", 1))
+    group = site.integer("group", 1)
+    if not isinstance(w[0], int) or group < 1 or w[0] % group:
+        site.fail(f"{w[0]} input channels do not divide into {group} groups")
+    channels = simplify(w[1] * group)
     _check_bias(site, channels)
     return (Tensor((x[0], channels, *_transposed(site).extents), site.dtype()),)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -108,23 +109,20 @@ def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
         return call("mul", total, 1 / int(np.prod(w.sizes)), dtype=dtype)
     spatial = site.shape()[2:]
     if all(isinstance(n, int) for n in (*spatial, *w.extents)):
-        weights = low.constant((1 / _counts(site, w)).astype(dtype), "weights")
+        known = [int(str(n)) for n in spatial]
+        count = _counts(known, w, bool(site.integer("count_include_pad")))
+        weights = low.constant((1 / count).astype(dtype), "weights")
         return call("mul", total, nest.load(weights, "weights", [var(a.name) for a in w.axes]))
     return call("div", total, call(f"cast_{dtype}", _count_expr(site, w)))
 
 
-def _counts(site: Site, w: Windows) -> np.ndarray:
+def _counts(spatial: Sequence[int], w: Windows, with_padding: bool) -> np.ndarray:
     """How many elements each window holds: [*output positions]."""
-    spatial = tuple(int(str(n)) for n in site.shape()[2:])
     ones = np.ones((1, 1, *spatial), np.float32)
-    inside = site.integer("count_include_pad")
-    if inside:  # the padding asked for counts; what ceil_mode adds after it does not
-        pads = site.integers("pads", (0,) * 2 * len(spatial)) or ()
-        half = len(spatial)
-        around = [(pads[d], pads[half + d]) for d in range(half)]
-        ones = np.pad(ones, [(0, 0), (0, 0), *around], constant_values=1)
-        rest = tuple(simplify(a - pads[half + d]) for d, a in enumerate(w.after))
-        w = Windows(w.extents, w.sizes, w.strides, w.dilations, (0,) * half, rest)
+    if with_padding:  # the padding asked for counts; what ceil_mode adds after it does not
+        ones = padded(ones, replace(w, after=w.asked), 1)
+        rest = tuple(simplify(a - q) for a, q in zip(w.after, w.asked, strict=True))
+        w = replace(w, before=(0,) * len(rest), after=rest)
     count: np.ndarray = views(ones, w, 0).sum(axis=tuple(range(-len(spatial), 0)))[0, 0]
     return count
 
@@ -149,14 +147,8 @@ def _average_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     w = windows(site, x.shape[2:], attrs["kernel_shape"])
     places = tuple(range(-len(w.extents), 0))
     total = views(x, w, 0).sum(axis=places, dtype=x.dtype)
-    inside = np.ones((1, 1, *x.shape[2:]), x.dtype)
-    if attrs.get("count_include_pad"):
-        pads, half = attrs.get("pads", (0,) * 2 * len(w.extents)), len(w.extents)
-        given = Windows(w.extents, w.sizes, w.strides, w.dilations, pads[:half], pads[half:])
-        inside = padded(inside, given, 1)
-        after = tuple(int(q) - int(p) for p, q in zip(pads[half:], w.after, strict=True))
-        w = Windows(w.extents, w.sizes, w.strides, w.dilations, (0,) * half, after)
-    return (total / views(inside, w, 0).sum(axis=places)).astype(x.dtype)
+    count = _counts(x.shape[2:], w, bool(attrs.get("count_include_pad")))
+    return (total / count).astype(x.dtype)
 
 
 # Over all positions.

@@ -17,7 +17,9 @@ SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """One window along each spatial dim; `before` and `after` are zeros around the input."""
+    """One window along each spatial dim; `before` and `after` are zeros around the input, of which
+    the model asked for `before` and `asked`: ceil_mode may reach further.
+    """
 
     extents: Shape
     sizes: tuple[int, ...]
@@ -25,6 +27,7 @@ class Windows:
     dilations: tuple[int, ...]
     before: tuple[Dim, ...]
     after: tuple[Dim, ...]
+    asked: tuple[Dim, ...]
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -75,7 +78,8 @@ def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
             site.fail(f"a window of {span} does not fit into {n} and its padding")
         extents.append(extent)
         reach.append(simplify(q + steps * s - room) if up else q)
-    return Windows(tuple(extents), tuple(sizes), strides, dilations, tuple(before), tuple(reach))
+    around = (tuple(before), tuple(reach), tuple(after))
+    return Windows(tuple(extents), tuple(sizes), strides, dilations, *around)
 
 
 def _ceil_steps(n: Dim, room: Dim, before: Dim, stride: int) -> Dim:

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from explorer.errors import ShapeError
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Apply, Read
 from tests.ops.one_operator import Case, check, proto, stages
@@ -97,6 +99,7 @@ CONVS: list[Case] = [
         {"strides": [3, 1], "pads": [1, 0, 0, 0]},
         note="shorter than its stride",
     ),
+    Case("Conv", [r(0, 4, 5, 5), r(6, 2, 3, 3), r(6)], {"group": 2}, note="of an empty batch"),
 ]
 
 
@@ -114,10 +117,18 @@ def test_a_convolution_equals_onnxruntime(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
 
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("group", [-1, 0, 3])
+def test_channels_that_do_not_divide_into_groups_are_refused(
+    op: str, group: int, tmp_path: Path
+) -> None:
+    onnx.save(proto(Case(op, [r(1, 4, 5), r(4, 4, 2)], {"group": group})), tmp_path / "case.onnx")
+    with pytest.raises(ShapeError, match=rf"4 \w+ channels do not divide into {group} groups"):
+        stages(tmp_path / "case.onnx")
+
+
 @pytest.mark.parametrize("case", MATMULS[:15] + CONVS[:14], ids=ids(MATMULS[:15] + CONVS[:14]))
 def test_a_contraction_is_a_sum_of_a_product_of_two_reads(case: Case, tmp_path: Path) -> None:
-    import onnx
-
     onnx.save(proto(case), tmp_path / "case.onnx")
     kernels = [
         b.expr.kernel
@@ -132,8 +143,6 @@ def test_a_contraction_is_a_sum_of_a_product_of_two_reads(case: Case, tmp_path: 
 
 
 def test_a_depthwise_convolution_sums_over_no_channel(tmp_path: Path) -> None:
-    import onnx
-
     onnx.save(proto(CONVS[5]), tmp_path / "case.onnx")
     call = stages(tmp_path / "case.onnx")[2].kernel_calls[0].expr
     assert isinstance(call, KernelCall)

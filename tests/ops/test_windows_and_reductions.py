@@ -53,6 +53,29 @@ POOLS = [
         free=(7,),
     ),
     Case("AveragePool", [r(2, 3, 7, 7)], {"kernel_shape": [7, 7]}, note="whole"),
+    *(
+        Case(
+            "AveragePool",
+            [r(1, 2, *extents)],
+            {"kernel_shape": [3, 3], "strides": steps, "auto_pad": mode, "count_include_pad": 1},
+            note=f"padding that counts, {mode}",
+        )
+        for mode in ("SAME_LOWER", "SAME_UPPER")
+        for extents, steps in (((1, 1), [1, 1]), ((4, 5), [1, 1]), ((4, 5), [2, 2]))
+    ),
+    Case(
+        "AveragePool",
+        [r(1, 2, 4, 6)],
+        {
+            "kernel_shape": [3, 3],
+            "strides": [2, 2],
+            "auto_pad": "SAME_UPPER",
+            "ceil_mode": 1,
+            "count_include_pad": 1,
+        },
+        opset=19,
+        note="padding that counts, rounded up",
+    ),
     Case("GlobalAveragePool", [r(2, 3, 5, 4)], free=(2,)),
     Case("GlobalAveragePool", [r(2, 3, 5, 4)], free=(5, 4)),
     Case("GlobalMaxPool", [r(2, 3, 5, 4)]),
