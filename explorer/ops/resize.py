@@ -212,7 +212,7 @@ def _table(name: str, attrs: Attrs, args: Sequence[Any]) -> Array:
 
 def _new_extents(site: Site, symbols: Mapping[str, Dim]) -> dict[int, Dim]:
     known = _wanted(site)
-    return {d: known.get(d) or symbols[f"extent{d}"] for d in _waiting(site)}
+    return {d: known[d] if d in known else symbols[f"extent{d}"] for d in _waiting(site)}
 
 
 def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:

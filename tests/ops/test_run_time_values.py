@@ -289,3 +289,26 @@ def test_what_follows_a_bound_is_bounded(tmp_path: Path) -> None:
     env = deduce(source.program).env
     assert isinstance(kind, Tensor)
     assert [env.bounds(d) for d in kind.dims] == [(0, 64), (0, 64)]
+
+
+def test_a_size_of_0_is_a_size_that_is_known(tmp_path: Path) -> None:
+    sizes = helper.make_tensor("sizes", onnx.TensorProto.INT64, [4], [1, 2, 0, 3])
+    node = helper.make_node(
+        "Resize",
+        ["x", "roi", "", "sizes"],
+        ["y"],
+        mode="linear",
+        coordinate_transformation_mode="tf_crop_and_resize",
+    )
+    inputs = [
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2, 5, 4]),
+        helper.make_tensor_value_info("roi", onnx.TensorProto.FLOAT, [8]),
+    ]
+    graph = helper.make_graph([node], "case", inputs, [onnx.ValueInfoProto(name="y")], [sizes])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9),
+        tmp_path / "case.onnx",
+    )
+    roi = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.float32)
+    found = explorer.compile(explorer.load(tmp_path / "case.onnx")).run({"x": image, "roi": roi})
+    assert found["y"].shape == (1, 2, 0, 3)
