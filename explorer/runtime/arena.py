@@ -8,15 +8,33 @@ from collections.abc import Callable
 
 import numpy as np
 
+from explorer.budget import size_text
+from explorer.errors import TooLarge
+
 ALIGNMENT = 64
 _word_at = ctypes.c_ssize_t.from_address
 
 
 def aligned_bytes(count: int, alignment: int = ALIGNMENT) -> np.ndarray:
-    """That many bytes, not set, whose first is at a multiple of `alignment`."""
-    block = np.empty(count + alignment, np.uint8)
+    """That many bytes, not set, whose first is at a multiple of `alignment`; TooLarge where the
+    system gives none.
+    """
+    try:
+        block = np.empty(count + alignment, np.uint8)
+    except MemoryError as error:
+        raise _no_room(count) from error
     start = -address_of(block) % alignment
     return block[start : start + count]
+
+
+def _no_room(count: int) -> TooLarge:
+    """A limit of the process may be below the budget, which knows the machine and its groups."""
+    return TooLarge(
+        f"a run needs {size_text(count)} in one piece, and the system does not give them to this "
+        "process",
+        found=f"{count} bytes",
+        try_="smaller sizes, or a higher limit of the process (ulimit -v)",
+    )
 
 
 def _told_address(array: np.ndarray) -> int:
@@ -48,11 +66,16 @@ address_of = _fastest_that_is_right()  # of an array's first element
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.ndarray:
-    """A fresh C-ordered array, not set, whose first element is on a cache line."""
+    """A fresh C-ordered array, not set, whose first element is on a cache line; TooLarge where the
+    system gives no memory for it.
+    """
     count = dtype.itemsize
     for extent in shape:
         count *= extent
-    block = np.empty(count + ALIGNMENT, np.uint8)
+    try:
+        block = np.empty(count + ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise _no_room(count) from error
     return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 

@@ -4,6 +4,10 @@ a loop, random inputs; whether the file says the sizes or a value of the run.
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from explorer.frontends.onnx_import import load
 from explorer.passes.fold_constants import fold_constants
 from explorer.passes.random_inputs import random_inputs
 from explorer.relax import deduce
+from explorer.runtime.arena import aligned_array, aligned_bytes
 from tests.frontends.models import model, saved, value
 
 INT, BOOL = TensorProto.INT64, TensorProto.BOOL
@@ -214,3 +219,38 @@ def test_extents_beyond_64_bits_are_refused(case: str, tmp_path: Path) -> None:
     with pytest.raises((TooLarge, ShapeError)) as raised:
         explorer.compile(load(saved(made, tmp_path))).run(inputs)
     assert "takes" in str(raised.value) or "does not take these values" in str(raised.value)
+
+
+LIMITED = """
+import resource, sys
+import explorer
+from explorer.errors import TooLarge
+
+compiled = explorer.compile(explorer.load(sys.argv[1]))
+inputs = compiled.random_inputs()
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    compiled.run(inputs)
+except TooLarge as error:
+    print(error.sentence)
+"""
+
+
+def test_a_limit_of_the_process_below_the_budget_is_told_in_a_sentence(tmp_path: Path) -> None:
+    made, _ = of_x("Pad", ["s"], [2, 2], {"s": row(65536, 0, 0, 65536)})
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(saved(made, tmp_path))],
+        env={**os.environ, "IRONWORKS_MEMORY": "100GiB"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"a run needs 16 GiB in one piece, and the system .*\n", done.stdout)
+
+
+def test_arenas_and_arrays_that_the_system_does_not_give_are_refused() -> None:
+    with pytest.raises(TooLarge, match="in one piece"):
+        aligned_bytes(1 << 60)
+    with pytest.raises(TooLarge, match="in one piece"):
+        aligned_array((1 << 30, 1 << 28), np.dtype(np.float32))
