@@ -138,7 +138,10 @@ def resize(g: Graph) -> None:
         attributes["cubic_coeff_a"] = g.one((-0.75, -0.5))
         attributes["exclude_outside"] = g.number(0, 1)
     if g.chance(0.5) and value.static:
-        sizes = [*value.extents[:2], *(g.number(1, 2 * n + 1) for n in value.extents[2:])]
+        sizes = [
+            *value.extents[:2],
+            *(g.number(1, 2 * n + 1) if n else 0 for n in value.extents[2:]),
+        ]
         g.add("Resize", value, None, None, g.whole(*sizes), **attributes)
     else:
         scales = [1.0, 1.0, *(g.one((1.0, 2.0, 0.5, 1.5, 3.0, 0.7)) for _ in value.shape[2:])]

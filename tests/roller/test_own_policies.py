@@ -141,7 +141,7 @@ def test_a_sound_policy_is_taken_and_what_it_refuses_comes_last() -> None:
     )
 
 
-@pytest.mark.parametrize("tile", [-3, 0, 10**9, True, 2.0])
+@pytest.mark.parametrize("tile", [-3, 0, 10**9, -(2**63), True, 2.0])
 def test_a_tile_by_hand_keeps_the_same_rules(tile: Any) -> None:
     pinned = (("out", Tiling((("e0", tile),), MICRO)),)
     with pytest.raises(BadOption, match="the tile of e0 is"):
