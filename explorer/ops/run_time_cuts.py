@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from explorer.ir.dims import Dim
@@ -36,7 +37,22 @@ def _known_steps(site: Site) -> dict[int, int] | None:
     if steps is None or (site.has(3) and axes is None):
         return None
     order = [site.in_rank(int(a), len(site.shape())) for a in axes] if axes is not None else dims
-    return dict(zip(order, (int(s) for s in steps), strict=False))
+    return {d: no_farther(site, d, int(s)) for d, s in zip(order, steps, strict=False)}
+
+
+FARTHEST = 1 << 47  # elements: no address space holds more
+
+
+def no_farther(site: Site, d: int, step: int) -> int:
+    """A step that takes the same elements of a dim and no more than its extent: indices, and
+    addresses made of them, stay within 64 bits.
+    """
+    shape = site.shape()
+    most = site.env.at_most(shape[d])
+    if most is None:
+        most = FARTHEST // max(1, prod(n for n in shape if isinstance(n, int)))
+    most = max(1, most)
+    return max(-most, min(step, most))
 
 
 def _slice_names(site: Site) -> tuple[Number, ...]:

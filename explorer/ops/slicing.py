@@ -15,7 +15,7 @@ from explorer.ops.dim_arithmetic import least, most
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import Array, OperatorRecord, Site, Values
-from explorer.ops.run_time_cuts import PAD, SLICE, TRILU, cut
+from explorer.ops.run_time_cuts import PAD, SLICE, TRILU, cut, no_farther
 
 _END = 1 << 31  # exporters write the end of a dim as a huge number
 
@@ -42,7 +42,7 @@ def cuts(site: Site) -> tuple[Cut, ...]:
         site.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
     found = [Cut(0, 1, n) for n in shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        found[axis] = _cut(site, shape[axis], start, end, step)
+        found[axis] = _cut(site, shape[axis], start, end, no_farther(site, axis, step))
     return tuple(found)
 
 

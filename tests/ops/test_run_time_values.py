@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import explorer
 from explorer.errors import ShapeError
@@ -312,3 +312,28 @@ def test_a_size_of_0_is_a_size_that_is_known(tmp_path: Path) -> None:
     roi = np.array([0, 0, 0, 0, 1, 1, 1, 1], np.float32)
     found = explorer.compile(explorer.load(tmp_path / "case.onnx")).run({"x": image, "roi": roi})
     assert found["y"].shape == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize("step", [2**63 - 1, -(2**63), 2**40, -7, 6])
+@pytest.mark.parametrize("extent", [5, "n"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_step_beyond_the_extent_takes_one_element(
+    step: int, extent: int | str, known: bool, tmp_path: Path
+) -> None:
+    names = ("starts", "ends", "axes", "steps")
+    values = (ints(-1), ints(-(2**63) if step < 0 else 2**63 - 1), ints(0), ints(step))
+    given = dict(zip(names, values, strict=True))
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [extent, 3])]
+    if not known:
+        inputs.append(helper.make_tensor_value_info("starts", onnx.TensorProto.INT64, [1]))
+    weights = [numpy_helper.from_array(a, n) for n, a in given.items() if known or n != "starts"]
+    node = helper.make_node("Slice", ["x", *names], ["y"])
+    graph = helper.make_graph([node], "case", inputs, [onnx.ValueInfoProto(name="y")], weights)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9),
+        tmp_path / "case.onnx",
+    )
+    x = data(5, 3)
+    feeds = {"x": x} if known else {"x": x, "starts": given["starts"]}
+    found = explorer.compile(explorer.load(tmp_path / "case.onnx")).run(feeds)
+    np.testing.assert_array_equal(found["y"], x[-1::step])
