@@ -15,13 +15,14 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Apply, Compute
 from explorer.ir.program import Program
 from explorer.options import Options
+from explorer.relax import Options as RelaxOptions
 from tests.fuzz import attempt
 from tests.fuzz.graphs import case
 from tests.fuzz.net import Worker, cast
 from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
 
-TRIES = {"graph": (505, 24), "file": (511, 120), "state": (500, 100), "crash": (500, 3)}
+TRIES = {"graph": (505, 25), "file": (510, 120), "state": (500, 100), "crash": (500, 3)}
 
 
 @pytest.mark.slow
@@ -67,6 +68,13 @@ def test_a_planted_fault_is_caught_blamed_and_made_small(tmp_path: Path) -> None
     assert small.operators == ["Add"]
     assert attempt.tried(small, [broken]).failures
     assert not attempt.tried(small, [replace(PLAIN, until="planned")]).failures
+
+
+def test_what_the_onnx_package_does_not_compute_is_no_fault_where_it_is_asked_to() -> None:
+    given = case(30300)  # GatherElements of fewer indices than elements
+    asked = Setting("onnx", PLAIN.device, Options(relax=RelaxOptions(dispatch=("onnx",))))
+    for setting in (PLAIN, asked):
+        assert attempt.tried(given, [replace(setting, until="planned")]).failures == []
 
 
 def test_a_worker_that_dies_is_counted_and_another_goes_on(tmp_path: Path) -> None:
