@@ -2,38 +2,57 @@
 
 y: float16 = Exp(x)      ->  y[i] = cast_float16(exp(cast_float32(x[i])))
 y: float16 = Softmax(x)  ->  x.wide = cast x;  y.wide: float32 = Softmax(x.wide);  y = cast y.wide
+
+A layout moves elements as they are stored; one whose kernels compute with them, in this form, is
+computed in float32 too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from explorer.errors import UnsupportedOperator, VerifyError
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.contraction import product_of
 from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
 from explorer.ir.forms import FORMS, Form
 from explorer.ir.kernel import Apply, Expr, Kernel, Read, reads, rewrite
-from explorer.ir.program import Constant
+from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.dtypes import result_dtypes
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
+from explorer.ops.verify_kernel import verify_kernel
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
-ALSO = frozenset({"Resize", "Resample", "GridSample", "RoiAlign", "Col2Im"})
+LAYOUTS_THAT_COMPUTE = frozenset(  # in some form
+    {
+        *("Resize", "Resample", "GridSample", "RoiAlign", "Col2Im"),
+        *("TopK", "ScatterElements", "ScatterND", "Ramp"),
+    }
+)
 OWN = frozenset({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"})  # say what they round
 
 
 def lower(record: OperatorRecord, low: Lowering) -> None:
     """The operator as kernels; UnsupportedOperator where it has none in this form."""
     given = (*low.site.given, *low.results)
-    if record.name in OWN or not any(map(_is_narrow, given)) or not _computes(record):
+    if record.name in OWN or not any(map(_is_narrow, given)):
         record.lower(low)
         return
+    if record.family not in COMPUTING:
+        plain = Lowering(low.site, low.results, low.origin, low.known, low.is_read)
+        with suppress(UnsupportedOperator):  # of these dtypes
+            record.lower(plain)
+            if not any(_computes_narrow(b) for b in plain.bindings):
+                low.bindings += plain.bindings
+                low.constants.update(plain.constants)
+                return
     wide = _Wide(low)
     record.lower(wide.inner)
     if len(wide.inner.bindings) == 1 and record.family == "elementwise":
@@ -46,8 +65,18 @@ def lower(record: OperatorRecord, low: Lowering) -> None:
         wide.around()
 
 
-def _computes(record: OperatorRecord) -> bool:
-    return record.family in COMPUTING or record.name in ALSO
+def _computes_narrow(binding: Binding) -> bool:
+    """Whether a kernel applies a function to narrow floats as they are, or combines them."""
+    if not isinstance(binding.expr, KernelCall):
+        return False
+    kernel = binding.expr.kernel
+    if any(c.combiner and kernel.dtype(c.out) in NARROW_FLOATS for c in kernel.computes):
+        return True
+    try:
+        verify_kernel(kernel)
+    except VerifyError:
+        return True
+    return False
 
 
 def _is_narrow(value: Var) -> bool:
@@ -65,8 +94,12 @@ class _Wide:
             r.name: _named(r, f"{r.name}.wide") if _is_narrow(r) else r for r in low.results
         }
         back = {wide.name: name for name, wide in self.results.items()}
+        attrs = dict(low.site.attrs)
+        if attrs.get("dtype") in NARROW_FLOATS:
+            attrs["dtype"] = "float32"
+        args = tuple(a and self.args.get(a.name, a) for a in low.site.args)
         self.inner = Lowering(
-            replace(low.site, args=tuple(a and self.args.get(a.name, a) for a in low.site.args)),
+            replace(low.site, args=args, attrs=attrs),
             tuple(self.results.values()),
             low.origin,
             {**low.known, **self.constants},
@@ -190,7 +223,8 @@ def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:
 def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
     """What the record's NumPy reference says; on narrow floats in float32, rounded at the end."""
     dtypes = tuple(None if a is None else dtype_of(a) for a in args)
-    if record.name in OWN or not _computes(record) or not NARROW_FLOATS.intersection(dtypes):
+    computes = record.family in COMPUTING or record.name in LAYOUTS_THAT_COMPUTE
+    if record.name in OWN or not computes or not NARROW_FLOATS.intersection(dtypes):
         return record.reference(attrs, args)
     wide = [a.astype(np.float32) if t in NARROW_FLOATS else a for a, t in zip(args, dtypes)]
     found = record.reference(attrs, wide)

@@ -26,6 +26,7 @@ X = random.standard_normal((3, 5)).astype(F)
 FINITE = [0, -0.0, 0.4, -0.6, 1, 1.5, 2.5, -7.6, 100, 239, 250, 447, 470, 6e4, -7e4, 1e20, -1e-9]
 VALUES = np.array([*FINITE, 3e-5, np.inf, -np.inf, np.nan], F)
 SIZES = [0, 1, 17]
+KNOWN = {"CumSum": (1,), "TopK": (1,)}  # what is a constant of the model
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -> list[Any]:
@@ -43,8 +44,8 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -
 
 
 def model_of(op: str, arrays: Sequence[Any], opset: int = 24, **attrs: Any) -> onnx.ModelProto:
-    known = (1,) if op == "CumSum" else ()
-    return proto(Case(op, arrays, attrs, known=known, opset=opset))
+    outputs = 2 if op == "TopK" else 1
+    return proto(Case(op, arrays, attrs, KNOWN.get(op, ()), opset=opset, outputs=outputs))
 
 
 def check(
@@ -129,6 +130,9 @@ def test_strings_are_cast_by_the_library(tmp_path: Path) -> None:
 
 # Operators on narrow floats: in float32, rounded once.
 
+COMBINED = ("none", "add", "mul", "max", "min")
+ROWS = np.array([[2, 0, 1, 1, 0], [1, 2, 0, 1, 2]])
+
 OPERATORS: list[tuple[str, list[np.ndarray], dict[str, Any]]] = [
     ("Exp", [X], {}),
     ("Relu", [X], {}),
@@ -163,6 +167,10 @@ OPERATORS: list[tuple[str, list[np.ndarray], dict[str, Any]]] = [
     ("Gather", [X, np.array([2, 0])], {}),
     ("ArgMax", [X], {}),
     ("CumSum", [X, np.array(1)], {}),
+    ("TopK", [X, np.array([2])], {}),
+    ("TopK", [X, np.array([3])], {"largest": 0}),
+    *(("ScatterElements", [X, ROWS, X[:2] * 2], {"reduction": how}) for how in COMBINED),
+    *(("ScatterND", [X, ROWS[:1, :2], X[:1, 0]], {"reduction": how}) for how in COMBINED),
 ]
 
 
@@ -177,7 +185,7 @@ def test_operators_on_narrow_floats_round_once(at: int, dtype: str, tmp_path: Pa
     op, arrays, attrs = OPERATORS[at]
     arrays = in_dtype(arrays, dtype)
     wide = [a.astype(F) if str(a.dtype) in NARROW_FLOATS else a for a in arrays]
-    names = [f"x{i}" for i in range(len(arrays) - (op == "CumSum"))]
+    names = [f"x{i}" for i in range(len(arrays) - len(KNOWN.get(op, ())))]
     right = oracle(model_of(op, wide, 20, **attrs), dict(zip(names, wide)))[0]
     feeds = dict(zip(names, arrays))
     for answers in run(model_of(op, arrays, 22, **attrs), feeds, tmp_path):
