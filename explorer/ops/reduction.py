@@ -17,7 +17,7 @@ from explorer.ops.lowering import Lowering, Nest, entry, letters
 from explorer.ops.pooling import scaled
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.run_time_reduction import CUMSUM, reduction_rule
-from explorer.ops.scalar import identity
+from explorer.ops.scalar import divide, identity
 
 Each = Callable[[Expr, DType], Expr]
 Finish = Callable[[Expr, Dim, DType], Expr]
@@ -185,6 +185,31 @@ def _sum_square(x: Array, **kw: Any) -> Any:
     return np.sum(x * x, **kw)
 
 
+# Means and norms of whole numbers are cut towards zero, as onnxruntime does.
+
+
+def _mean(total: Expr, count: Dim, t: DType) -> Expr:
+    return scaled(total, count, t) if is_float(t) else call("div", total, Const(count, t))
+
+
+def _mean_reference(x: Array, **kw: Any) -> Any:
+    if x.dtype.kind not in "iu":
+        return np.mean(x, **kw)
+    total = np.sum(x, dtype=x.dtype, **kw)
+    count = x.size // max(total.size, 1)
+    return divide(total, np.asarray(count, x.dtype))
+
+
+def _root(x: Expr, count: Dim, t: DType) -> Expr:
+    if is_float(t):
+        return call("sqrt", x)
+    return call(f"cast_{t}", call("sqrt", call("cast_float64", x)))
+
+
+def _l2(x: Array, **kw: Any) -> Any:
+    return np.sqrt(np.sum(x * x, **kw))
+
+
 # LogSumExp: the maximum is taken out first.
 
 
@@ -307,7 +332,7 @@ RECORDS = (
     _record("ReduceMax", "max", Reduction("max"), _extreme("max", np.max)),
     _record("ReduceMin", "min", Reduction("min"), _extreme("min", np.min)),
     _record("ReduceProd", "prod", Reduction("prod"), np.prod),
-    _record("ReduceMean", "mean", Reduction("sum", after=scaled), np.mean),
+    _record("ReduceMean", "mean", Reduction("sum", after=_mean), _mean_reference),
     _record("ReduceSumSquare", "sum_square", Reduction("sum", _square), _sum_square),
     _record(
         "ReduceL1",
@@ -315,12 +340,7 @@ RECORDS = (
         Reduction("sum", lambda x, t: call("abs", x)),
         lambda x, **kw: np.sum(np.abs(x), **kw),
     ),
-    _record(
-        "ReduceL2",
-        "l2",
-        Reduction("sum", _square, lambda x, n, t: call("sqrt", x)),
-        lambda x, **kw: np.sqrt(np.sum(x * x, **kw)),
-    ),
+    _record("ReduceL2", "l2", Reduction("sum", _square, _root), _l2),
     _record(
         "ReduceLogSum",
         "log_sum",

@@ -160,6 +160,15 @@ NORMS = [
 ]
 
 
+WHOLE = np.array([[-7, 2, 2, -1, 0], [9, 3, 100, 90, 80], [1, 0, -1, -2, -2]])
+REDUCTIONS += [
+    Case(op, [WHOLE.astype(t), np.array([axis])], {}, (1,), note=f"{t}-{axis}")
+    for op in ("ReduceMean", "ReduceL2", "ReduceL1", "ReduceSumSquare", "ReduceSum")
+    for t in ("int32", "int64")
+    for axis in (0, 1)
+]
+
+
 def ids(cases: list[Case]) -> list[str]:
     return [f"{i}-{c.name}" for i, c in enumerate(cases)]
 
