@@ -260,7 +260,7 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
         nowhere = Const(-1 if last else rows.over[0].extent, "int64")
         nest.compute("top", low.shape, site.dtype(), rows.kept, x, rows.over, combiner, rows.store)
         hit: Expr = call("eq", x, Read("top", rows.place))
-        if site.dtype().startswith("float"):  # NaN is the extreme, and equals nothing
+        if is_float(site.dtype()):  # NaN is the extreme, and equals nothing
             hit = call("or", hit, call("isnan", x))
         here = call("where", hit, place, nowhere)
         nest.compute(

@@ -88,7 +88,7 @@ def _places(low: Lowering, places: Any, axis: int) -> None:
     there = tuple(var("o") if d == axis else i for d, i in enumerate(here))
     before = _before(Read(x, there), Read(x, here), site)
     same = call("eq", Read(x, there), Read(x, here))
-    if site.dtype().startswith("float"):
+    if is_float(site.dtype()):
         nans = call("and", call("isnan", Read(x, there)), call("isnan", Read(x, here)))
         same = call("or", same, nans)
     earlier = call("lt", IndexValue(var("o")), IndexValue(here[axis]))
@@ -110,7 +110,7 @@ def _before(a: Expr, b: Expr, site: Site) -> Expr:
     if not site.integer("largest", 1):
         a, b = b, a
     greater = call("gt", a, b)
-    if not site.dtype().startswith("float"):
+    if not is_float(site.dtype()):
         return greater
     return call("or", greater, call("and", call("isnan", a), call("eq", b, b)))
 

@@ -168,7 +168,7 @@ OPERATORS: list[tuple[str, list[np.ndarray], dict[str, Any]]] = [
     ("ArgMax", [X], {}),
     ("CumSum", [X, np.array(1)], {}),
     ("TopK", [X, np.array([2])], {}),
-    ("TopK", [X, np.array([3])], {"largest": 0}),
+    ("TopK", [VALUES, np.array([9])], {"largest": 0}),
     *(("ScatterElements", [X, ROWS, X[:2] * 2], {"reduction": how}) for how in COMBINED),
     *(("ScatterND", [X, ROWS[:1, :2], X[:1, 0]], {"reduction": how}) for how in COMBINED),
 ]
