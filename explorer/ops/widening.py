@@ -121,9 +121,9 @@ class _Wide:
         self.low.constants.update((n, c) for n, c in found.items() if n in read)
 
     def around(self) -> None:
-        """Casts before and after."""
+        """Casts before and after; what is given twice is cast once."""
         self.keep_constants()
-        for arg in self.low.site.given:
+        for arg in dict.fromkeys(self.low.site.given):
             wide = self.args.get(arg.name)
             if wide is not None and wide.name not in self.constants:
                 _cast(self.low, arg, wide)

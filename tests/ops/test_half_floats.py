@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+import explorer
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
@@ -74,3 +75,21 @@ def test_an_operator_computes_on_half_floats_in_float32(op: str, tmp_path: Path)
                 np.testing.assert_allclose(
                     a.astype(np.float64), wanted, 2.0**-10, 2.0**-20, err_msg=case.name
                 )
+
+
+@pytest.mark.parametrize(("op", "equation"), [("MatMul", ""), ("Einsum", "ij,jk->ik")])
+def test_an_operand_that_is_given_twice_is_widened_once(
+    op: str, equation: str, tmp_path: Path
+) -> None:
+    attributes = {"equation": equation} if equation else {}
+    node = onnx.helper.make_node(op, ["x", "x"], ["y"], **attributes)
+    x, y = (onnx.helper.make_tensor_value_info(n, 10, [3, 3]) for n in "xy")
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "twice", [x], [y]),
+        opset_imports=[onnx.helper.make_opsetid("", 18)],
+    )
+    onnx.save(model, tmp_path / "twice.onnx")
+    compiled = explorer.compile(tmp_path / "twice.onnx", check=True)
+    assert {step.checked for step in compiled.snapshots} <= {None, True}
+    given = np.arange(9, dtype=np.float16).reshape(3, 3)
+    np.testing.assert_array_equal(compiled.run(given)["y"], given @ given)
