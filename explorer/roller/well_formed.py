@@ -14,11 +14,18 @@ from explorer.roller.transform import sums_of, tensor_contraction
 
 
 def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:
-    """The axes that all writers of the output have, with their extents: a tile of another one would
-    leave a part of the output that no task writes.
+    """The axes that all writers of the output have, with the largest of their extents, as the last
+    rows of residues may be one fewer: a tile of another axis would leave a part of the output that
+    no task writes.
     """
-    parts = writers(kernel, kernel.output)
-    return {a.name: a.extent for a in parts[-1].axes if all(a in p.axes for p in parts)}
+    parts = [{a.name: a.extent for a in p.axes} for p in writers(kernel, kernel.output)]
+    shared = {name for name in parts[-1] if all(name in part for part in parts)}
+    return {name: _largest([p[name] for p in parts]) for name in parts[-1] if name in shared}
+
+
+def _largest(extents: list[Dim]) -> Dim:
+    known = [x for x in extents if isinstance(x, int)]
+    return max(known) if len(known) == len(extents) else extents[-1]
 
 
 def malformed(kernel: Kernel, tiling: Any, device: Device) -> str:
