@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,6 +14,9 @@ from hypothesis import settings
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN_CACHE = pytest.StashKey[str]()
+
+# A shell gives what it starts in the background no Ctrl-C, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("ironworks", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
