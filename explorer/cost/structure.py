@@ -122,7 +122,7 @@ def _structure(kernel: Kernel) -> Structure:
         halos += [
             Halo(r.tensor, n, r.index)
             for r in dict.fromkeys(reads(c.expr))
-            if r.fill is not None and r.tensor in kernel.inputs and running(c) is None
+            if r.fill is not None and r.tensor in kernel.inputs and running(kernel, c) is None
         ]
         if n in done:
             continue
@@ -207,7 +207,7 @@ def loops_of(kernel: Kernel, c: Compute) -> Loops:
     """How one compute is printed as loops."""
     loads = tuple(reads(c.expr))
     inner = c.axes[-1].name if c.axes else ""
-    along = running(c)
+    along = running(kernel, c)
     if along is not None:  # one pass: a prefix within each vector, or row after row
         return Loops("map", PREFIX if along.axis.name == inner else 3.0, 0, 0.0)
     if c.reduce:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.ir.dims import simplify
-from explorer.ir.kernel import Affine, Axis, Compute, Read, var
+from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, var
 
 NEUTRAL = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
@@ -27,8 +27,10 @@ class Running:
     backwards: bool
 
 
-def running(c: Compute) -> Running | None:
-    """The compute as a running fold, if its one load moves against one axis as it is reduced."""
+def running(kernel: Kernel, c: Compute) -> Running | None:
+    """The compute as a running fold, if its one load moves against one axis as it is reduced, and
+    nothing is behind the last place: a window that runs into more elements is none.
+    """
     if len(c.reduce) != 1 or not isinstance(c.expr, Read) or c.expr.fill is None:
         return None
     if c.expr.fill != NEUTRAL[c.combiner or "sum"]:
@@ -43,6 +45,8 @@ def running(c: Compute) -> Running | None:
     name = index.without({step.name}) - index.const
     axis = next((a for a in c.axes if name == var(a.name)), None)
     if axis is None or back not in (1, -1) or simplify(axis.extent - step.extent) != 0:
+        return None
+    if simplify(kernel.shape(c.expr.tensor)[moving[0]] - axis.extent) != 0:
         return None
     if index.const not in (0, back) or sum(_moves(i, axis.name) for i in c.expr.index) != 1:
         return None

@@ -99,7 +99,8 @@ class SplitReduction:
         loads = list(reads(c.expr))
         if not c.reduce or sum(bool(k.reduce) for k in kernel.computes) > 1:
             return "it is not the only reduction of its kernel"
-        if running(c) or any(r.fill is not None or r.tensor not in kernel.inputs for r in loads):
+        outside = any(r.fill is not None or r.tensor not in kernel.inputs for r in loads)
+        if outside or running(kernel, c):
             return "it reads more than elements of inputs"
         results = prod(env.hint(a.extent) for a in c.axes)
         if results > self.tiles:

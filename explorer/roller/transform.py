@@ -133,7 +133,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
 
 def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
     """One compute, with its epilogue where it is a contraction that has one."""
-    along = running(c)
+    along = running(p.kernel, c)
     if along is not None:
         return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)

@@ -111,4 +111,21 @@ def test_a_tile_that_cuts_the_axis_is_refused_by_name() -> None:
 def test_a_window_that_does_not_reach_back_to_the_first_element_is_none() -> None:
     a, r = axes("a", (50,)), Axis("r", 3)
     window = Compute("y", a, Read("x", (var("a0") - var("r"),), 0.0), (r,), "sum")
-    assert running(window) is None
+    tensors = (TensorSpec("x", (50,)), TensorSpec("y", (50,)))
+    assert running(Kernel("window", tensors, (window,), ("x",), "y"), window) is None
+
+
+@pytest.mark.parametrize("combiner", ["sum", "max"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_window_as_long_as_its_results_is_none_where_more_elements_are_behind(
+    combiner: str, start: int
+) -> None:
+    a, r = axes("a", (3,)), Axis("r", 3)
+    index = (var("a0") + var("r") + start,)
+    window = Compute("y", a, Read("x", index, NEUTRAL[combiner]), (r,), combiner)
+    tensors = (TensorSpec("x", (4,)), TensorSpec("y", (3,)))
+    kernel = Kernel("window", tensors, (window,), ("x",), "y")
+    assert running(kernel, window) is None
+    x = np.array([1.0, 2.0, 3.0, 5.0], np.float32)
+    got = run_kernel(kernel, Tiling(), {"x": x}, {}, ENV)
+    np.testing.assert_array_equal(got, evaluate_kernel(kernel, [x], {}))

@@ -38,6 +38,12 @@ POOLS = [
         {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
     ),
     Case("MaxPool", [r(1, 2, 9)], {"kernel_shape": [3]}, note="1d"),
+    Case(
+        "MaxPool",
+        [r(1, 3, 4)],
+        {"kernel_shape": [3], "pads": [0, 1]},
+        note="as many places as results",
+    ),
     Case("MaxPool", [r(1, 2, 4, 5, 6)], {"kernel_shape": [2, 2, 2]}, note="3d"),
     Case("AveragePool", [r(2, 3, 8, 9)], {"kernel_shape": [3, 2]}, free=(2,)),
     Case("AveragePool", [r(2, 3, 8, 9)], EDGES),
