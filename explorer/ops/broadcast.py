@@ -80,6 +80,32 @@ def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:
     return equal
 
 
+def demand_shape(site: Site, i: int, wanted: Shape, name: str) -> None:
+    """ShapeError unless an argument has the shape that others make it have."""
+    found = site.shape(i)
+    if len(found) == len(wanted) and all(
+        a == b or agree(a, b, site.env) for a, b in zip(found, wanted, strict=True)
+    ):
+        return
+    site.fail(f"{name} has shape {list(found)}, and must have {list(wanted)}")
+
+
+def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> None:
+    """ShapeError unless an argument has the rank of `whole`, and is nowhere longer than that but
+    along `free`; Unprovable where a run decides it.
+    """
+    found = site.shape(i)
+    if len(found) != len(whole):
+        site.fail(f"{name} has rank {len(found)}, and must have {len(whole)}")
+    for d, (part, all_) in enumerate(zip(found, whole, strict=True)):
+        low, high = site.env.bounds(all_ - part)
+        if d == free or low >= 0:
+            continue
+        if high is not None and high < 0:
+            site.fail(f"{name} has {part} places along dim {d}, which has {all_}")
+        raise Unprovable(f"{part} places along a dim of {all_}")
+
+
 def _imply(cut: Dim, whole: Dim) -> None:
     """`Min(n, 512)` where `n` is wanted: raise what must hold of the symbol in n."""
     if not isinstance(cut, sympy.Min) or whole not in cut.args or isinstance(whole, int):

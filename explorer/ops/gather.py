@@ -11,6 +11,7 @@ from explorer.ir.calls import Var
 from explorer.ir.dims import Dim, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
+from explorer.ops.broadcast import demand_shape, demand_within
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry
 from explorer.ops.record import OperatorRecord, Site, Values
@@ -105,7 +106,9 @@ def _fold_gather(site: Site) -> tuple[Values | None, ...]:
 
 def _elements_types(site: Site) -> tuple[Tensor, ...]:
     x = site.shape(0)
-    check_places(site, x[site.axis(len(x), 0)])
+    axis = site.axis(len(x), 0)
+    demand_within(site, 1, x, axis, "the tensor of indices")
+    check_places(site, x[axis])
     return (Tensor(site.shape(1), site.dtype()),)
 
 
@@ -138,6 +141,7 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
     depth = index[-1]
     if not isinstance(depth, int) or depth < 1 or batch < 0 or batch + depth > len(x):
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
+    demand_shape(site, 1, (*x[:batch], *index[batch:]), "the tensor of indices")
     return (Tensor((*index[:-1], *x[batch + depth :]), site.dtype()),)
 
 
@@ -170,6 +174,7 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
 def _one_hot_types(site: Site) -> tuple[Tensor, ...]:
     index, depth = site.shape(0), site.dims("depth") or ()
     axis = site.axis(len(index), -1, end=True)
+    demand_shape(site, 2, (2,), "the tensor of both values")
     return (Tensor((*index[:axis], *depth, *index[axis:]), site.dtype(2)),)
 
 

@@ -12,7 +12,7 @@ from explorer.ir.dims import Shape, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic import power
-from explorer.ops.broadcast import agree, broadcast
+from explorer.ops.broadcast import agree, broadcast, demand_shape
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at, letters, shape_of
 from explorer.ops.pooling import scaled
@@ -230,6 +230,31 @@ def _rms_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     return x / np.sqrt(mean + x.dtype.type(attrs.get("epsilon", single(1e-5)))) * scale
 
 
+def _rms_types(site: Site) -> tuple[Tensor, ...]:
+    shape, scale = site.shape(), site.shape(1)
+    if len(scale) > len(shape) or broadcast(site, [shape, scale]) != shape:
+        site.fail(f"a scale of shape {list(scale)} does not broadcast to the input's {list(shape)}")
+    return (site.tensor(0),)
+
+
+def _instance_types(site: Site) -> tuple[Tensor, ...]:
+    if len(site.shape()) < 2:
+        site.fail(f"the input has rank {len(site.shape())}; it needs a channel dim")
+    for i, name in ((1, "the scale"), (2, "the bias")):
+        demand_shape(site, i, site.shape()[1:2], name)
+    return (site.tensor(0),)
+
+
+def _group_types(site: Site) -> tuple[Tensor, ...]:
+    shape, groups = site.shape(), site.integer("num_groups", 1)
+    if len(shape) < 2 or groups < 1:
+        site.fail(f"the input has rank {len(shape)}; it needs a channel dim, and a group or more")
+    each = site.shape(1) != (groups,)  # version 18 has one scale per group, version 21 per channel
+    for i, name in ((1, "the scale"), (2, "the bias")):
+        demand_shape(site, i, shape[1:2] if each else (groups,), name)
+    return (site.tensor(0),)
+
+
 def _lower_instance(low: Lowering) -> None:
     site, nest = low.site, low.nest("instance_norm")
     axes = _image_axes(site.shape())
@@ -345,12 +370,14 @@ RECORDS = (
     OperatorRecord(
         "LayerNormalization", "reduction", _layer_types, _layer_reference, _lower_layer, first=17
     ),
-    OperatorRecord("RMSNormalization", "reduction", _same, _rms_reference, _lower_rms, first=23),
     OperatorRecord(
-        "InstanceNormalization", "reduction", _same, _instance_reference, _lower_instance
+        "RMSNormalization", "reduction", _rms_types, _rms_reference, _lower_rms, first=23
     ),
     OperatorRecord(
-        "GroupNormalization", "reduction", _same, _group_reference, _lower_group, first=18
+        "InstanceNormalization", "reduction", _instance_types, _instance_reference, _lower_instance
+    ),
+    OperatorRecord(
+        "GroupNormalization", "reduction", _group_types, _group_reference, _lower_group, first=18
     ),
     OperatorRecord("LRN", "reduction", _same, _lrn_reference, _lower_lrn),
     OperatorRecord("LpNormalization", "reduction", _same, _lp_reference, _lower_lp),

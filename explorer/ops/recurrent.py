@@ -12,6 +12,7 @@ from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
 from explorer.ops.activations import Activation, activations, of_arrays
+from explorer.ops.broadcast import demand_shape
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, shape_of
 from explorer.ops.record import Array, OperatorRecord, Site
@@ -39,11 +40,30 @@ def _sizes(site: Site) -> tuple[Dim, Dim, int]:
 def _types(site: Site) -> tuple[Tensor, ...]:
     steps, batch, hidden = _sizes(site)
     ways, dtype = len(_directions(site)), site.dtype()
+    _check_arguments(site, batch, hidden, ways)
     if site.integer("layout"):
         y, last = (batch, steps, ways, hidden), (batch, ways, hidden)
     else:
         y, last = (steps, ways, batch, hidden), (ways, batch, hidden)
     return (Tensor(y, dtype), Tensor(last, dtype), Tensor(last, dtype))[: site.results]
+
+
+def _check_arguments(site: Site, batch: Dim, hidden: int, ways: int) -> None:
+    """ShapeError unless weights, biases, lengths and first states fit the input."""
+    width = GATES[site.op] * hidden
+    state = (batch, ways, hidden) if site.integer("layout") else (ways, batch, hidden)
+    wanted = (
+        ("the weights", (ways, width, site.shape()[2])),
+        ("the recurrence", (ways, width, hidden)),
+        ("the bias", (ways, 2 * width)),
+        ("the tensor of lengths", (batch,)),
+        ("the first state", state),
+        ("the first cell", state),
+        ("the tensor of peepholes", (ways, 3 * hidden)),
+    )
+    for i, (name, shape) in enumerate(wanted, 1):
+        if site.has(i):
+            demand_shape(site, i, shape, name)
 
 
 def _functions(op: str, attrs: Mapping[str, Any], ways: int) -> tuple[Activation, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import DType, Tensor
+from explorer.ops.broadcast import demand_shape, demand_within
 from explorer.ops.elementwise import call
 from explorer.ops.gather import from_end
 from explorer.ops.lowering import Lowering, letters
@@ -97,6 +98,13 @@ class _Scatter:
 # ScatterElements: an index for each update, along one axis.
 
 
+def _elements_types(site: Site) -> tuple[Tensor, ...]:
+    x = site.shape(0)
+    demand_within(site, 1, x, site.axis(len(x)), "the tensor of indices")
+    demand_shape(site, 2, site.shape(1), "the tensor of updates")
+    return (site.tensor(0),)
+
+
 def _lower_elements(low: Lowering) -> None:
     site, shape, rows = low.site, low.site.shape(0), low.site.shape(1)
     axis = site.axis(len(shape))
@@ -155,6 +163,7 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
     depth = rows[-1] if rows else 0
     if not isinstance(depth, int) or not 1 <= depth <= len(x):
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
+    demand_shape(site, 2, (*rows[:-1], *x[depth:]), "the tensor of updates")
     return (site.tensor(0),)
 
 
@@ -218,9 +227,13 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _cache_types(site: Site) -> tuple[Tensor, ...]:
     x, update = site.shape(0), site.shape(1)
-    site.axis(len(x), -2)
-    if len(x) != len(update):
-        site.fail(f"the cache has rank {len(x)} and the update rank {len(update)}")
+    axis = site.axis(len(x), -2)
+    if not axis:
+        site.fail("the cache is a row for each of a batch: its axis cannot be the first dim")
+    demand_within(site, 1, x, -1, "the update")
+    demand_shape(site, 1, (*x[:axis], *update[axis : axis + 1], *x[axis + 1 :]), "the update")
+    if site.has(2):
+        demand_shape(site, 2, x[:1], "the tensor of first places")
     return (site.tensor(0),)
 
 
@@ -263,7 +276,7 @@ def _cache(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    OperatorRecord("ScatterElements", "layout", _same, _elements, _lower_elements),
+    OperatorRecord("ScatterElements", "layout", _elements_types, _elements, _lower_elements),
     OperatorRecord("ScatterND", "layout", _nd_types, _nd, _lower_nd),
     OperatorRecord("TensorScatter", "layout", _cache_types, _cache, _lower_cache, first=24),
 )

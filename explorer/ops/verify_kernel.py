@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import NoReturn, TypeAlias
 
 from explorer.errors import VerifyError
+from explorer.ir.dims import Dim
 from explorer.ir.dtypes import is_integer
 from explorer.ir.kernel import (
     COMBINERS,
@@ -19,6 +21,8 @@ from explorer.ir.kernel import (
 )
 from explorer.ir.types import DType
 from explorer.ops.verify_scalars import constant_problem, result_of
+
+Axes: TypeAlias = Mapping[str, Dim]
 
 
 def verify_kernel(kernel: Kernel, where: str = "") -> None:
@@ -48,6 +52,7 @@ def _wrong(problem: str, where: str) -> NoReturn:
 
 def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -> None:
     where = f"{where}, {compute.out!r}"
+    axes = {a.name: a.extent for a in (*compute.axes, *compute.reduce)}
     names = [a.name for a in (*compute.axes, *compute.reduce)]
     if len(set(names)) < len(names):
         _wrong(f"two axes have one name: {', '.join(names)}", where)
@@ -61,13 +66,15 @@ def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -
     for index in compute.target:
         if index.variables - {a.name for a in compute.axes}:
             _wrong("writes by an index that is none of its axes", where)
-    made = _expr(kernel, compute.expr, readable - {compute.out}, set(names), where)
+    for index, extent in zip(compute.target, kernel.shape(compute.out), strict=True):
+        _inside(index, extent, axes, f"{where}: writes")
+    made = _expr(kernel, compute.expr, readable - {compute.out}, axes, where)
     wanted = kernel.dtype(compute.out)
     if made != wanted:
         _wrong(f"computes {made} for a tensor of {wanted}", where)
 
 
-def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: set[str], where: str) -> DType:
+def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: Axes, where: str) -> DType:
     """The dtype of an expression whose parts are well formed."""
     match expr:
         case Const(value, dtype):
@@ -86,7 +93,7 @@ def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: set[str], where:
             return kernel.dtype(expr.tensor)
 
 
-def _read(kernel: Kernel, read: Read, readable: set[str], axes: set[str], where: str) -> None:
+def _read(kernel: Kernel, read: Read, readable: set[str], axes: Axes, where: str) -> None:
     tensor, index = read.tensor, read.index
     if tensor not in readable:
         _wrong(f"reads {tensor!r}, which is not there yet", where)
@@ -94,13 +101,30 @@ def _read(kernel: Kernel, read: Read, readable: set[str], axes: set[str], where:
         _wrong(f"reads {tensor!r} by {len(index)} indices", where)
     if read.fill is not None:
         _check(constant_problem(read.fill, kernel.dtype(tensor)), where)
-    for i in index:
+    for i, extent in zip(index, kernel.shape(tensor), strict=True):
         if isinstance(i, Affine):
             _affine(i, axes, where)
+            if read.fill is None:
+                _inside(i, extent, axes, f"{where}: reads {tensor!r}")
         else:
             found = _expr(kernel, i, readable, axes, where)
             if not is_integer(found):
                 _wrong(f"reads {tensor!r} by an index of {found}", where)
+
+
+def _inside(index: Affine, extent: Dim, axes: Axes, what: str) -> None:
+    """What nothing fills lies inside its tensor; extents that are symbols are not tried."""
+    if not isinstance(extent, int) or 0 in axes.values():
+        return
+    low = high = index.const
+    for name, factor in index.terms:
+        last = axes[name]
+        if not isinstance(last, int) or not isinstance(factor, int) or not isinstance(low, int):
+            return
+        step = factor * (last - 1)
+        low, high = low + min(0, step), high + max(0, step)
+    if isinstance(low, int) and not 0 <= low <= high < extent:
+        raise VerifyError(f"{what} at {low} to {high}, and it has {extent} elements there")
 
 
 def _check(problem: str, where: str) -> None:
@@ -108,6 +132,6 @@ def _check(problem: str, where: str) -> None:
         _wrong(problem, where)
 
 
-def _affine(index: Affine, axes: set[str], where: str) -> None:
-    if not index.variables <= axes:
-        _wrong(f"reads by {sorted(index.variables - axes)}, which are none of its axes", where)
+def _affine(index: Affine, axes: Axes, where: str) -> None:
+    if not index.variables <= set(axes):
+        _wrong(f"reads by {sorted(index.variables - set(axes))}, which are none of its axes", where)

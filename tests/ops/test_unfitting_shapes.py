@@ -1,0 +1,105 @@
+"""Arguments whose shapes do not fit each other are refused before any element is read, whether the
+shapes are known when compiling or only when running: a kernel reads no memory that is not its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, ValueInfoProto, helper, save
+
+import explorer
+from explorer.errors import IronworksError, VerifyError
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ops.verify_kernel import verify_kernel
+
+TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}
+
+
+def x(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def i(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.int64)
+
+
+GROUPS = {"num_groups": 2}
+CASES: list[tuple[str, list[np.ndarray], dict[str, Any], int]] = [
+    ("GatherElements", [x(1, 7, 1), i(8, 2, 6)], {"axis": 1}, 17),
+    ("GatherElements", [x(4, 7), i(5, 7)], {"axis": 1}, 17),
+    ("GatherElements", [x(4, 7), i(5, 7, 1)], {"axis": 1}, 17),
+    ("GatherND", [x(4, 7, 3), i(5, 1)], {"batch_dims": 1}, 17),
+    ("GatherND", [x(4, 7, 3), i(3, 1)], {"batch_dims": 1}, 17),
+    ("ScatterElements", [x(4, 7), i(5, 7), x(5, 7)], {"axis": 1}, 17),
+    ("ScatterElements", [x(4, 7), i(4, 7), x(3, 7)], {"axis": 1}, 17),
+    ("ScatterElements", [x(4, 7), i(4, 7), x(4, 6)], {"axis": 1, "reduction": "add"}, 17),
+    ("ScatterND", [x(4, 7), i(5, 1), x(4, 7)], {}, 17),
+    ("ScatterND", [x(4, 7), i(5, 1), x(5, 6)], {}, 17),
+    ("ScatterND", [x(4, 7), i(5, 1), x(5)], {}, 17),
+    ("ScatterND", [x(4, 7), i(5, 2), x(5, 7)], {}, 17),
+    ("MatMul", [x(4, 7), x(6, 2)], {}, 17),
+    ("Gemm", [x(4, 7), x(7, 2), x(3, 2)], {}, 17),
+    ("Concat", [x(4, 7), x(3, 7)], {"axis": 1}, 17),
+    ("Conv", [x(1, 3, 8), x(4, 2, 3)], {}, 17),
+    ("Conv", [x(1, 3, 8), x(4, 3, 3), x(5)], {}, 17),
+    ("BatchNormalization", [x(2, 3, 4), x(2), x(3), x(3), x(3)], {}, 17),
+    ("InstanceNormalization", [x(2, 3, 4), x(2), x(3)], {}, 17),
+    ("LayerNormalization", [x(2, 3, 4), x(5)], {}, 17),
+    ("GroupNormalization", [x(2, 4, 4), x(3), x(4)], GROUPS, 21),
+    ("RMSNormalization", [x(2, 3, 4), x(5)], {}, 24),
+    ("GRU", [x(5, 2, 3), x(1, 6, 3), x(1, 6, 3)], {"hidden_size": 2}, 17),
+    ("GRU", [x(5, 2, 3), x(1, 6, 4), x(1, 6, 2)], {"hidden_size": 2}, 17),
+    ("LSTM", [x(5, 2, 3), x(1, 8, 3), x(1, 8, 2), x(1, 15)], {"hidden_size": 2}, 17),
+    ("TensorScatter", [x(2, 1, 4, 8), x(2, 1, 5, 8)], {}, 24),
+    ("TensorScatter", [x(2, 1, 4, 8), x(2, 1, 2, 7)], {}, 24),
+]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["compiling", "running"])
+@pytest.mark.parametrize(("op", "args", "attributes", "opset"), CASES)
+def test_shapes_that_do_not_fit_are_refused(
+    op: str,
+    args: list[np.ndarray],
+    attributes: dict[str, Any],
+    opset: int,
+    known: bool,
+    tmp_path: Path,
+) -> None:
+    feed = {f"x{n}": a for n, a in enumerate(args)}
+    inputs = [
+        helper.make_tensor_value_info(
+            name, TYPES[a.dtype.kind], a.shape if known else [f"{name}_{d}" for d in range(a.ndim)]
+        )
+        for name, a in feed.items()
+    ]
+    node = helper.make_node(op, list(feed), ["y"], **attributes)
+    graph = helper.make_graph([node], "unfitting", inputs, [ValueInfoProto(name="y")])
+    versions = [helper.make_opsetid("", opset)]
+    save(helper.make_model(graph, opset_imports=versions, ir_version=10), tmp_path / "m.onnx")
+    with pytest.raises(IronworksError, match=f"{op}|match_cast"):
+        explorer.compile(explorer.load(tmp_path / "m.onnx")).run(feed)
+
+
+@pytest.mark.parametrize(("extent", "ok"), [(6, True), (5, False)])
+def test_a_kernel_that_reads_past_a_tensor_is_not_well_formed(extent: int, ok: bool) -> None:
+    index = (var("i") * 2 + 1,)
+    compute = Compute("y", (Axis("i", 3),), Read("x", index))
+    kernel = Kernel(
+        "past", (TensorSpec("x", (extent,)), TensorSpec("y", (3,))), (compute,), ("x",), "y"
+    )
+    if ok:
+        verify_kernel(kernel)
+    else:
+        with pytest.raises(VerifyError, match="reads 'x' at 1 to 5, and it has 5 elements"):
+            verify_kernel(kernel)
+
+
+def test_a_kernel_that_writes_past_a_tensor_is_not_well_formed() -> None:
+    compute = Compute("y", (Axis("i", 3),), Read("x", (var("i"),)), store=(var("i") + 1,))
+    kernel = Kernel("past", (TensorSpec("x", (3,)), TensorSpec("y", (3,))), (compute,), ("x",), "y")
+    with pytest.raises(VerifyError, match="writes at 1 to 3, and it has 3 elements"):
+        verify_kernel(kernel)
