@@ -10,9 +10,10 @@ import onnx
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.scan import ScanForm
 from explorer.frontends.scope import Scope, add, import_graph
+from explorer.frontends.tensors import element_type
 from explorer.ir.calls import Branch, Loop, OpCall, Var
-from explorer.ir.dims import Shape
 from explorer.ir.program import Binding, Function
+from explorer.ir.types import Tensor
 
 
 def _graph_attribute(proto: onnx.NodeProto, wanted: str, name: str) -> onnx.GraphProto:
@@ -99,10 +100,15 @@ def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
             _turned(scope, scan, at, output, name, label)
 
 
-def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Shape, ...]:
-    """The shapes that a body declares for what is stacked; 0 for a dim that is no number."""
-    shapes = (row.type.tensor_type.shape.dim for row in rows)
-    return tuple(tuple(max(0, int(d.dim_value)) for d in dims) for dims in shapes)
+def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
+    """The types that a body declares for what is stacked; 0 for a dim that is no number."""
+    found = []
+    for row in rows:
+        kind = row.type.tensor_type
+        dtype = element_type(kind.elem_type, row.name) if kind.elem_type else None
+        dims = tuple(max(0, int(d.dim_value)) for d in kind.shape.dim)
+        found.append(Tensor(dims if kind.HasField("shape") else None, dtype))
+    return tuple(found)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Kernel
-from explorer.ir.types import Annotation
+from explorer.ir.types import Annotation, Tensor
 
 AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]
 Attrs: TypeAlias = tuple[tuple[str, AttrValue], ...]
@@ -120,7 +120,7 @@ class Loop:
 
     `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
     iteration, then for each of the `scans` last outputs of the body those of all iterations,
-    stacked along a new first dim. `rows` are the shapes that the model declares for these outputs,
+    stacked along a new first dim. `rows` are the types that the model declares for these outputs,
     0 for a dim that it leaves open: without an iteration nothing else may tell.
     """
 
@@ -130,7 +130,7 @@ class Loop:
     state: tuple[Var, ...]
     args: tuple[Var, ...]
     scans: int = 0
-    rows: tuple[Shape, ...] = ()
+    rows: tuple[Tensor, ...] = ()
 
 
 Expr: TypeAlias = (

@@ -20,7 +20,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.dims import Shape, ShapeEnv, SymbolBound
+from explorer.ir.dims import ShapeEnv, SymbolBound
 from explorer.ir.kernel import Affine, Axis, Compute, Kernel, TensorSpec, var
 from explorer.ir.parse_words import (
     parse_affine,
@@ -393,10 +393,12 @@ def _loop(p: _Parser, line: Line) -> Expr:
     trip = p.value(line) if line.accept("times") else None
     cond = p.value(line) if line.accept("while") else None
     scans = line.integer() if line.accept("stacking") else 0
-    rows: list[Shape] = []
+    rows: list[Tensor] = []
     while line.accept("," if rows else "of"):
-        line.expect("[")
-        rows.append(parse_shape(line, "]"))
+        kind = parse_type(line)
+        if not isinstance(kind, Tensor):
+            line.fail("the type of a tensor")
+        rows.append(kind)
     return Loop(body, trip, cond, state, args, scans, tuple(rows))
 
 

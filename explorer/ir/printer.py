@@ -170,7 +170,7 @@ def _call(binding: Binding, constants: Collection[str]) -> str:
             times = "" if trip is None else f" times {_value(trip, constants)}"
             going = "" if cond is None else f" while {_value(cond, constants)}"
             stacked = f" stacking {scans}" if scans else ""
-            stacked += " of " * bool(rows) + ", ".join(f"[{print_shape(r)}]" for r in rows)
+            stacked += " of " * bool(rows) + ", ".join(map(print_type, rows))
             of = f"{print_name(body)}({values(state)}; {values(args)})"
             return f"loop {of}{times}{going}{stacked}"
 

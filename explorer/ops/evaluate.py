@@ -249,16 +249,16 @@ def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> li
     known is as declared.
     """
     found = []
-    for var, declared in zip(outputs, loop.rows or ((),) * len(outputs), strict=True):
+    for var, declared in zip(outputs, loop.rows or (Tensor(),) * len(outputs), strict=True):
         kind = var.type if isinstance(var.type, Tensor) else Tensor()
-        rank = len(declared) if kind.rank is None else kind.rank
-        open_ = declared if len(declared) == rank else (0,) * rank
+        rank = declared.rank or 0 if kind.rank is None else kind.rank
+        open_: Any = declared.shape if declared.rank == rank else (0,) * rank
         known = kind.shape if kind.shape is not None else open_
         shape = tuple(
             evaluate_dim(d, sizes) if symbols_of(d) <= sizes.keys() else n
             for d, n in zip(known, open_, strict=True)
         )
-        found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or "float32")))
+        found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
     return found
 
 

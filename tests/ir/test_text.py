@@ -277,7 +277,11 @@ def everything() -> Program:
             one,
         ),
         Binding((names[9],), Loop("body", None, None, (x,), ()), one),
-        Binding((names[11], names[2]), Loop("body", None, c, (x,), (w,), 1, ((1, 8),)), one),
+        Binding(
+            (names[11], names[2]),
+            Loop("body", None, c, (x,), (w,), 1, (Tensor((1, 8), "float64"),)),
+            one,
+        ),
         Binding((Var("cast", ShapeType((n, m + 1))),), MatchCast(names[3]), one),
         Binding((Var("loose", Tensor(None, "string", 2)),), MatchCast(x), one),
         Binding((Var("list", Object()),), LibraryCall("onnx", "SequenceConstruct", (x,)), one),

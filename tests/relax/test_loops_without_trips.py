@@ -24,18 +24,18 @@ ROWS = {
 }
 
 
-def loop(path: Path, row: str, declared: list[int | str] | None) -> None:
+def loop(path: Path, row: str, declared: list[int | str] | None, kind: int = F) -> None:
     """rows[t] = row of a state that doubles in each of n trips."""
     body = helper.make_graph(
         [node("Identity", ["c"], ["c2"]), node("Concat", ["s", "s"], ["s2"], axis=0), *ROWS[row]],
         "body",
-        [info("i", INT, []), info("c", BOOL, []), info("s", F, None)],
-        [info("c2", BOOL, []), info("s2", F, None), info("row", F, declared)],
+        [info("i", INT, []), info("c", BOOL, []), info("s", kind, None)],
+        [info("c2", BOOL, []), info("s2", kind, None), info("row", kind, declared)],
     )
     graph = helper.make_graph(
         [node("Loop", ["n", "", "x"], ["y", "rows"], body=body)],
         "loop",
-        [info("n", INT, []), info("x", F, ["k", 8])],
+        [info("n", INT, []), info("x", kind, ["k", 8])],
         [helper.make_empty_tensor_value_info(n) for n in ("y", "rows")],
         [numpy_helper.from_array(np.array([1, 8], np.int64), "shape")],
     )
@@ -70,6 +70,16 @@ def test_rows_that_there_are_not_have_the_shape_that_is_known(
     if declared:
         session = onnxruntime.InferenceSession(str(path))
         assert session.run(["rows"], feeds)[0].shape == found.shape
+
+
+def test_rows_that_there_are_not_are_of_the_declared_dtype_before_it_is_deduced(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "loop.onnx"
+    loop(path, "state", [1, 8], TensorProto.DOUBLE)
+    feeds = {"n": np.array(0, np.int64), "x": np.ones((1, 8))}
+    found = evaluate(load(str(path)).program, feeds)["rows"]
+    assert (found.shape, found.dtype) == ((0, 1, 8), np.float64)
 
 
 def test_what_runs_stacks_the_same(tmp_path: Path) -> None:
