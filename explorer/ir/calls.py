@@ -121,7 +121,8 @@ class Loop:
     `trip` and `cond` may be None: no limit, always true. Binding's values: the state after the last
     iteration, then for each of the `scans` last outputs of the body those of all iterations,
     stacked along a new first dim. `rows` are the types that the model declares for these outputs,
-    0 for a dim that it leaves open: without an iteration nothing else may tell.
+    0 for a dim that it leaves open, a symbol that no input may have: without an iteration nothing
+    else may tell.
     """
 
     body: str

@@ -255,8 +255,8 @@ def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> li
         open_: Any = declared.shape if declared.rank == rank else (0,) * rank
         known = kind.shape if kind.shape is not None else open_
         shape = tuple(
-            evaluate_dim(d, sizes) if symbols_of(d) <= sizes.keys() else n
-            for d, n in zip(known, open_, strict=True)
+            next((evaluate_dim(d, sizes) for d in dims if symbols_of(d) <= sizes.keys()), 0)
+            for dims in zip(known, open_, strict=True)
         )
         found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
     return found

@@ -247,7 +247,10 @@ def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
 
 
 def _arg_types(site: Site) -> tuple[Tensor, ...]:
-    return (Tensor(_result_shape(site, (site.axis(len(site.shape())),)), "int64"),)
+    axis = site.axis(len(site.shape()))
+    if site.shape() and site.shape()[axis] == 0:
+        site.fail(f"dim {axis} has no elements, so none of them is the extreme")
+    return (Tensor(_result_shape(site, (axis,)), "int64"),)
 
 
 def _lower_arg(combiner: str) -> Callable[[Lowering], None]:

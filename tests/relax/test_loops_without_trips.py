@@ -72,11 +72,12 @@ def test_rows_that_there_are_not_have_the_shape_that_is_known(
         assert session.run(["rows"], feeds)[0].shape == found.shape
 
 
-def test_rows_that_there_are_not_are_of_the_declared_dtype_before_it_is_deduced(
-    tmp_path: Path,
+@pytest.mark.parametrize("declared", [[1, 8], ["k", 8]])
+def test_rows_that_there_are_not_are_of_the_declared_type_before_it_is_deduced(
+    tmp_path: Path, declared: list[int | str]
 ) -> None:
     path = tmp_path / "loop.onnx"
-    loop(path, "state", [1, 8], TensorProto.DOUBLE)
+    loop(path, "state", declared, TensorProto.DOUBLE)
     feeds = {"n": np.array(0, np.int64), "x": np.ones((1, 8))}
     found = evaluate(load(str(path)).program, feeds)["rows"]
     assert (found.shape, found.dtype) == ((0, 1, 8), np.float64)
