@@ -1,4 +1,6 @@
-"""The net: `python -m tests.fuzz --minutes 30 --seed 1` casts it; `replay FILE` tries one again."""
+"""The net: `python -m tests.fuzz --minutes 30 --seed 1` casts it; `replay FILE` tries one again,
+and `models [NAME ...]` holds every option against the plain one on whole models.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,10 @@ def main(words: list[str]) -> int:
     """The exit code: 1 where anything failed."""
     if words[:1] == ["replay"]:
         return _replay([Path(word) for word in words[1:]])
+    if words[:1] == ["models"]:
+        from tests.fuzz.models import main as models
+
+        return models(words[1:])
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=int(time()) % 10**9, help="of the first tries")

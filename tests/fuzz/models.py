@@ -1,0 +1,110 @@
+"""Every option on whole models: `python -m tests.fuzz models [NAME ...]` holds each setting's
+answers against those of the plain one, and says how far they are apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+import explorer
+from explorer.errors import UnsupportedOperator
+from explorer.frontends import zoo
+from explorer.frontends.model import Model
+from explorer.passes.random_inputs import random_inputs
+from tests.fuzz.settings import PLAIN, Setting, everywhere
+
+TINY = Path(__file__).parent.parent / "data"
+FAR = 2e-3  # of the largest value: what convolutions by filtering may be apart (F(4x4, 3x3))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model by one setting: the largest difference over the largest value, or what it said."""
+
+    model: str
+    setting: str
+    apart: float
+    said: str
+    seconds: float
+
+    @property
+    def wrong(self) -> bool:
+        """Whether this is a finding."""
+        return bool(self.said) or not self.apart <= FAR
+
+
+def names() -> list[str]:
+    """The models of the zoo, and the tiny ones of the tests."""
+    return [*(f"zoo:{n}" for n in zoo.names()), *map(str, sorted(TINY.glob("*.onnx")))]
+
+
+def rows(given: Sequence[str]) -> Iterator[Row]:
+    """One row for each model and setting that runs here."""
+    for name in given:
+        model = explorer.load(name)
+        plain = explorer.compile(model, PLAIN.device)
+        inputs = random_inputs(model.program, plain.hint)
+        right = plain.run(inputs)
+        for setting in everywhere():
+            if setting.until == "emitted":
+                yield _row(name, model, setting, inputs, right)
+
+
+def _row(
+    name: str,
+    model: Model,
+    setting: Setting,
+    inputs: dict[str, np.ndarray],
+    right: dict[str, np.ndarray],
+) -> Row:
+    start, said, apart = perf_counter(), "", 0.0
+    try:
+        found = explorer.compile(model, setting.device, setting.options).run(inputs)
+        apart = max(_apart(found[n], a) for n, a in right.items())
+    except UnsupportedOperator:  # the onnx package's own evaluator does not know every operator
+        if "onnx" not in setting.options.relax.dispatch:
+            raise
+    except Exception as problem:
+        said = f"{type(problem).__name__}: {problem}"
+    return Row(Path(name).stem, setting.name, apart, said, perf_counter() - start)
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> float:
+    if a.shape != b.shape or a.dtype != b.dtype or not a.size:
+        return 0.0 if a.shape == b.shape else float("inf")
+    if a.dtype.kind != "f":
+        return float((a != b).any())
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    a, b = a[np.isfinite(a)].astype(np.float64), b[np.isfinite(b)].astype(np.float64)
+    scale = float(np.abs(b).max(initial=0.0))
+    return float(np.abs(a - b).max(initial=0.0)) / (scale or 1.0)
+
+
+def main(given: Sequence[str]) -> int:
+    """The exit code: 1 where any two are apart."""
+    found = []
+    for row in rows(given or names()):
+        found.append(row)
+        if row.wrong:
+            print(f"{row.model}, {row.setting}: {row.apart:.2g} {row.said}", flush=True)
+        if len(found) > 1 and found[-2].model != row.model:
+            print(_told([r for r in found if r.model == found[-2].model]), flush=True)
+    if found:
+        print(_told([r for r in found if r.model == found[-1].model]))
+        print(f"{len(found)} compilations, {sum(r.wrong for r in found)} apart")
+    return int(any(r.wrong for r in found))
+
+
+def _told(of_one: Sequence[Row]) -> str:
+    worst = max(of_one, key=lambda r: r.apart)
+    seconds = sum(r.seconds for r in of_one)
+    return (
+        f"{worst.model}: {len(of_one)} settings, at most {worst.apart:.2g} of the largest value "
+        f"apart ({worst.setting}), {seconds:.0f} s"
+    )
