@@ -37,6 +37,7 @@ def memory_bytes() -> int:
     """The most that this process may ever hold."""
     limits = [limit for limit, _ in _memory_groups()]
     limits += [int(n) for n in _of_variable(MEM_LIMIT)]
+    limits += _of_process()
     return min((*limits, *_of_meminfo("MemTotal")), default=NO_LIMIT)
 
 
@@ -45,6 +46,16 @@ def free_bytes() -> int:
     free = [limit - used for limit, used in _memory_groups()]
     free += [int(n) - _resident_bytes() for n in _of_variable(MEM_LIMIT)]
     return max(0, min((*free, *_of_meminfo("MemAvailable")), default=NO_LIMIT))
+
+
+def _of_process() -> Iterator[int]:
+    """The process's own limit of addresses (`ulimit -v`), where the system has such limits."""
+    with suppress(ImportError, OSError):
+        from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit
+
+        limit = getrlimit(RLIMIT_AS)[0]
+        if limit != RLIM_INFINITY:
+            yield limit
 
 
 def _of_variable(name: str) -> Iterator[float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,13 @@ def test_one_allowed_core_of_many_has_no_worker_and_no_helper(
     assert own.workers == 0
     monkeypatch.setenv(allowance.CPU_LIMIT, "4")
     assert helpers_for(1000) == 3
+
+
+def test_a_process_has_no_more_memory_than_its_own_limit() -> None:
+    limit = 3 << 30
+    code = (
+        "import resource; from explorer.allowance import memory_bytes; "
+        f"resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit})); print(memory_bytes())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) <= limit
