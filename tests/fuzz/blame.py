@@ -90,13 +90,19 @@ def nodes_seen_otherwise(
             if wrong:
                 story = f"{oracle.by} sees {node.op_type} otherwise: {wrong}"
                 found.append((node.op_type, story + _third(oracle, given, right)))
-    if found or excused or any(map(_overflows, values.values())):
+    if found or excused or any(_overflows(n, {**constants, **values}) for n in model.graph.node):
         return found  # next to infinity a last bit decides what is finite, and then what is NaN
     return [("whole graph", f"no operator alone, but the graph: {problem}")]
 
 
-def _overflows(value: np.ndarray) -> bool:
-    """Whether a value is infinite, or would be if it were a little larger."""
+def _overflows(node: onnx.NodeProto, values: Arrays) -> bool:
+    """Whether a node makes of finite arguments what is infinite, or nearly so."""
+    args = [values[n] for n in reads(node) if n in values]
+    made = [values[n] for n in node.output if n in values]
+    return not any(map(_nearly_infinite, args)) and any(map(_nearly_infinite, made))
+
+
+def _nearly_infinite(value: np.ndarray) -> bool:
     if value.dtype.kind != "f":
         return False
     with np.errstate(all="ignore"):

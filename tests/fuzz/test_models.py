@@ -29,7 +29,11 @@ def test_settings_of_a_model_are_held_against_the_plain_one(
         ([1.0, 2.0], [1.0, 4.0], 0.5),
         ([1.0, np.nan], [1.0, np.nan], 0.0),
         ([1.0, np.inf], [1.0, 4.0], np.inf),
-        ([1, 2], [1, 3], 1.0),
+        ([1.0, np.nan], [1.0, np.inf], np.inf),
+        ([1.0, -np.inf], [1.0, np.inf], np.inf),
+        ([1, 2], [1, 2], 0.0),
+        ([1, 2], [1, 3], np.inf),
+        ([1, 2], [1.0, 2.0], np.inf),
         ([1.0], [1.0, 2.0], np.inf),
     ],
 )
