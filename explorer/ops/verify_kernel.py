@@ -54,7 +54,7 @@ def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -
     where = f"{where}, {compute.out!r}"
     axes = {a.name: a.extent for a in (*compute.axes, *compute.reduce)}
     names = [a.name for a in (*compute.axes, *compute.reduce)]
-    if len(set(names)) < len(names):
+    if len(axes) < len(names):
         _wrong(f"two axes have one name: {', '.join(names)}", where)
     if bool(compute.combiner) != bool(compute.reduce) or (
         compute.combiner is not None and compute.combiner not in COMBINERS
@@ -67,7 +67,7 @@ def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -
         if index.variables - {a.name for a in compute.axes}:
             _wrong("writes by an index that is none of its axes", where)
     for index, extent in zip(compute.target, kernel.shape(compute.out), strict=True):
-        _inside(index, extent, axes, f"{where}: writes")
+        _inside(index, extent, axes, "writes", where)
     made = _expr(kernel, compute.expr, readable - {compute.out}, axes, where)
     wanted = kernel.dtype(compute.out)
     if made != wanted:
@@ -105,26 +105,26 @@ def _read(kernel: Kernel, read: Read, readable: set[str], axes: Axes, where: str
         if isinstance(i, Affine):
             _affine(i, axes, where)
             if read.fill is None:
-                _inside(i, extent, axes, f"{where}: reads {tensor!r}")
+                _inside(i, extent, axes, f"reads {tensor!r}", where)
         else:
             found = _expr(kernel, i, readable, axes, where)
             if not is_integer(found):
                 _wrong(f"reads {tensor!r} by an index of {found}", where)
 
 
-def _inside(index: Affine, extent: Dim, axes: Axes, what: str) -> None:
+def _inside(index: Affine, extent: Dim, axes: Axes, what: str, where: str) -> None:
     """What nothing fills lies inside its tensor; extents that are symbols are not tried."""
-    if not isinstance(extent, int) or 0 in axes.values():
+    if not isinstance(extent, int) or not isinstance(index.const, int) or 0 in axes.values():
         return
     low = high = index.const
     for name, factor in index.terms:
-        last = axes[name]
-        if not isinstance(last, int) or not isinstance(factor, int) or not isinstance(low, int):
+        count = axes[name]
+        if not isinstance(count, int) or not isinstance(factor, int):
             return
-        step = factor * (last - 1)
-        low, high = low + min(0, step), high + max(0, step)
-    if isinstance(low, int) and not 0 <= low <= high < extent:
-        raise VerifyError(f"{what} at {low} to {high}, and it has {extent} elements there")
+        last = factor * (count - 1)
+        low, high = low + min(0, last), high + max(0, last)
+    if low < 0 or high >= extent:
+        _wrong(f"{what} at {low} to {high}, and it has {extent} elements there", where)
 
 
 def _check(problem: str, where: str) -> None:
