@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import sympy
 
-from explorer.ir.dims import Dim, Shape, ShapeEnv
+from explorer.ir.dims import Dim, Shape, ShapeEnv, simplify
 from explorer.ops.record import Site
 
 
@@ -98,12 +98,22 @@ def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> Non
     if len(found) != len(whole):
         site.fail(f"{name} has rank {len(found)}, and must have {len(whole)}")
     for d, (part, all_) in enumerate(zip(found, whole, strict=True)):
-        low, high = site.env.bounds(all_ - part)
-        if d == free or low >= 0:
+        if d == free or part == all_ or _is_cut(part, all_):
             continue
+        low, high = site.env.bounds(all_ - part)
         if high is not None and high < 0:
             site.fail(f"{name} has {part} places along dim {d}, which has {all_}")
-        raise Unprovable(f"{part} places along a dim of {all_}")
+        if low < 0:
+            problem = f"{part} places along a dim of {all_}"
+            if isinstance(all_, int):
+                raise Unprovable(problem, (part, simplify(sympy.Min(part, all_))))
+            raise Unprovable(problem, (all_, simplify(sympy.Max(part, all_))))
+
+
+def _is_cut(part: Dim, whole: Dim) -> bool:
+    """Whether one extent is `Min(whole, ..)`, or the other one `Max(part, ..)`."""
+    shorter = isinstance(part, sympy.Min) and whole in part.args
+    return shorter or (isinstance(whole, sympy.Max) and part in whole.args)
 
 
 def _imply(cut: Dim, whole: Dim) -> None:

@@ -105,3 +105,23 @@ def test_a_kernel_that_writes_past_a_tensor_is_not_well_formed() -> None:
     kernel = Kernel("past", (TensorSpec("x", (3,)), TensorSpec("y", (3,))), (compute,), ("x",), "y")
     with pytest.raises(VerifyError, match="writes at 1 to 3, and it has 3 elements"):
         verify_kernel(kernel)
+
+
+@pytest.mark.parametrize(("whole", "rows"), [("batch", 2), (3, "rows"), ("batch", "rows")])
+def test_a_run_decides_whether_fewer_rows_of_indices_fit(
+    whole: int | str, rows: int | str, tmp_path: Path
+) -> None:
+    info = helper.make_tensor_value_info
+    node = helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1)
+    inputs = [info("x", TensorProto.FLOAT, [whole, 7]), info("i", TensorProto.INT64, [rows, 4])]
+    graph = helper.make_graph([node], "rows", inputs, [ValueInfoProto(name="y")])
+    versions = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=versions, ir_version=10), tmp_path / "m.onnx")
+    c = explorer.compile(explorer.load(tmp_path / "m.onnx"))
+    rng = np.random.default_rng(0)
+    data, index = rng.standard_normal((3, 7)).astype(np.float32), rng.integers(-7, 7, (2, 4))
+    found = c.run({"x": data, "i": index})["y"]
+    np.testing.assert_array_equal(found, np.take_along_axis(data[:2], index, 1))
+    refused = data[:1] if whole == "batch" else data
+    with pytest.raises(IronworksError):
+        c.run({"x": refused, "i": index if whole == "batch" else i(4, 4)})
