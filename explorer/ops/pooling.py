@@ -118,7 +118,7 @@ def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
 
 def _counts(spatial: Sequence[int], w: Windows, with_padding: bool) -> np.ndarray:
     """How many elements each window holds: [*output positions]."""
-    ones = np.ones((1, 1, *spatial), np.float32)
+    ones = np.ones((1, 1, *spatial), np.int64)
     if with_padding:  # the padding asked for counts; what ceil_mode adds after it does not
         ones = padded(ones, replace(w, after=w.asked), 1)
         rest = tuple(simplify(a - q) for a, q in zip(w.after, w.asked, strict=True))

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, save
 
+import explorer
 from tests.ops.one_operator import Case, check
 
 random = np.random.default_rng(2)
@@ -197,3 +199,18 @@ def test_a_softmax_equals_onnxruntime(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", NORMS, ids=ids(NORMS))
 def test_a_normalisation_equals_onnxruntime(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+def test_a_padded_mean_of_float64_is_of_float64(tmp_path: Path) -> None:  # onnxruntime has none
+    info = helper.make_tensor_value_info
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3], pads=[1, 1])
+    inputs, outputs = (
+        [info("x", TensorProto.DOUBLE, [1, 1, 5])],
+        [info("y", TensorProto.DOUBLE, None)],
+    )
+    graph = helper.make_graph([node], "mean", inputs, outputs)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)]), tmp_path / "m.onnx")
+    x = np.random.default_rng(0).standard_normal((1, 1, 5))
+    want = [x[0, 0, max(0, i - 1) : i + 2].mean() for i in range(5)]
+    found = explorer.compile(explorer.load(tmp_path / "m.onnx")).run({"x": x})["y"]
+    np.testing.assert_allclose(found[0, 0], want, rtol=1e-14)
