@@ -16,11 +16,10 @@ from explorer.errors import UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.passes.random_inputs import random_inputs
-from explorer.tuning.answers import LEAST, largest, largest_error
+from explorer.tuning.answers import LEAST, TOLERANCE, largest, largest_error
 from tests.fuzz.settings import PLAIN, Setting, everywhere
 
 TINY = Path(__file__).parent.parent / "data"
-FAR = 2e-3  # of the largest value: what convolutions by filtering may be apart (F(4x4, 3x3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Row:
     @property
     def wrong(self) -> bool:
         """Whether this is a finding."""
-        return bool(self.said) or not self.apart <= FAR
+        return bool(self.said) or not self.apart <= TOLERANCE
 
 
 def names() -> list[str]:
