@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import explorer
+from tests.fuzz.settings import PLAIN
 
 
 def test_filtered_images_of_any_height_are_cut_along_their_rows() -> None:
-    c = explorer.compile("zoo:squeezenet", until=explorer.Stage.ROLLED)
+    c = explorer.compile("zoo:squeezenet", PLAIN.device, until=explorer.Stage.ROLLED)
     weighed = {d.binding: d for d in c.program.decisions.algorithms}
     assert weighed["r24"].candidates  # an image of 27 rows: not a multiple of 4 or of 2
     squares = [k for k in weighed["r24"].candidates if k.label.endswith("3x3)")]
