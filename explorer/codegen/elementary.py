@@ -23,6 +23,7 @@ SCALEF = {
     "v8f64": "llvm.x86.avx512.mask.scalef.pd.512",
 }
 
+ZERO_AT, ZERO_AT_64 = -104.0, -746.0  # exp of it is less than half of the least subnormal number
 EXP: Factors = (0.0013814540176807933, 0.00836874510894272, 0.04166839078354784)
 EXP += (0.16666520399042528, 0.4999999343212929, 1.0, 1.0)  # Remez, on -ln 2 / 2 .. ln 2 / 2
 EXP_64: Factors = tuple(
@@ -55,20 +56,25 @@ def scaled(x: Term, by: Term) -> Term:
 
 
 def exp(x: Term) -> Term:
-    """e to the power x."""
+    """e to the power x.
+
+    Where that is 0, as for scores that a mask hides, it is a product with 0: a result that vanishes
+    by rounding takes some processors a hundred cycles, as a subnormal one does.
+    """
     if not _single(x):
         return _exp_64(x)
-    z = x.least(-104.0).most(89.0)
+    z = x.least(ZERO_AT).most(89.0)
     n = (z * LOG2E).nearest
     r = z - n * LN2_HIGH - n * LN2_LOW
-    return scaled(polynomial(r, *EXP), n)
+    return scaled(x.compare("<=", ZERO_AT).where(0.0, polynomial(r, *EXP)), n)
 
 
 def _exp_64(x: Term) -> Term:
-    z = x.least(-746.0).most(710.0)
+    z = x.least(ZERO_AT_64).most(710.0)
     n = (z * LOG2E).nearest
     r = z - n * LN2_HIGH_64 - n * LN2_LOW_64
-    return scaled(polynomial(r, *EXP_64) * (r * r) + r + 1.0, n)
+    found = polynomial(r, *EXP_64) * (r * r) + r + 1.0
+    return scaled(x.compare("<=", ZERO_AT_64).where(0.0, found), n)
 
 
 def sigmoid(x: Term) -> Term:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from explorer.codegen.emitter import Emitter
@@ -41,6 +42,7 @@ def decode(e: Emitter, s: Panels, row: str) -> None:
 
 def panels(e: Emitter, s: Panels) -> None:
     """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
+    s = _one_point_outside(e, s)
     full = _on_registers(s)
     run = constant_steps(s, full[1]) if full else None
     if full and run is None and any(_row_step(f.offset, s.rows) is None for f in full[1]):
@@ -55,6 +57,16 @@ def panels(e: Emitter, s: Panels) -> None:
         walk_runs(e, s, name, run, *full)
     else:
         walk_table(e, s, name, full)
+
+
+def _one_point_outside(e: Emitter, s: Panels) -> Panels:
+    """Row axes of one point, as of one batch, as loops around: the others may lie a constant step
+    apart though these do not.
+    """
+    single = tuple(x for x in s.rows if x.size == 1)[: len(s.rows) - 1]
+    for span in single:
+        e.loop(span)
+    return replace(s, rows=tuple(x for x in s.rows if x not in single))
 
 
 def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: list[Fetch]) -> None:

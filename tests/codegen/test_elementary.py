@@ -51,6 +51,17 @@ def test_a_subnormal_result_is_not_flushed() -> None:
     assert (np.abs(y - np.exp(x.astype(np.float64))) <= step).all()
 
 
+@pytest.mark.parametrize("bits", [32, 64])
+def test_powers_of_what_a_mask_hides_are_exactly_zero(bits: int) -> None:
+    dtype = np.float32 if bits == 32 else np.float64
+    lowest = float(np.finfo(dtype).min)
+    below = [-104.0, -104.1, -1e4, lowest, -np.inf] if bits == 32 else [-746.0, lowest, -np.inf]
+    y = np.empty(len(below), dtype)
+    every("exp", bits)(np.array(below, dtype), y)
+    np.testing.assert_array_equal(y, 0)
+    assert not np.signbit(y).any()
+
+
 def test_powers_are_numpys() -> None:
     run = njit(error_model="numpy")(_powers)
     some = [2, -2, 3, -3, 0.5, -0.5, 2.5, -2.5, 1e38, -1e38, 16777217, 8388609, -16777215, 1e10]

@@ -97,3 +97,28 @@ def test_tiles_that_begin_within_a_panel_are_refused() -> None:
     kernel, micro = columns_of("moved", 24), Micro(4, 2)
     with pytest.raises(BadOption, match="does not begin at a packed panel"):
         print_kernel(kernel, Tiling((("j", 8),), micro), ShapeEnv())
+
+
+@explorer.trace
+def sequences(
+    x: explorer.tensor("float32", "batch", "m", 32),  # type: ignore[valid-type]
+    w: explorer.tensor("float32", 32, 48),  # type: ignore[valid-type]
+    rest: explorer.tensor("float32", "batch", "m", 48),  # type: ignore[valid-type]
+) -> object:
+    return enp.maximum(x @ w + rest, 0.0)
+
+
+@pytest.mark.parametrize(("batch", "m"), [(1, 1), (2, 5), (3, 16), (1, 131)])
+def test_an_epilogue_on_rows_of_one_batch_stays_in_registers(batch: int, m: int) -> None:
+    (binding,) = explorer.compile(sequences, until="WELDED").program.kernel_calls
+    kernel = binding.expr.kernel
+    first, second, _ = (a.name for a in kernel.computes[-1].axes)
+    tiling = Tiling(((first, 1), (second, 16)), Micro(8, 2))
+    assert "contract0_full" in print_kernel(kernel, tiling, ShapeEnv())[0]
+    draw = np.random.default_rng(0).standard_normal
+    shapes = ((batch, m, 32), (32, 48), (batch, m, 48))
+    x, w, rest = (draw(s).astype("float32") for s in shapes)
+    given = dict(zip(kernel.inputs, (x, w, rest), strict=True))
+    got = run_kernel(kernel, tiling, given, {"batch": batch, "m": m})
+    want = np.maximum(x @ w + rest, 0)
+    np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-4, atol=1e-5)
