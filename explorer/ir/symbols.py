@@ -27,6 +27,7 @@ from explorer.ir.dims import Dim, symbols_of
 from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Kernel, Read
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Function
+from explorer.ir.types import ShapeType
 
 NONE: frozenset[str] = frozenset()
 
@@ -36,6 +37,16 @@ def defined_by(binding: Binding) -> frozenset[str]:
     if not isinstance(binding.expr, MatchCast):
         return NONE
     return frozenset(bare_in(binding.var.type))
+
+
+def is_check(binding: Binding) -> bool:
+    """Whether a match_cast holds a number against what it is known to be."""
+    kind = binding.vars[0].type
+    return (
+        isinstance(binding.expr, MatchCast)
+        and isinstance(kind, ShapeType)
+        and any(not isinstance(d, sympy.Symbol) for d in kind.dims or ())
+    )
 
 
 def needed_by(binding: Binding) -> frozenset[str]:

@@ -11,11 +11,15 @@ from explorer.ops.record import Site
 
 
 class Unprovable(Exception):
-    """What the annotations do not decide. `pair` are two extents that only have to be equal."""
+    """What the annotations do not decide. `pair` are two extents that only have to be equal;
+    `filled` is the shape that the elements of the first argument have to fill.
+    """
 
-    def __init__(self, problem: str, pair: tuple[Dim, Dim] | None = None) -> None:
+    def __init__(
+        self, problem: str, pair: tuple[Dim, Dim] | None = None, filled: Shape | None = None
+    ) -> None:
         super().__init__(problem)
-        self.pair = pair
+        self.pair, self.filled = pair, filled
 
 
 class ImpliedBound(Exception):

@@ -133,12 +133,14 @@ class Site:
 class Number:
     """One number that the host computes for an operator: its name, and what is known of it.
 
-    Symbols are never negative, so what may be negative is two numbers: `up` minus `down`.
+    Symbols are never negative, so what may be negative is two numbers: `up` minus `down`. One that
+    is `known` has no symbol: the match_cast holds what the host found against it.
     """
 
     name: str
     low: int = 0
     high: int | None = None
+    known: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.ir.dims import Dim, Shape, floor_div, product
 from explorer.ir.types import Tensor
-from explorer.ops.broadcast import agree
+from explorer.ops.broadcast import Unprovable, agree
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Fold, OperatorRecord, Site, Values
 from explorer.ops.run_time_shapes import RESHAPE, SQUEEZE, UNSQUEEZE
@@ -47,7 +47,12 @@ def _reshape_types(site: Site) -> tuple[Tensor, ...]:
     total, rest = product(shape), product(n for n in wanted if n != -1)
     if open_at:
         wanted[open_at[0]] = _remaining(site, total, rest)
-    elif total != rest and not agree(total, rest, site.env):
+        rest = product(wanted)
+    try:
+        fits = total == rest or agree(total, rest, site.env)
+    except Unprovable as unknown:
+        raise Unprovable(str(unknown), filled=tuple(wanted)) from None
+    if not fits:
         site.fail(f"{text(shape)} has {total} elements and {text(wanted)} has {rest}")
     return (Tensor(tuple(wanted), site.dtype()),)
 

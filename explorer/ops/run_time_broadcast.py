@@ -70,8 +70,8 @@ def _step(dim: Dim, extent: Dim | None, env: ShapeEnv) -> int | None:
 
 
 def _names(site: Site) -> tuple[Number, ...]:
-    extents = _extents(site)
-    found = [Number(f"extent{d}") for d, n in enumerate(extents) if n is None]
+    extents, expands = _extents(site), site.op == "Expand"  # its target is no argument of a kernel
+    found = [Number(f"extent{d}", known=n) for d, n in enumerate(extents) if n is None or expands]
     for i, shape in enumerate(_shapes(site)):
         for d, n in enumerate(shape, len(extents) - len(shape)):
             if _step(n, extents[d], site.env) is None:

@@ -1,4 +1,6 @@
-"""What nothing reads is not computed; a match_cast is read by all that uses its symbols."""
+"""What nothing reads is not computed; a match_cast is read by all that uses its symbols, and one of
+numbers that the host finds to what they are known to be is a check that stays.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import replace
 from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import Branch, FunctionCall, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.symbols import defined_by, needed_by
+from explorer.ir.symbols import defined_by, is_check, needed_by
 from explorer.passes.accounts import account
 from explorer.passes.registry import compiler_pass
 
@@ -33,7 +35,7 @@ def _live_part(function: Function) -> Function:
     for binding in reversed(function.body):
         defines = defined_by(binding) if casts else None
         named = defines and (inner or defines & needed)
-        if named or any(v.name in live for v in binding.vars):
+        if named or is_check(binding) or any(v.name in live for v in binding.vars):
             live.update(v.name for v in binding.reads)
             kept.append(binding)
             if casts:

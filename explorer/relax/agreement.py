@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from explorer.errors import UnsupportedOperator
-from explorer.ir.calls import MatchCast, Var
-from explorer.ir.dims import Dim
+from explorer.ir.calls import MatchCast, OpCall, Var
+from explorer.ir.dims import Dim, product
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 from explorer.ops.broadcast import Unprovable
@@ -50,6 +50,30 @@ def with_agreement(
         more, symbolic = at_run_time(deduction, site, record.run_time, binding)
         return [*before, *more], *deduction.annotated(record, symbolic)
     return None
+
+
+def with_filling(
+    deduction: Deduction,
+    record: OperatorRecord,
+    site: Site,
+    binding: Binding,
+    refused: Unprovable,
+) -> Deduced:
+    """A Reshape behind a match_cast of all elements in a row to as many as its shape has.
+
+    y = Reshape(x: [n, 6], (-1, 4))  ->
+    row: [6 * n] = Reshape(x); fits: [4 * floor(6 * n, 4)] = match row; y = Reshape(fits)
+    """
+    x, name, shape = site.arg(0), binding.vars[0].name, refused.filled
+    assert isinstance(x.type, Tensor) and shape is not None
+    row = Var(f"{name}.row", replace(x.type, shape=(product(x.type.dims),)))
+    fits = Var(f"{name}.fits", replace(x.type, shape=(product(shape),)))
+    flat = OpCall("Reshape", (x,), (("dims", (product(x.type.dims),)),))
+    before = [
+        Binding((row,), flat, binding.origin),
+        Binding((fits,), MatchCast(row), binding.origin),
+    ]
+    return before, *deduction.annotated(record, replace(site, args=(fits,), attrs={"dims": shape}))
 
 
 def _casts(

@@ -39,7 +39,7 @@ from explorer.ops.broadcast import ImpliedBound, Unprovable
 from explorer.ops.dtypes import check_dtypes
 from explorer.ops.record import OperatorRecord, Site, Values, arguments_by_value
 from explorer.passes.registry import compiler_pass
-from explorer.relax.agreement import with_agreement
+from explorer.relax.agreement import with_agreement, with_filling
 from explorer.relax.control_flow import branch, call, loop
 from explorer.relax.fresh import Found, Symbols
 from explorer.relax.known import Knowledge, is_known
@@ -218,6 +218,8 @@ class Deduction:
         """What the host can find when the program runs; without a rule a coarser annotation, or a
         library call.
         """
+        if isinstance(refused, Unprovable) and refused.filled is not None:
+            return with_filling(self, record, arguments_by_value(record, site), binding, refused)
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):
                 try:

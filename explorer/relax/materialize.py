@@ -9,7 +9,7 @@ import numpy as np
 from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import Branch, Loop, MatchCast, OpCall, ShapeOf
 from explorer.ir.program import Binding, Constant, Function
-from explorer.ir.symbols import defined_by, needed_by
+from explorer.ir.symbols import defined_by, is_check, needed_by
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.relax.known import Knowledge, all_integers
 
@@ -34,7 +34,8 @@ def materialize(
     for binding in reversed(function.body):
         wanted = any(v.name in live for v in binding.vars)
         defines = defined_by(binding) if casts else frozenset()
-        if not wanted and not (defines & needed or (inner and defines)):
+        named = defines & needed or (inner and defines)
+        if not wanted and not named and not is_check(binding):
             reason = SHAPES if any(known.was_folded(v) for v in binding.vars) else DEAD
             gone += [(o, reason) for o in sorted(binding.origin)]
             continue

@@ -40,7 +40,10 @@ def at_run_time(
         args.append(arg)
     numbers = rule.names(site)
     fresh = deduction.symbols.fresh
-    symbols = {n.name: fresh(f"{name}_{n.name}", n.low, n.high) for n in numbers}
+    symbols = {
+        n.name: fresh(f"{name}_{n.name}", n.low, n.high) if n.known is None else n.known
+        for n in numbers
+    }
     values = Var(f"{name}.values", Tensor((len(symbols),), "int64"))
     attrs = (*site.attrs.items(), ("where", site.where), ("names", tuple(symbols)))
     call = LibraryCall("shape", site.op, tuple(args), attrs)

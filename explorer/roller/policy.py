@@ -348,7 +348,7 @@ def cuts_all(kernel: Kernel, axis: str) -> bool:
 
 def _sizes(extent: int, units: int, before: int) -> list[int]:
     """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
-    if extent == 0:  # no tasks at all, however they would be cut
+    if extent <= 0:  # no tasks at all, however they would be cut; below 0 no run is
         return [1]
     even = {-(-extent // (units * k)) for k in (1, 2, 3, 4, 8)}
     sizes = {s for s in STEPS if s <= extent} | even

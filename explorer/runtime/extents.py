@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from explorer.errors import ShapeError
 from explorer.grinder import UProgram
+from explorer.ir.annotations import symbols_in
 from explorer.ir.compiled_dims import compile_dims
 from explorer.ir.dims import Dim, Sizes, evaluate_shape
 from explorer.ir.types import ITEM_BYTES
@@ -48,12 +49,28 @@ class ExtentsOf:
         self._numbers = compile_dims(dims)
 
     def __call__(self, sizes: Sizes) -> Extents:
-        """Under a binding; ShapeError names a value whose shape that does not tell."""
+        """Under a binding; ShapeError names a value whose shape that does not tell, or makes
+        negative.
+        """
         try:
-            return Extents(self.begins, self._numbers(sizes))
+            numbers = self._numbers(sizes)
         except KeyError:
             self._name_the_missing(sizes)
             raise
+        if min(numbers, default=0) < 0:
+            self._name_the_negative(sizes)
+        return Extents(self.begins, numbers)
+
+    def _name_the_negative(self, sizes: Sizes) -> None:
+        for value in self.program.values.values():
+            shape = evaluate_shape(value.type.dims, sizes)
+            if min(shape, default=0) < 0:
+                used = ", ".join(f"{n} = {sizes[n]}" for n in sorted(symbols_in(value.type)))
+                raise ShapeError(
+                    f"{value.name} of shape {value.type} would have the extents {list(shape)} for "
+                    f"{used}: give larger inputs",
+                    where=value.name,
+                )
 
     def _name_the_missing(self, sizes: Sizes) -> None:
         for value in self.program.values.values():

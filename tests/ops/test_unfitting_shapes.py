@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, ValueInfoProto, helper, save
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, save
 
 import explorer
 from explorer.errors import IronworksError, VerifyError
@@ -125,3 +125,67 @@ def test_a_run_decides_whether_fewer_rows_of_indices_fit(
     refused = data[:1] if whole == "batch" else data
     with pytest.raises(IronworksError):
         c.run({"x": refused, "i": index if whole == "batch" else i(4, 4)})
+
+
+def compiled(
+    path: Path, op: str, inputs: dict[str, list[Any]], *more: np.ndarray, **attributes: Any
+) -> explorer.Compilation:
+    """One operator of inputs whose extents may be symbols, and of constants after them."""
+    info = helper.make_tensor_value_info
+    names = [*inputs, *(f"c{n}" for n in range(len(more)))]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    kinds = {"s": TensorProto.INT64}
+    given = [info(n, kinds.get(n, TensorProto.FLOAT), shape) for n, shape in inputs.items()]
+    constants = [numpy_helper.from_array(a, f"c{n}") for n, a in enumerate(more)]
+    graph = helper.make_graph([node], "one", given, [ValueInfoProto(name="y")], constants)
+    versions = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=versions, ir_version=10), path)
+    return explorer.compile(explorer.load(path))
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted", "fits"),
+    [
+        ([1, 6, "n"], [3, 4], {2}),
+        ([1, 6, "n"], [-1, 4], {2, 4, 6}),
+        (["n", "m"], [3, 2], {2}),
+    ],
+)
+def test_a_run_decides_whether_elements_fill_a_shape(
+    shape: list[Any], wanted: list[int], fits: set[int], tmp_path: Path
+) -> None:
+    """They were cut off, or read past, where they did not."""
+    c = compiled(tmp_path / "m.onnx", "Reshape", {"x": shape}, np.array(wanted))
+    rng = np.random.default_rng(0)
+    for n in range(1, 7):
+        known = {"n": n, "m": 3}
+        data = rng.standard_normal([known.get(d, d) for d in shape]).astype(np.float32)
+        if n in fits:
+            np.testing.assert_array_equal(c.run({"x": data})["y"], data.reshape(wanted))
+        else:
+            with pytest.raises(IronworksError, match="must be"):
+                c.run({"x": data})
+
+
+@pytest.mark.parametrize(("target", "fits"), [([4, 6], True), ([1, 1], True), ([3, 6], False)])
+def test_a_run_decides_whether_a_tensor_expands(
+    target: list[int], fits: bool, tmp_path: Path
+) -> None:
+    c = compiled(tmp_path / "m.onnx", "Expand", {"x": [4, 6], "s": [2]})
+    given = {"x": x(4, 6), "s": np.array(target)}
+    if fits:
+        np.testing.assert_array_equal(c.run(given)["y"], x(4, 6))
+    else:
+        with pytest.raises(IronworksError, match=r"\[4, 6\] and \[3, 6\] do not broadcast"):
+            c.run(given)
+
+
+@pytest.mark.parametrize("op", ["Conv", "Pad"])
+def test_inputs_too_small_for_what_is_cut_from_them_are_refused(op: str, tmp_path: Path) -> None:
+    """No policy is to blame that there are no tasks of -1 rows."""
+    more = x(3, 2, 3) if op == "Conv" else np.array([0, 0, -1, 0, 0, -1])
+    c = compiled(tmp_path / "m.onnx", op, {"x": [1, 2, "n"]}, more)
+    assert c.run({"x": x(1, 2, 5)})["y"].shape == (1, 3 if op == "Conv" else 2, 3)
+    assert c.run({"x": x(1, 2, 2)})["y"].size == 0
+    with pytest.raises(IronworksError, match="n = 1: give larger inputs"):
+        c.run({"x": x(1, 2, 1)})
