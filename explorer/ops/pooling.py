@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from explorer.ir.dims import product, simplify
+from explorer.budget import check_room
+from explorer.ir.dims import Shape, product
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor
@@ -18,7 +19,9 @@ from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, at
 from explorer.ops.record import OperatorRecord, Site
 from explorer.ops.scalar import identity
-from explorer.ops.windows import Windows, attribute_site, padded, views, windows
+from explorer.ops.windows import Windows, attribute_site, views, windows
+
+NOWHERE = 1 << 62
 
 
 def _window(site: Site) -> Windows:
@@ -57,23 +60,43 @@ def _element(low: Lowering, nest: Nest, w: Windows) -> Read:
 
 
 def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
-    """Where the first maximum of each window lies in the flattened tensor."""
+    """Where the first maximum of each window lies in the flattened tensor; the first element of the
+    channel where a window holds none.
+    """
     site, nest, shape = low.site, low.nest("max_pool_places"), low.site.shape()
     element = _element(low, nest, w)
-    number = var("n") * shape[1] + var("c")
     places = list(zip(w.index, shape[2:], strict=True))
     spatial = Affine()
-    for index, extent in reversed(places) if site.integer("storage_order") else places:
+    for index, extent in places:
         spatial = spatial * extent + index
-    number = number * product(shape[2:]) + spatial
     top = at("top", axes)
     nest.compute("top", low.shape, site.dtype(), axes, element, w.offsets, "max")
     hit: Expr = call("eq", element, top)
     if is_float(site.dtype()):  # NaN is the largest, and equals nothing
         hit = call("or", hit, call("isnan", element))
-    here = call("where", hit, IndexValue(number), Const(1 << 62, "int64"))
-    nest.compute("y", low.shape, "int64", axes, here, w.offsets, "min")
+    if w.pads:  # what surrounds the tensor may equal the largest, but is nowhere in it
+        for index, extent in places:
+            hit = call("and", hit, call("ge", IndexValue(index), Const(0, "int64")))
+            hit = call("and", hit, call("lt", IndexValue(index), Const(extent, "int64")))
+    here = call("where", hit, IndexValue(spatial), Const(NOWHERE, "int64"))
+    nest.compute("first", low.shape, "int64", axes, here, w.offsets, "min")
+    number: Expr = at("first", axes)
+    number = call("where", call("eq", number, Const(NOWHERE, "int64")), Const(0, "int64"), number)
+    if site.integer("storage_order"):
+        number = _by_columns(number, shape[2:])
+    channel = IndexValue((var("n") * shape[1] + var("c")) * product(shape[2:]))
+    nest.compute("y", low.shape, "int64", axes, call("add", channel, number))
     nest.into(low.results[1])
+
+
+def _by_columns(number: Expr, shape: Shape) -> Expr:
+    """The place of an element counted with the first dim fastest, of that with the last fastest."""
+    found: Expr = Const(0, "int64")
+    for d, extent in reversed(list(enumerate(shape))):
+        place = call("floordiv", number, Const(product(shape[d + 1 :]), "int64"))
+        place = call("mod", place, Const(extent, "int64"))
+        found = call("add", found, call("mul", place, Const(product(shape[:d]), "int64")))
+    return found
 
 
 def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -85,11 +108,14 @@ def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     spatial = spatial.reshape(x.shape[2:], order="F" if attrs.get("storage_order") else "C")
     lead = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(w.extents))
     numbers = views(np.broadcast_to(spatial, (1, 1, *spatial.shape)), w, 0)
-    numbers = numbers.reshape(*numbers.shape[: -len(w.extents)], -1)
-    first = np.take_along_axis(
-        np.broadcast_to(numbers, rows.shape), rows.argmax(-1)[..., None], -1
-    )[..., 0]
-    return rows.max(-1), (first + lead * spatial.size).astype(np.int64)
+    numbers = numbers.reshape(*numbers.shape[: -len(w.extents)], rows.shape[-1])
+    inside = views(np.ones((1, 1, *x.shape[2:]), bool), w, False).reshape(numbers.shape)
+    top = rows.max(-1)
+    hit = ((rows == top[..., None]) | (rows != rows)) & inside
+    first = np.take_along_axis(np.broadcast_to(numbers, rows.shape), hit.argmax(-1)[..., None], -1)[
+        ..., 0
+    ]
+    return top, (np.where(hit.any(-1), first, 0) + lead * spatial.size).astype(np.int64)
 
 
 def _lower_average(low: Lowering) -> None:
@@ -118,13 +144,20 @@ def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
 
 def _counts(spatial: Sequence[int], w: Windows, with_padding: bool) -> np.ndarray:
     """How many elements each window holds: [*output positions]."""
-    ones = np.ones((1, 1, *spatial), np.int64)
+    check_room(8 * prod(map(int, w.extents)), "how many elements each window holds")
+    rows = [_counts_along(n, w, d, with_padding) for d, n in enumerate(spatial)]
+    return np.asarray(reduce(np.multiply.outer, rows))
+
+
+def _counts_along(n: int, w: Windows, d: int, with_padding: bool) -> np.ndarray:
+    """How many elements windows hold along one dim."""
+    start = np.arange(int(w.extents[d])) * w.strides[d] - int(w.before[d])
+    places = start[:, None] + np.arange(w.sizes[d]) * w.dilations[d]
+    low, high = 0, n
     if with_padding:  # the padding asked for counts; what ceil_mode adds after it does not
-        ones = padded(ones, replace(w, after=w.asked), 1)
-        rest = tuple(simplify(a - q) for a, q in zip(w.after, w.asked, strict=True))
-        w = replace(w, before=(0,) * len(rest), after=rest)
-    count: np.ndarray = views(ones, w, 0).sum(axis=tuple(range(-len(spatial), 0)))[0, 0]
-    return count
+        low, high = -int(w.before[d]), n + int(w.asked[d])
+    found: np.ndarray = ((places >= low) & (places < high)).sum(1)
+    return found
 
 
 def _count_expr(site: Site, w: Windows) -> Expr:

@@ -24,10 +24,18 @@ from explorer.ops.record import Array, OperatorRecord, Site
 
 
 def clamped(x: Expr, target: DType) -> Expr:
-    """A float32 that is whole as an element of an integer dtype, which it is limited to."""
+    """A float32 that is whole as an element of an integer dtype, which it is limited to; NaN is
+    the least element, as it is for onnxruntime and onnx's evaluator.
+    """
     low, high = integer_limits(target)
-    limited = call("max", call("min", x, float(high)), float(low))
+    limited = call("where", call("ge", x, float(low)), call("min", x, float(high)), float(low))
     return call(f"cast_{target}", limited)
+
+
+def limited(x: Array, target: DType) -> Array:
+    """NumPy's meaning of `clamped`."""
+    low, high = integer_limits(target)
+    return convert(np.where(x >= low, np.minimum(x, high), low), target)
 
 
 # Where the scale of an element stands.
@@ -132,7 +140,7 @@ def _quantize_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     if not is_integer(target):
         return convert(y, target, saturate=bool(attrs.get("saturate", 1)))
     y = np.rint(y) + (0 if zero is None else _spread(zero, *spread).astype(np.float32))
-    return convert(np.clip(y, *integer_limits(target)), target)
+    return limited(y, target)
 
 
 # DequantizeLinear.
@@ -228,8 +236,8 @@ def _dynamic_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x = args[0]
     least, most = np.float32(min(0, x.min(initial=0))), np.float32(max(0, x.max(initial=0)))
     scale = np.float32((most - least) or 1) / np.float32(255)
-    zero = np.clip(np.rint(-least / scale), 0, 255).astype(np.uint8)
-    y = np.clip(np.rint(x / scale) + np.float32(zero), 0, 255).astype(np.uint8)
+    zero = limited(np.rint(-least / scale), "uint8")
+    y = limited(np.rint(x / scale) + np.float32(zero), "uint8")
     return y, np.asarray(scale), np.asarray(zero)
 
 

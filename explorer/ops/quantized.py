@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import Var
-from explorer.ir.dtypes import dtype_of, integer_limits, numpy_dtype
+from explorer.ir.dtypes import dtype_of
 from explorer.ir.kernel import Axis, Expr
 from explorer.ir.types import Tensor
 from explorer.ops import conv, matmul
 from explorer.ops.elementwise import call
 from explorer.ops.integer_products import Operand, narrow_product
 from explorer.ops.lowering import Lowering, shape_of
-from explorer.ops.quantization import clamped
+from explorer.ops.quantization import clamped, limited
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.zero_points import aligned, along
 
@@ -172,7 +172,7 @@ def _linear_reference(op: str) -> Callable[[Mapping[str, Any], Any], Any]:
         scale = real(a_scale, rows) * real(b_scale, channels) / real(y_scale, rows)
         y = np.rint(total.astype(np.float32) * scale) + real(y_zero, rows)
         kind = dtype_of(y_zero)
-        return np.clip(y, *integer_limits(kind)).astype(numpy_dtype(kind))
+        return limited(y, kind)
 
     return reference
 

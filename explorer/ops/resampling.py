@@ -120,8 +120,8 @@ def positions(way: str, s: Stretch) -> Array:
             part, last = s.end - s.begin, s.old - 1
             inner = at * 0 + part * last / 2 if width == 1 else at * part * last / (width - 1)
             return np.asarray(inner + s.begin * last)
-        case "pytorch_half_pixel" if width == 1:
-            return np.asarray(at * 0 - 0.5)
+        case "pytorch_half_pixel" if s.new <= 1:  # as the standard says, and not its evaluator
+            return at * 0
         case "half_pixel_symmetric":
             return np.asarray(s.old / 2 * (1 - s.new / width) + (at + 0.5) / s.scale - 0.5)
         case _:

@@ -175,6 +175,8 @@ def _hardmax(attrs: Mapping[str, Any], args: Any) -> Any:
         flat = x.reshape(int(np.prod(x.shape[:axis], dtype=int)), -1)
         return _hardmax({"axis": 1}, [flat]).reshape(x.shape)
     y = np.zeros_like(x)
+    if not x.size:
+        return y
     np.put_along_axis(y, np.expand_dims(np.argmax(x, axis), axis), 1, axis)
     return y
 

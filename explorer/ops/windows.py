@@ -74,7 +74,8 @@ def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
         room = simplify(n + p + q - span)
         steps = _ceil_steps(n, room, p, s) if up else floor_div(room, s)
         extent = simplify(steps + 1)
-        if isinstance(extent, int) and extent <= 0:
+        empty = n == 0 and padding_mode(site).startswith("SAME")  # as many windows as elements
+        if isinstance(extent, int) and extent <= 0 and not empty:
             site.fail(f"a window of {span} does not fit into {n} and its padding")
         extents.append(extent)
         reach.append(simplify(q + steps * s - room) if up else q)
@@ -149,7 +150,10 @@ def padded(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
 
 def views(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
     """The windows of an array: [..., *output positions, *places in a window]."""
-    x, count = padded(x, w, fill), len(w.extents)
+    count = len(w.extents)
+    if 0 in w.extents:
+        return np.empty((*x.shape[: x.ndim - count], *map(int, w.extents), *w.sizes), x.dtype)
+    x = padded(x, w, fill)
     first = x.ndim - count
     spans = [d * (k - 1) + 1 for k, d in zip(w.sizes, w.dilations, strict=True)]
     found = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(first, x.ndim)))

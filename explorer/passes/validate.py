@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 
 from explorer.ir.dtypes import as_computed, dtype_of, is_float
 from explorer.ir.program import Program
+from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.evaluate import evaluate
 from explorer.ops.verify import verify
 from explorer.passes.random_inputs import random_inputs, trials
 
 TOLERANCE = 2e-4  # of the largest value: passes may change the order of sums
+ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later
 Values = Mapping[str, np.ndarray]
 
 
@@ -44,11 +47,12 @@ class Validation:
         except Exception:
             return None
         try:
-            found = difference(old, self._values(after))
+            tolerance = _tolerance(after)
+            found = difference(old, self._values(after), tolerance)
             if not found:
                 return True
             shaken = evaluate(before, {name: _shaken(a) for name, a in self.inputs.items()})
-            return None if difference(old, shaken) else found
+            return None if difference(old, shaken, tolerance) else found
         except Exception as problem:  # what a broken program does when it runs is anybody's guess
             return _said(problem)
 
@@ -56,6 +60,18 @@ class Validation:
         if self.last is None or self.last[0] is not program:
             self.last = (program, evaluate(program, self.inputs))
         return self.last[1]
+
+
+def _tolerance(program: Program) -> float:
+    """How far values may differ, as a share of the largest: a few roundings of the narrowest type
+    that kernels compute through.
+    """
+    types = (v.type for _, b in program.bindings() for v in b.vars)
+    narrow = {
+        t.dtype for t in types if isinstance(t, Tensor) and t.dtype in ("float16", "bfloat16")
+    }
+    units = (float(ml_dtypes.finfo(numpy_dtype(dtype)).eps) / 2 for dtype in narrow)  # type: ignore[no-untyped-call]
+    return max((TOLERANCE, *(ROUNDINGS * unit for unit in units)))
 
 
 def _said(problem: Exception) -> str:
@@ -78,8 +94,10 @@ def _shaken(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.nextafter(array, array * array.dtype.type(2)))
 
 
-def difference(before: Values, after: Values) -> str:
-    """Where two sets of outputs differ, in words; empty where they agree."""
+def difference(before: Values, after: Values, tolerance: float = TOLERANCE) -> str:
+    """Where two sets of outputs differ by more than a share of the largest value, in words; empty
+    where they agree.
+    """
     if list(before) != list(after):
         return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
     for name, old in before.items():
@@ -89,13 +107,13 @@ def difference(before: Values, after: Values) -> str:
             continue  # a loop without an iteration: what is deduced of its rows is told later
         if old.shape != new.shape or old.dtype != new.dtype:
             return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"
-        problem = _values_differ(old, new)
+        problem = _values_differ(old, new, tolerance)
         if problem:
             return f"{name}: {problem}"
     return ""
 
 
-def _values_differ(old: np.ndarray, new: np.ndarray) -> str:
+def _values_differ(old: np.ndarray, new: np.ndarray, tolerance: float) -> str:
     if not is_float(dtype_of(old)):
         wrong = np.count_nonzero(old != new)
         return f"{wrong} of {old.size} values differ" if wrong else ""
@@ -109,6 +127,6 @@ def _values_differ(old: np.ndarray, new: np.ndarray) -> str:
     gap, scale = float(np.abs(a - b).max()), float(np.abs(a).max())
     return (
         f"largest difference {gap:.3g}, largest value {scale:.3g}"
-        if gap > TOLERANCE * scale
+        if gap > tolerance * scale
         else ""
     )

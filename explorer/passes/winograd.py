@@ -194,10 +194,12 @@ def _refusal(time_us: float, limit_us: float, direct: Candidate, forced: bool) -
 
 
 def _only_convolution(kernel: Kernel) -> Compute | str | None:
-    """The one sum over a window in a kernel, or why it must be done directly; None without one."""
+    """The one sum over a window in a kernel, or why it must be done directly; None without one, or
+    where it has no results.
+    """
     sums = [c for c in kernel.computes if c.reduce]
     windows = [c for c in sums if contraction(c) is not None and len(c.reduce) > 1]
-    if not windows:
+    if not windows or any(a.extent == 0 for c in windows for a in c.axes):
         return None
     return windows[0] if len(sums) == 1 else "the kernel sums something else as well"
 

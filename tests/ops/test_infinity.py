@@ -60,6 +60,47 @@ def test_the_place_of_a_nan_is_told(tmp_path: Path, dtype: str) -> None:
         np.testing.assert_array_equal(case.inputs[0].ravel()[places], top)
 
 
+def test_the_place_of_a_least_element_is_not_in_the_padding(tmp_path: Path) -> None:
+    x = np.full((1, 1, 3, 3), -INF, np.float32)
+    attributes = {"kernel_shape": [2, 2], "pads": [1] * 4}
+    case = Case("MaxPool", [x], attributes, outputs=2)
+    onnx.save(proto(case), tmp_path / "case.onnx")
+    first = np.maximum(np.arange(4) - 1, 0)
+    right = 3 * first[:, None] + first
+    for program in stages(tmp_path / "case.onnx"):
+        _, places = evaluate(program, {"x0": x}).values()
+        np.testing.assert_array_equal(places[0, 0], right)
+    found = explorer.compile(tmp_path / "case.onnx").run({"x0": x})
+    np.testing.assert_array_equal(found["y1"][0, 0], right)
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+def test_no_number_is_quantized_to_the_least(tmp_path: Path, target: str) -> None:
+    """As onnxruntime and onnx's evaluator do; the standard is silent."""
+    x = np.array([NAN, INF, -INF, 1.0], np.float32)
+    case = Case("QuantizeLinear", [x, np.float32(0.5), np.array(3, target)], known=(1, 2), opset=21)
+    limits = np.iinfo(target)
+    for found in answers(tmp_path / "case.onnx", case):
+        assert found.tolist() == [limits.min, limits.max, limits.min, 5]
+
+
+def test_as_many_windows_as_elements_are_none_of_nothing(tmp_path: Path) -> None:
+    """onnx's evaluator answers so; onnxruntime refuses extents of 0 there."""
+    x, w = np.zeros((2, 3, 4, 0), np.float32), np.ones((5, 3, 1, 5), np.float32)
+    same = {"auto_pad": "SAME_UPPER", "strides": [2, 1]}
+    for found in answers(tmp_path / "case.onnx", Case("Conv", [x, w], same, known=(1,))):
+        assert found.shape == (2, 5, 2, 0)
+    pool = Case("MaxPool", [x], {**same, "kernel_shape": [1, 5]})
+    for found in answers(tmp_path / "case.onnx", pool):
+        assert found.shape == (2, 3, 2, 0)
+
+
+def test_the_first_largest_of_no_elements_is_nowhere(tmp_path: Path) -> None:
+    case = Case("Hardmax", [np.zeros((2, 0, 3), np.float32)], {"axis": -2})
+    for found in answers(tmp_path / "case.onnx", case):
+        assert found.shape == (2, 0, 3)
+
+
 def test_nothing_is_taken_no_times(tmp_path: Path) -> None:
     """onnxruntime and onnx's own evaluator leave `0 * C` out."""
     rng = np.random.default_rng(0)

@@ -149,6 +149,18 @@ RESIZES = [
         (2,),
         tolerance=1e-5,
     ),
+    *(
+        Case(
+            "Resize",
+            [r(1, 2, 2, 4), None, np.array([1, 1, *scales], np.float32)],
+            {"mode": mode, "coordinate_transformation_mode": "pytorch_half_pixel"},
+            (2,),
+            tolerance=1e-5,
+            note=f"{mode} to one, by {scales}",
+        )
+        for mode in ("linear", "cubic")
+        for scales in ((0.7, 0.4), (0.5, 0.25))
+    ),
     Case(
         "Upsample",
         [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)],

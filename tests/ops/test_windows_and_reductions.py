@@ -47,6 +47,16 @@ POOLS = [
         note="as many places as results",
     ),
     Case("MaxPool", [r(1, 2, 4, 5, 6)], {"kernel_shape": [2, 2, 2]}, note="3d"),
+    *(
+        Case(
+            "MaxPool",
+            [random.choice([-128, -128, 0, 1], (2, 3, 3, 4)).astype(np.int8)],
+            {"kernel_shape": [2, 2], "pads": [1] * 4, "storage_order": order},
+            outputs=2,
+            note=f"places where padding is as large and several are largest, order {order}",
+        )
+        for order in (0, 1)
+    ),
     Case("AveragePool", [r(2, 3, 8, 9)], {"kernel_shape": [3, 2]}, free=(2,)),
     Case("AveragePool", [r(2, 3, 8, 9)], EDGES),
     Case("AveragePool", [r(2, 3, 8, 9)], {**EDGES, "count_include_pad": 1}),
