@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from tests.fuzz.states import state
 RUN = 4  # one graph in so many becomes machine code; the others are interpreted as planned
 MOVED = 3  # one in so many is compiled in another way besides
 EVERY = 200  # one in so many is compiled in every way
+ENDLESS_SECONDS = 20.0  # of a run that is then interrupted
 EMITTED = 6  # one hostile file in so many is compiled to machine code and run
 
 
@@ -112,13 +115,28 @@ def replay(path: Path) -> list[Failure]:
     return opened(path, emitted=True)
 
 
+@contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """What is run gets, after so many seconds of the processor, what Ctrl-C is."""
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def opened(path: Path, emitted: bool) -> list[Failure]:
     """A file loaded and compiled: it succeeds, or one of our errors says so in a sentence."""
     try:
         model = explorer.load(path)
         c = explorer.compile(model, PLAIN.device, until="emitted" if emitted else "planned")
         if emitted:
-            c.run(c.random_inputs())
+            with stopped_after(ENDLESS_SECONDS):
+                c.run(c.random_inputs())
+    except KeyboardInterrupt:  # a loop of 2 ** 60 trips is what the file asks for, and ends so
+        return []
     except IronworksError as error:
         return sentence_judged(error)
     except Exception as problem:

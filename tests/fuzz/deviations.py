@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from onnx import helper
+
+from explorer.ops.resampling import positions, sampling, stretches
 
 Arguments = Sequence[np.ndarray]
 
@@ -48,6 +51,27 @@ def _same(node: onnx.NodeProto, args: Arguments) -> bool:
     return any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute)
 
 
+def _on_a_tie(node: onnx.NodeProto, args: Arguments) -> bool:
+    """Whether a place to read lies halfway between two elements, up to rounding."""
+    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attrs = {n: v.decode() if isinstance(v, bytes) else v for n, v in attrs.items()}
+    how = sampling(attrs)
+    numbers = [a.tolist() for a in args[1:] if a.ndim == 1 and a.size]
+    if how.mode != "nearest" or not numbers:
+        return False
+    sizes = args[-1].dtype == np.int64
+    found = stretches(
+        attrs, args[0].shape, None, None if sizes else numbers[-1], numbers[-1] if sizes else None
+    )
+    half = 0.5 if how.nearest.startswith("round") else 0.0
+    at = np.concatenate([positions(how.way, s) for s in found if not s.is_identity] or [[0.25]])
+    return bool((np.abs(at - half - np.round(at - half)) < 1e-5 * (1 + np.abs(at))).any())
+
+
+def _half(node: onnx.NodeProto, args: Arguments) -> bool:
+    return bool(args) and args[0].dtype == np.float16
+
+
 def _no_trip(node: onnx.NodeProto, args: Arguments) -> bool:
     return bool(args) and (int(args[0]) == 0 or not bool(args[1]))
 
@@ -71,6 +95,11 @@ DEVIATIONS = (
         "let NaN win",
     ),
     Deviation(
+        ("MaxPool", "GlobalMaxPool"),
+        _not_finite,
+        "the largest begins as the least finite number, so a window of -infinity has that",
+    ),
+    Deviation(
         ("Resize",),
         _not_finite,
         "elements that weigh nothing are left out, where a sum makes NaN of them",
@@ -80,6 +109,17 @@ DEVIATIONS = (
         _aligned,
         "with align_corners it rounds the size of the result before it is divided by, where the "
         "standard's formula takes input times scale; onnx's evaluator does that, too",
+    ),
+    Deviation(
+        ("Resize",),
+        _on_a_tie,
+        "a place halfway between two elements is computed in float32, whose last bit decides which "
+        "is read; ours and onnx's evaluator compute it in float64",
+    ),
+    Deviation(
+        ("QuantizeLinear",),
+        _half,
+        "float16 is divided in float16, and what overflows becomes the least integer",
     ),
     Deviation(
         ("Clip",),

@@ -2,9 +2,10 @@
 
 Every operator is evaluated in float64 and rounded once to the type of its result. Rounding errors
 are then drawn at random, of the size that the type and the depth of the operator's sums allow
-(Parker 1997, Monte Carlo arithmetic; Higham 2002, section 3.1): the spread of the answers is how
-far errors reach, through whatever comes after. An element whose finiteness or whole number depends
-on them is not judged.
+(Parker 1997, Monte Carlo arithmetic; Higham 2002, section 3.1), and so are the signs of zeros,
+which a sum from 0 and one from its first term give otherwise: the spread of the answers is how far
+errors reach, through whatever comes after. An element that is infinite, finite or a whole number by
+their leave is not judged.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from explorer.ops.evaluate import Interpreter, evaluate
 from explorer.ops.frame import Frame
 
 Arrays = Mapping[str, np.ndarray]
-TRIALS = 3
 REACH = 8.0  # times the largest spread seen: what more trials would have found
+TRIALS = (1.0, -1.0, REACH, -REACH)  # what errors are multiplied by: large ones cross thresholds
 EXACT = frozenset({
     "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Concat", "Split",
     "Tile", "Expand", "Gather", "GatherElements", "GatherND", "Trilu", "Pad", "Identity", "Neg",
@@ -46,10 +47,15 @@ SUMS = frozenset({
     "ScatterND", "Resize", "BatchNormalization", "Mean", "Sum", "MatMulInteger", "ConvInteger",
     "QLinearMatMul", "QLinearConv", "QuantizeLinear", "DFT", "STFT",
 })  # fmt: skip
+PRODUCTS = frozenset({"ReduceProd", "CumProd"})
 NORMS = frozenset({"LayerNormalization", "InstanceNormalization", "GroupNormalization"})
 ULPS = 4.0  # of a function of one element, as vector libraries promise
 FILTERED = 2e-5  # of the largest answer: what minimal filtering promises, and the same again
-SQUASHED = 3.5  # units of 1: sigmoids and tangents that libraries cut off
+OF_ONE = frozenset({
+    "Softplus", "Sigmoid", "Tanh", "LSTM", "GRU", "RNN", "Erf", "Softmax", "Gelu", "Mish",
+    "LogSoftmax", "ReduceLogSum", "ReduceLogSumExp",
+})  # fmt: skip
+SQUASHED = 3.5  # units of 1: functions that libraries cut off, and logarithms of sums near 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +67,29 @@ class Bound:
     judged: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Draws errors of a size; those of the other sign move values to the other side."""
+
+    rng: np.random.Generator
+    size: float
+
+    def upto(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers up to the size."""
+        return self.size * self.rng.uniform(-1, 1, shape)
+
+    def signs(self, shape: tuple[int, ...]) -> np.ndarray:
+        """The size, of either sign."""
+        return self.size * self.rng.choice([-1, 1], shape)
+
+
 def bounds(program: Program, feeds: Arrays, seed: int = 0) -> dict[str, Bound]:
     """The bound of each output of a program of stage TYPED."""
     with np.errstate(all="ignore"):
         exact = evaluated(program, feeds)
         trials = [
-            evaluated(program, feeds, np.random.default_rng((seed, n))) for n in range(TRIALS)
+            evaluated(program, feeds, Errors(np.random.default_rng((seed, int(abs(size)))), size))
+            for size in TRIALS
         ]
         native = evaluate(program, feeds)  # what overflows within an operator is not judged
         return {n: _bound(exact[n], [t[n] for t in trials], native[n]) for n in exact}
@@ -82,9 +105,10 @@ def _bound(exact: np.ndarray, trials: Sequence[np.ndarray], native: np.ndarray) 
     if native.shape == exact.shape:
         judged &= np.isfinite(native) == np.isfinite(exact)
     spread = np.zeros(exact.shape)
-    for trial in trials:
+    for size, trial in zip(TRIALS, trials, strict=True):
         judged &= np.isfinite(trial) == np.isfinite(exact)
-        gap = np.abs(trial.astype(np.float64) - value)
+        judged &= (np.isinf(trial) == np.isinf(exact)) & (~np.isinf(exact) | (trial == exact))
+        gap = np.abs(trial.astype(np.float64) - value) / abs(size)
         spread = np.fmax(spread, np.where(np.isfinite(gap), gap, 0))
     typical = float(spread.mean()) if spread.size else 0.0
     tiny = 2 * float(np.finfo(dtype_of(exact)).smallest_subnormal) if exact.dtype.kind == "f" else 0
@@ -93,26 +117,22 @@ def _bound(exact: np.ndarray, trials: Sequence[np.ndarray], native: np.ndarray) 
 
 
 def evaluated(
-    program: Program, feeds: Arrays, rng: np.random.Generator | None = None
+    program: Program, feeds: Arrays, errors: Errors | None = None
 ) -> dict[str, np.ndarray]:
-    """The outputs, every operator in float64 and rounded once, with errors where there is a
-    generator.
-    """
+    """The outputs, every operator in float64 and rounded once, with errors where some are drawn."""
     main = program.main
-    run = _Rounding(program, bind_sizes(program, feeds), rng)
+    run = _Rounding(program, bind_sizes(program, feeds), errors)
     found = run.run(main, [feeds[p.name] for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
     return dict(zip(names, found, strict=True))
 
 
 class _Rounding(Interpreter):
-    """Evaluates in float64, with errors drawn where there is a generator."""
+    """Evaluates in float64, with errors where some are drawn."""
 
-    def __init__(
-        self, program: Program, sizes: Mapping[str, int], rng: np.random.Generator | None
-    ) -> None:
+    def __init__(self, program: Program, sizes: Mapping[str, int], errors: Errors | None) -> None:
         super().__init__(program, sizes)
-        self.rng = rng
+        self.errors = errors
 
     def binding(
         self, binding: Binding, values: Mapping[str, np.ndarray], frame: Frame
@@ -127,10 +147,32 @@ class _Rounding(Interpreter):
             np.asarray(a) if isinstance(a, np.generic) else a
             for a in super().binding(binding, {**values, **wide}, frame)
         ]
-        if self.rng is not None and call.op in NORMS:
+        if self.errors is not None and call.op in PRODUCTS:
+            found[0] = self._in_any_order(found[0], binding, values, wide, frame)
+        if self.errors is not None and call.op in NORMS:
             slip = _slip(call, wide[call.args[0].name if call.args[0] else ""])
-            found[0] = found[0] + slip * self.rng.uniform(-1, 1, found[0].shape)
+            found[0] = found[0] + slip * self.errors.upto(found[0].shape)
         return [self._rounded(call.op, v, a) for v, a in zip(binding.vars, found)]
+
+    def _in_any_order(
+        self,
+        found: np.ndarray,
+        binding: Binding,
+        values: Mapping[str, np.ndarray],
+        wide: Mapping[str, np.ndarray],
+        frame: Frame,
+    ) -> np.ndarray:
+        """Products, NaN where factors in another order may meet infinity or 0 on the way."""
+        kind = binding.vars[0].type
+        assert isinstance(kind, Tensor) and kind.dtype is not None
+        real = {n: np.abs(a) for n, a in wide.items() if a.dtype.kind == "f"}
+        large = {n: np.where((a < 1) | np.isinf(a), 1, a) for n, a in real.items()}
+        small = {n: np.where((a > 1) | (a == 0), 1, a) for n, a in real.items()}
+        (most,) = super().binding(binding, {**values, **wide, **large}, frame)
+        (least,) = super().binding(binding, {**values, **wide, **small}, frame)
+        info = np.finfo(_numpy(kind.dtype))
+        meets = (np.asarray(most) > info.max) | (np.asarray(least) < info.tiny)
+        return np.where(meets & ~np.isnan(found), np.nan, found)
 
     def _depth_of(self, binding: Binding, given: Mapping[str, Any], frame: Frame) -> int:
         assert isinstance(binding.expr, OpCall)
@@ -149,10 +191,10 @@ class _Rounding(Interpreter):
         if not isinstance(array, np.ndarray) or not is_float(dtype_of(array)):
             return array
         wide = array.astype(np.float64)
-        if self.rng is None or not depth:
+        if self.errors is None or not depth:
             return wide
         unit = _unit("float64" if dtype_of(array) == "float64" else "float32")
-        return wide * (1 + unit * depth * self.rng.uniform(-1, 1, wide.shape))
+        return wide * (1 + unit * depth * self.errors.upto(wide.shape))
 
     def _rounded(self, op: str, var: Var, array: Any) -> Any:
         """A result in the type that it is declared with, with errors of a few units."""
@@ -162,9 +204,12 @@ class _Rounding(Interpreter):
         if dtype is None or not is_float(dtype):
             return array
         wide = array.astype(np.float64)
-        if self.rng is not None and op not in EXACT:
-            wide = wide * (1 + ULPS * _unit(dtype) * self.rng.uniform(-1, 1, wide.shape))
-            wide = wide + self._absolute(op, wide, dtype) * self.rng.uniform(-1, 1, wide.shape)
+        if self.errors is not None and op not in EXACT:
+            wide = wide * (1 + ULPS * _unit(dtype) * self.errors.upto(wide.shape))
+            wide = wide + self._absolute(op, wide, dtype) * self.errors.signs(wide.shape)
+        if self.errors is not None:
+            signed = np.copysign(wide, self.errors.upto(wide.shape))
+            wide = np.where(wide == 0, signed, wide)
         return wide.astype(_numpy(dtype))
 
     def _absolute(self, op: str, wide: np.ndarray, dtype: str) -> float:
@@ -175,20 +220,8 @@ class _Rounding(Interpreter):
         if op == "Conv" and dtype == "float32":
             finite = np.abs(wide[np.isfinite(wide)])
             return FILTERED * float(finite.max(initial=0)) / REACH
-        squashed = (
-            "Softplus",
-            "Sigmoid",
-            "Tanh",
-            "LSTM",
-            "GRU",
-            "RNN",
-            "Erf",
-            "Softmax",
-            "Gelu",
-            "Mish",
-        )
         unit = _unit("float64" if dtype == "float64" else "float32")
-        return SQUASHED * unit / REACH if op in squashed else 0.0
+        return SQUASHED * unit / REACH if op in OF_ONE else 0.0
 
 
 def _slip(call: OpCall, x: np.ndarray) -> np.ndarray:

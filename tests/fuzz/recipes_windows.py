@@ -85,6 +85,8 @@ def conv_transpose(g: Graph) -> None:
     if g.chance(0.15):
         del attributes["pads"]
         attributes["auto_pad"] = g.one(("SAME_UPPER", "SAME_LOWER", "VALID"))
+        if any(k < s for k, s in zip(kernel, strides, strict=True)):
+            attributes["auto_pad"] = "VALID"  # of SAME, onnxruntime's shape is not the standard's
     weights = g.constant(random_array(g, value.dtype, (channels, made, *kernel), 0.5))
     bias = None
     if g.chance(0.5):
@@ -114,6 +116,7 @@ def pool(g: Graph) -> None:
     if pads and any(p >= k for p, k in zip(pads, window["kernel_shape"] * 2)):
         raise Refused
     if op == "MaxPool" and g.chance(0.2):
+        window["storage_order"] = g.number(0, 1)
         g.add_all(op, value, results=2, **window)
     else:
         g.add(op, value, **window)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from explorer.cache import Memory
 from explorer.counters import counters
@@ -16,7 +17,7 @@ from explorer.errors import BadOption, Cancelled
 from explorer.frontends.onnx_import import load
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import apply
-from explorer.ir.program import Program
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.passes import compiler_pass, find_pass, passes
 from explorer.passes.dead_code import remove_dead_code
@@ -37,6 +38,16 @@ class Rename:
 
     def __call__(self, program: Program) -> Program:
         return replace(program, name=self.name)
+
+
+def _scaled(binding: Binding, by: float) -> Binding:
+    """A binding whose kernel gives so many times as much."""
+    assert isinstance(binding.expr, KernelCall)
+    kernel = binding.expr.kernel
+    last = kernel.computes[-1]
+    wrong = replace(last, expr=apply("mul", last.expr, by))
+    kernel = replace(kernel, computes=(*kernel.computes[:-1], wrong))
+    return replace(binding, expr=replace(binding.expr, kernel=kernel))
 
 
 def break_values(program: Program) -> Program:
@@ -234,6 +245,24 @@ def test_a_check_takes_sizes_that_the_operators_take(tmp_path: Path) -> None:
     good = run_steps(before, steps, check=True)[1]
     bad = run_steps(before, [Step("break", Stage.LEGALIZED, break_values)], check=True)[1]
     assert good[0].checked is True and isinstance(bad[0].checked, str)
+
+
+def test_a_check_allows_a_rounding_of_a_narrow_result(tmp_path: Path) -> None:
+    """One float16 to the next is more than float32's tolerance of the largest value."""
+    half = int(TensorProto.FLOAT16)
+    nodes = [node("Add", ["x", "w"], ["s"]), node("Cast", ["s"], ["y"], to=half)]
+    before = legalized(tmp_path, nodes, {"x": (200, 200)}, ["y"], {"w": weights(200, 200)})
+
+    def scaled(by: float) -> Callable[[Program], Program]:
+        def change(p: Program) -> Program:
+            return p.with_body((_scaled(p.main.body[0], by), *p.main.body[1:]))
+
+        return change
+
+    for by, blamed in ((1 + 3e-4, False), (1.01, True)):
+        step = Step("scale", Stage.LEGALIZED, scaled(by))
+        (snapshot,) = run_steps(before, [step], check=True)[1]
+        assert isinstance(snapshot.checked, str) == blamed
 
 
 def test_a_check_tries_the_least_sizes(tmp_path: Path) -> None:
