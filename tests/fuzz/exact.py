@@ -55,6 +55,7 @@ OF_ONE = frozenset({
     "Softplus", "Sigmoid", "Tanh", "LSTM", "GRU", "RNN", "Erf", "Softmax", "Gelu", "Mish",
     "LogSoftmax", "ReduceLogSum", "ReduceLogSumExp",
 })  # fmt: skip
+FILTER_TILE = 4  # results of one tile along a dim, at most
 SQUASHED = 3.5  # units of 1: functions that libraries cut off, and logarithms of sums near 1
 
 
@@ -149,6 +150,8 @@ class _Rounding(Interpreter):
         ]
         if self.errors is not None and call.op in PRODUCTS:
             found[0] = self._in_any_order(found[0], binding, values, wide, frame)
+        if self.errors is not None and call.op == "Conv":
+            found[0] = np.where(_tiles_beside(~np.isfinite(found[0])), np.nan, found[0])
         if self.errors is not None and call.op in NORMS:
             slip = _slip(call, wide[call.args[0].name if call.args[0] else ""])
             found[0] = found[0] + slip * self.errors.upto(found[0].shape)
@@ -222,6 +225,21 @@ class _Rounding(Interpreter):
             return FILTERED * float(finite.max(initial=0)) / REACH
         unit = _unit("float64" if dtype == "float64" else "float32")
         return SQUASHED * unit / REACH if op in OF_ONE else 0.0
+
+
+def _tiles_beside(odd: np.ndarray) -> np.ndarray:
+    """The results that minimal filtering may have in one tile with an odd one: what is not finite
+    is then in sums that direct convolution leaves it out of.
+    """
+    found = odd
+    for axis in range(2, odd.ndim):
+        around = [(0, 0)] * odd.ndim
+        around[axis] = (FILTER_TILE - 1, FILTER_TILE - 1)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.pad(found, around), 2 * FILTER_TILE - 1, axis
+        )
+        found = windows.any(-1)
+    return found
 
 
 def _slip(call: OpCall, x: np.ndarray) -> np.ndarray:
