@@ -149,7 +149,8 @@ def touched(
         for read in reads(c.expr):
             if read.tensor in border:
                 key = read.tensor, *_key(read.index, ranges)
-                _add(found, kernel, read.tensor, read.index, ranges, 0 if key in seen else 1)
+                if key not in seen:
+                    _add(found, kernel, read.tensor, read.index, ranges, 1)
                 seen.add(key)
     return found
 
@@ -180,7 +181,7 @@ def _add(
     ranges: Mapping[str, Range],
     times: int,
 ) -> None:
-    """Adds what one load takes at every point, `times` 0 where it is counted already or stored."""
+    """Adds what one load takes at every point, `times` 0 where it is stored."""
     shape = [number(n) for n in kernel.shape(tensor)]
     dims = tuple(
         steps_of(i, ranges, n) if isinstance(i, Affine) else Steps(0, n, n)
@@ -202,7 +203,8 @@ def _names(index: Affine | Expr) -> frozenset[str]:
 
 
 def _join(a: Steps, b: Steps) -> Steps:
-    if a == b or not b.places:
+    """The values of two indices; those of equal range may all be others, even ones and odd ones."""
+    if not b.places:
         return a
     if not a.places:
         return b

@@ -110,6 +110,21 @@ def pairs(draw: st.DrawFn) -> Kernel:
     return groups.kernel("pair", computes, {**shapes, "y": (int(p.extent), int(q.extent))})
 
 
+def test_even_and_odd_elements_are_not_taken_for_the_same() -> None:
+    """x is read at 2 * j and at 2 * p - 1: ranges and numbers of places are equal."""
+    first = Read("x", (var("i"), var("j") * 2), 0.0)
+    second = apply(
+        "add", Read("t", (var("p"), var("p"))), Read("x", (Affine(), var("p") * 2 - 1), 0.0)
+    )
+    computes = [
+        Compute("t", (Axis("i", 2), Axis("j", 2)), first),
+        Compute("y", (Axis("p", 2), Axis("q", 2)), second),
+    ]
+    kernel = groups.kernel("pair", computes, {"x": (1, 2), "t": (2, 2), "y": (2, 2)})
+    tile = {"p": 2, "q": 1}
+    assert traffic(kernel, tile).total_bytes == count(kernel, tile).bytes(kernel)
+
+
 @settings(slow, max_examples=60)
 @given(kernel=pairs(), data=st.data())
 def test_no_tile_touches_or_does_more_than_is_modelled(kernel: Kernel, data: st.DataObject) -> None:
