@@ -10,10 +10,8 @@ import onnx
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.scan import ScanForm
 from explorer.frontends.scope import Scope, add, import_graph
-from explorer.frontends.symbols import symbol_name
-from explorer.frontends.tensors import element_type
+from explorer.frontends.tensors import declared_type
 from explorer.ir.calls import Branch, Loop, OpCall, Var
-from explorer.ir.dims import symbol
 from explorer.ir.program import Binding, Function
 from explorer.ir.types import Tensor
 
@@ -104,16 +102,7 @@ def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
 
 def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
     """The types that a body declares for what is stacked; 0 for a dim without number or name."""
-    found = []
-    for row in rows:
-        kind = row.type.tensor_type
-        dtype = element_type(kind.elem_type, row.name) if kind.elem_type else None
-        dims = tuple(
-            symbol(symbol_name(d.dim_param, "")) if d.dim_param else max(0, int(d.dim_value))
-            for d in kind.shape.dim
-        )
-        found.append(Tensor(dims if kind.HasField("shape") else None, dtype))
-    return tuple(found)
+    return tuple(declared_type(row, lambda axis: 0) for row in rows)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:

@@ -15,9 +15,9 @@ from explorer.frontends.onnx_file import OnnxFile, read_onnx
 from explorer.frontends.onnx_graph import import_node
 from explorer.frontends.scope import Importer, Scope, import_graph
 from explorer.frontends.symbols import Bounds, environment, symbol_name
-from explorer.frontends.tensors import MAX_RANK, element_type
+from explorer.frontends.tensors import declared_type, element_type
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim, symbol, symbols_of
+from explorer.ir.dims import symbol, symbols_of
 from explorer.ir.program import Constant, Function, Program
 from explorer.ir.types import Annotation, Object, Tensor
 
@@ -98,18 +98,8 @@ def _input_type(value: onnx.ValueInfoProto) -> Annotation:
         )
     if not kind.HasField("tensor_type"):
         return Object()
-    if not kind.tensor_type.HasField("shape"):
-        return Tensor(None, element_type(kind.tensor_type.elem_type, value.name))
-    dims = kind.tensor_type.shape.dim
-    if len(dims) > MAX_RANK:
-        raise BadModelFile(f"has an input {value.name!r} of rank {len(dims)}")
-    shape: list[Dim] = []
-    for axis, dim in enumerate(dims):
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
-            shape.append(dim.dim_value)
-        else:
-            shape.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
-    return Tensor(tuple(shape), element_type(kind.tensor_type.elem_type, value.name))
+    element_type(kind.tensor_type.elem_type, value.name)  # an input has one
+    return declared_type(value, lambda axis: symbol(symbol_name("", f"{value.name}_{axis}")))
 
 
 def _symbols(types: Iterable[Tensor]) -> list[str]:

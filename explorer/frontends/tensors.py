@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -11,6 +11,8 @@ from onnx import numpy_helper
 
 from explorer.errors import BadModelFile
 from explorer.frontends.plain_file import PlainFile
+from explorer.frontends.symbols import symbol_name
+from explorer.ir.dims import Dim, symbol
 from explorer.ir.dtypes import (
     HOST_DTYPES,
     ITEM_BYTES,
@@ -19,6 +21,7 @@ from explorer.ir.dtypes import (
     computed,
     numpy_dtype,
 )
+from explorer.ir.types import Tensor
 
 MAX_RANK = 16
 MAX_ELEMENTS = 1 << 40
@@ -37,6 +40,28 @@ def element_type(data_type: int, name: str) -> DType:
         kind = kinds.get(data_type, str(data_type))
         raise BadModelFile(f"holds {name!r} with elements of type {kind}, which has no kernels")
     return dtype
+
+
+def declared_type(value: onnx.ValueInfoProto, unnamed: Callable[[int], Dim]) -> Tensor:
+    """What a file declares of a tensor; `unnamed` gives the dim of an axis without number or name.
+
+    Raises BadModelFile where it is of no element type, or of too many dims.
+    """
+    kind = value.type.tensor_type
+    dtype = element_type(kind.elem_type, value.name) if kind.elem_type else None
+    if not kind.HasField("shape"):
+        return Tensor(None, dtype)
+    if len(kind.shape.dim) > MAX_RANK:
+        raise BadModelFile(f"declares {value.name!r} of rank {len(kind.shape.dim)}")
+    dims: list[Dim] = []
+    for axis, dim in enumerate(kind.shape.dim):
+        if dim.dim_param:
+            dims.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
+        elif dim.HasField("dim_value") and dim.dim_value >= 0:
+            dims.append(int(dim.dim_value))
+        else:
+            dims.append(unnamed(axis))
+    return Tensor(tuple(dims), dtype)
 
 
 def checked_shape(dims: Sequence[int], name: str) -> tuple[int, ...]:
