@@ -4,11 +4,12 @@ tile in registers the micro-kernel (Roller, section 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from itertools import product as every
 from math import prod
 
+from explorer.cost.estimate import contract_cycles
 from explorer.devices.model import Device
 from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
@@ -22,12 +23,14 @@ from explorer.roller.construct import Growth, of_expression
 from explorer.roller.expression import heaviest, of_compute
 from explorer.roller.implicit_gemm import as_matmul
 from explorer.roller.policy import (
+    AS_GOOD,
     SHOWN,
     Cut,
     Inside,
     candidates,
     cuts_all,
     in_order,
+    register_tiles,
     scored,
     weighed_cuts,
 )
@@ -51,7 +54,8 @@ def constructed(
     """
     inside = Inside.of(kernel, device, sizes)
     weighed = []
-    grown = (*_tilings(kernel, device, sizes), *_unrepeated(kernel, inside))
+    tiled = tuple(_tilings(kernel, device, sizes))
+    grown = (*tiled, *_less_wasted(kernel, inside, tiled), *_unrepeated(kernel, inside))
     for cut, micro in dict.fromkeys(grown):
         choice = inside.choice(cut)
         if choice is not None:
@@ -66,6 +70,45 @@ def constructed(
         yield from candidates(kernel, device, env, sizes, top_k)
     else:
         yield from chain((first,), found)
+
+
+def _less_wasted(
+    kernel: Kernel, inside: Inside, tiled: Iterable[tuple[Cut, Micro]]
+) -> Iterator[tuple[Cut, Micro]]:
+    """The cuts of a matrix product for the register tile that needs the fewest cycles, where
+    construction, which looks for reuse, has others: one that divides the rows leaves no part over.
+    """
+    main, own = inside.shape.main, sums_of(kernel, inside.device)
+    if main is None or len(kernel.computes) > 2:
+        return
+    found, sizes = main[1], inside.sizes
+    rows = [a for a in found.rows if evaluate_dim(a.extent, sizes) > 1]
+    if len(rows) != 1:
+        return
+    depth = prod(evaluate_dim(a.extent, sizes) for a in found.depth)
+    columns = evaluate_dim(found.column.extent, sizes)
+    count = evaluate_dim(rows[0].extent, sizes)
+
+    def cycles(m: Micro) -> float:
+        return contract_cycles(count, columns, depth, m, own)
+
+    best = min(register_tiles(own), key=cycles)
+    if cycles(best) * AS_GOOD > min((cycles(m) for _, m in tiled), default=0.0):
+        return
+    last = writers(kernel, kernel.output)[-1].axes
+    names = {a.name: b.name for a, b in zip(kernel.computes[main[0]].axes, last, strict=True)}
+    steps = {
+        names[rows[0].name]: (count, best.rows),
+        names[found.column.name]: (columns, best.columns),
+    }
+    for cut in dict.fromkeys(cut for cut, _ in tiled):
+        yield tuple((name, _even(n, *steps.get(name, (n, 1)))) for name, n in cut), best
+
+
+def _even(size: int, extent: int, step: int) -> int:
+    """Equal shares of an extent, as many as tiles of a size, of whole steps."""
+    share = -(-extent // -(-extent // size))
+    return -(-share // step) * step
 
 
 def _unrepeated(kernel: Kernel, inside: Inside) -> Iterator[tuple[Cut, Micro]]:

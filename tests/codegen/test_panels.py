@@ -40,6 +40,16 @@ def test_what_is_asked_for_past_the_end_is_not_read(m: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("k", [1, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize("m", [4, 64])  # the panel that comes next in few hints, and in many
+def test_hints_for_four_steps_leave_no_step_out(m: int, k: int) -> None:
+    case = linear(m, k, 48, "relu", {})
+    values = arrays(case)
+    want = evaluate_kernel(case.kernel, [values[n] for n in case.kernel.inputs], {})
+    got = run_kernel(case.kernel, Tiling((), Micro(4, 3, 8)), values)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 @explorer.trace
 def scores(
     q: explorer.tensor("float32", "m", 32),  # type: ignore[valid-type]

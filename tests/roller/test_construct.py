@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
+from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.roller import Options
@@ -165,3 +166,11 @@ def test_every_small_operator_has_a_tile_on_every_sheet(kernel: Kernel, name: st
     for p in found.results:
         assert p.grid >= 1 and 1 <= p.threads <= sheet.block_threads
         assert all(r.fits for n in range(2) for r in rules.rooms(p.tiles[n:], n))
+
+
+def test_a_register_tile_that_divides_the_rows_is_weighed_too() -> None:
+    narrow = replace(DEVICE, lanes=8, registers=16)
+    case = linear(128, 384, 384, "relu", {})
+    best = next(constructed(normalise(case.kernel), narrow, ENV, {}))
+    assert isinstance(best.value, Tiling)
+    assert best.value.micro == Micro(4, 3, 8)  # of 6 rows, 128 leave a third of a tile over
