@@ -232,7 +232,7 @@ def _tiles_beside(odd: np.ndarray) -> np.ndarray:
     is then in sums that direct convolution leaves it out of.
     """
     found = odd
-    for axis in range(2, odd.ndim):
+    for axis in range(2, odd.ndim if odd.size else 0):
         around = [(0, 0)] * odd.ndim
         around[axis] = (FILTER_TILE - 1, FILTER_TILE - 1)
         windows = np.lib.stride_tricks.sliding_window_view(
