@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import TypeAlias
 
 from explorer.cost.operations import function_cycles, operations
+from explorer.ir.by_identity import by_identity
 from explorer.ir.contraction import Contraction, contraction
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.few_columns import few_columns
@@ -34,7 +34,6 @@ LEAST_BLOCK = 8  # turns of a loop that are worth a block in registers
 TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
 PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
-REMEMBERED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +98,10 @@ class Structure:
 
 Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
 
-_lock = Lock()
-_known: list[tuple[Kernel, Structure]] = []
 
-
+@by_identity
 def structure(kernel: Kernel) -> Structure:
-    """The structure of a kernel in normal form; the last few are remembered."""
-    with _lock:
-        for one, found in _known:
-            if one is kernel:
-                return found
-    made = _structure(kernel)
-    with _lock:
-        _known.insert(0, (kernel, made))
-        del _known[REMEMBERED:]
-    return made
-
-
-def _structure(kernel: Kernel) -> Structure:
+    """The structure of a kernel in normal form."""
     facts, halos, done = [], [], set[int]()
     for n, c in enumerate(kernel.computes):
         halos += [

@@ -5,11 +5,12 @@ Equality of deep values costs as much as what is asked of them; the same object 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
 MOST = 16384  # answers kept of one function; then all are forgotten
@@ -33,3 +34,25 @@ def by_identity(function: Callable[[T], R]) -> Callable[[T], R]:
         return made
 
     return answer
+
+
+def by_identity_at(most: int) -> Callable[[Callable[[T, K], R]], Callable[[T, K], R]]:
+    """The same of a function of a frozen value and a small key, `most` answers kept."""
+
+    def decorate(function: Callable[[T, K], R]) -> Callable[[T, K], R]:
+        kept: dict[tuple[int, K], tuple[T, R]] = {}
+
+        @wraps(function)
+        def answer(value: T, key: K) -> R:
+            found = kept.get((id(value), key))
+            if found is not None:
+                return found[1]
+            made = function(value, key)
+            if len(kept) >= most:
+                kept.clear()
+            kept[id(value), key] = (value, made)
+            return made
+
+        return answer
+
+    return decorate

@@ -31,15 +31,19 @@ class Affine:
     const: Dim = 0
 
     def __add__(self, other: Affine | Dim) -> Affine:
-        right = other if isinstance(other, Affine) else Affine((), other)
-        if not right.terms:
-            return (
-                self if right.const == 0 else Affine(self.terms, simplify(self.const + right.const))
-            )
+        if not isinstance(other, Affine):
+            return self._moved(other)
+        if not other.terms:
+            return self._moved(other.const)
+        if not self.terms:
+            return other._moved(self.const)
         total = dict(self.terms)
-        for name, factor in right.terms:
+        for name, factor in other.terms:
             total[name] = total[name] + factor if name in total else factor
-        return affine(total, self.const + right.const)
+        return affine(total, self.const + other.const)
+
+    def _moved(self, by: Dim) -> Affine:
+        return self if by == 0 else Affine(self.terms, simplify(self.const + by))
 
     def __mul__(self, factor: Dim) -> Affine:
         if factor == 1:
@@ -47,8 +51,14 @@ class Affine:
         return affine({name: c * factor for name, c in self.terms}, self.const * factor)
 
     def __sub__(self, other: Affine | Dim) -> Affine:
-        right = other if isinstance(other, Affine) else Affine((), other)
-        return self + right * -1
+        if not isinstance(other, Affine):
+            return self._moved(-other)
+        if not other.terms:
+            return self._moved(-other.const)
+        total = dict(self.terms)
+        for name, factor in other.terms:
+            total[name] = total[name] - factor if name in total else -factor
+        return affine(total, self.const - other.const)
 
     def factor(self, name: str) -> Dim:
         """The coefficient of a variable, 0 where it does not occur."""
@@ -98,7 +108,7 @@ class Affine:
 def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
     """An affine value in normal form."""
     known = [(n, simplify(terms[n])) for n in sorted(terms)]
-    return Affine(tuple(t for t in known if not is_zero(t[1])), simplify(const))
+    return Affine(tuple([t for t in known if not is_zero(t[1])]), simplify(const))
 
 
 def is_zero(dim: Dim) -> bool:
@@ -256,7 +266,7 @@ class Kernel:
 
     def spec(self, name: str) -> TensorSpec:
         """The tensor of that name."""
-        return next(t for t in self.tensors if t.name == name)
+        return _specs(self)[name]
 
     def shape(self, name: str) -> Shape:
         """The shape of a tensor."""
@@ -270,6 +280,11 @@ class Kernel:
     def origin(self) -> frozenset[str]:
         """The source operators that the computes come from."""
         return frozenset[str]().union(*(c.origin for c in self.computes))
+
+
+@by_identity
+def _specs(kernel: Kernel) -> Mapping[str, TensorSpec]:
+    return {t.name: t for t in reversed(kernel.tensors)}
 
 
 @by_identity

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from explorer.ir.by_identity import by_identity
+from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.dims import Dim, Shape, simplify
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
+
+REMEMBERED = 512  # tiles, of all kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
     """The values of an index while its axes run over their ranges; exact where each axis occurs
     once, and the sign of its factor is known.
     """
+    name = index.bare
+    if name is not None and isinstance(ranges[name].size, int):
+        return ranges[name]
     lo, size = Affine((), index.const), 1
     for name, factor in index.terms:
         r = ranges[name]
@@ -71,8 +76,10 @@ def reach(factor: Dim) -> tuple[Dim, Dim]:
 def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape: Shape) -> Region:
     """The elements that a load touches; the whole dim where the index depends on data."""
     return tuple(
-        interval(i, ranges) if isinstance(i, Affine) else Interval(Affine(), n)
-        for i, n in zip(index, shape, strict=True)
+        [
+            interval(i, ranges) if isinstance(i, Affine) else Interval(Affine(), n)
+            for i, n in zip(index, shape, strict=True)
+        ]
     )
 
 
@@ -112,11 +119,11 @@ def join(a: Region | None, b: Region, every: Region) -> Region:
     """The smallest box around both; all that there is in a dim where the two cannot be compared."""
     if a is None:
         return b
-    return tuple(_join(x, y, n) for x, y, n in zip(a, b, every, strict=True))
+    return tuple([_join(x, y, n) for x, y, n in zip(a, b, every, strict=True)])
 
 
 def _join(x: Interval, y: Interval, every: Interval) -> Interval:
-    if x == y:
+    if x is y or x == y:
         return x
     gap = y.lo - x.lo
     sizes = (gap.const, x.size, y.size)
@@ -132,10 +139,15 @@ def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
     output.
 
     The box of a tensor that is made inside holds all that is written to it and all that is read of
-    it in any tile, its border included.
+    it in any tile, its border included. Tiles are asked about again: when they are weighed, and
+    when they are lowered.
     """
-    out = Regions([{} for _ in kernel.computes])
-    tile = _cutting(kernel, tile)
+    return _propagated(kernel, tuple(_cutting(kernel, tile).items()))
+
+
+@by_identity_at(REMEMBERED)
+def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
+    out, tile = Regions([{} for _ in kernel.computes]), dict(cut)
     every = _whole_with_borders(kernel)
     for n in reversed(range(len(kernel.computes))):
         c = kernel.computes[n]
@@ -160,13 +172,19 @@ def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
 
     Other parts of the output may be shorter along an axis; their share of a tile is clipped.
     """
-    last = next((c for c in reversed(kernel.computes) if c.out == kernel.output), None)
-    extents = {} if last is None else {a.name: a.extent for a in last.axes}
+    extents = _extents(kernel)
     return {
         name: size
         for name, size in tile.items()
         if not isinstance(e := extents.get(name, size), int) or size < e
     }
+
+
+@by_identity
+def _extents(kernel: Kernel) -> Mapping[str, Dim]:
+    """By axis, of the compute that writes the output last."""
+    last = next((c for c in reversed(kernel.computes) if c.out == kernel.output), None)
+    return {} if last is None else {a.name: a.extent for a in last.axes}
 
 
 def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:

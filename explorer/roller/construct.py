@@ -36,7 +36,8 @@ class Growth:
     `top_k` how many results are wanted, `each` how many of those with the same register tile (None:
     all), `eps_cap` bounds the waste that is allowed where nothing
     wastes less; `fuse` makes one of axes that all tensors walk as one, and a matrix product of a
-    convolution; `shrink` cuts operators finer that leave units without work.
+    convolution; `shrink` cuts operators finer that leave units without work; `steps` keeps every
+    tile that was looked at, with its times, where results alone are wanted none.
     """
 
     score: Score = "artifact"
@@ -45,6 +46,7 @@ class Growth:
     eps_cap: float = EPS_CAP
     fuse: bool = True
     shrink: bool = True
+    steps: bool = True
 
     def __post_init__(self) -> None:
         if self.score not in SCORES:
@@ -72,7 +74,7 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
     e = fused.expression
     rules, streamed = rules_for(device, e)
     each = growth.each or growth.top_k
-    search = Search(rules, growth.score, growth.top_k, unit_tile(e), each)
+    search = Search(rules, growth.score, growth.top_k, unit_tile(e), each, growth.steps)
     gpu_step = STREAMED_EPS_STEP if streamed else EPS_STEP
     if device.kind == "cpu":
         results = search.run(CPU_EPS_STEP, growth.eps_cap, min(CPU_CHOICE, growth.eps_cap))

@@ -131,7 +131,7 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
     wanted = max(LEAST_GROWN, min(GROWN, WEIGHED // len(kernel.computes)))
-    growth = Growth(top_k=wanted, each=EACH if found else None)
+    growth = Growth(top_k=wanted, each=EACH if found else None, steps=False)
     blocks = list(_blocks(kernel, sizes))
     for number, p in enumerate(of_expression(fused, own, growth).results):
         cut: dict[str, int] = {}

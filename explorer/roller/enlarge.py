@@ -52,6 +52,7 @@ class Search:
     top_k: int
     unit: RTile
     each: int  # results with one register tile, at most
+    kept: bool = True  # whether steps are
     steps: list[Step] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     regular: bool = False  # whether a result was found at any eps
@@ -210,6 +211,8 @@ class Search:
             yield _State(grown, sizes, state.level, number, names[d], scores[d], state.tiles)
 
     def _record(self, state: _State, verdict: Verdict, reason: str = "") -> int:
+        if not self.kept:
+            return -1
         tile, level = state.tiles[0], state.level
         number = len(self.steps)
         before = state.last[0].shape if state.axis and state.last else None

@@ -51,7 +51,7 @@ def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[Til
     spatial = range(fused.expression.spatial)
     shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
     point = unit_tile(fused.expression)
-    results = of_expression(fused, device, Growth(top_k=GROWN)).results
+    results = of_expression(fused, device, Growth(top_k=GROWN, steps=False)).results
     for p in results or (TiledProgram((point, point, point)),):
         made = TiledProgram(p.shrunk_from or p.tiles)
         yield from (TiledProgram(p.tiles), made)

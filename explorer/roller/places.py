@@ -18,6 +18,7 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
+    affine,
     reads,
     var,
 )
@@ -51,13 +52,19 @@ class Place:
 
     def at(self, index: tuple[Affine | TileExpr, ...]) -> Fetch:
         """The element at an index of the tensor."""
-        offset, dynamic = Affine(), []
+        terms: dict[str, Dim] = {}
+        const: Dim = 0
+        dynamic = []
         for i, lo, stride, n in zip(index, self.lo, self.strides, self.shape, strict=True):
             if isinstance(i, Affine):
-                offset = offset + (i - lo) * stride
+                ahead = i - lo
+                for name, factor in ahead.terms:
+                    step = factor * stride
+                    terms[name] = terms[name] + step if name in terms else step
+                const = const + ahead.const * stride
             else:
                 dynamic.append((i, stride, n))
-        return Fetch(self.buffer, offset, tuple(dynamic))
+        return Fetch(self.buffer, affine(terms, const), tuple(dynamic))
 
 
 def row_major(sizes: Shape) -> Shape:

@@ -74,27 +74,22 @@ class RTile:
     @cached_property
     def operations(self) -> int:
         """Operations of the tile over the whole reduction, in whole steps."""
-        first = self.expression.spatial
-        return self.points * prod(self.whole_shape[first:]) * self.expression.operations
+        return _operations(self.expression, self.whole_shape)
 
     @cached_property
     def traffic_bytes(self) -> int:
         """Bytes loaded over the whole reduction, in whole steps, and stored once."""
-        e, shape = self.expression, self.whole_shape
-        loaded = sum([a.item_bytes * prod(a.tile(shape)) for a in e.inputs])
-        return loaded + e.output.item_bytes * prod(self.output_tile)
+        return _traffic_bytes(self.expression, self.whole_shape)
 
     @property
     def intensity(self) -> float:
         """Operations for each byte moved."""
-        return self.operations / self.traffic_bytes
+        return intensity(self.expression, self.shape)
 
     @cached_property
     def whole_shape(self) -> tuple[int, ...]:
         """The sizes with the reduced axes as far as whole steps reach."""
-        first = self.expression.spatial
-        steps = zip(self.expression.extents[first:], self.shape[first:], strict=True)
-        return (*self.shape[:first], *[-(-n // s) * s for n, s in steps])
+        return _in_whole_steps(self.expression, self.shape)
 
     def with_size(self, axis: int, size: int) -> RTile:
         """The same tile with another size of one axis, not padded."""
@@ -107,6 +102,28 @@ class RTile:
     def count(self, inner: RTile) -> int:
         """How many tiles of `inner` the output's part of this one takes."""
         return prod(-(-n // s) for n, s in zip(self.spatial, inner.spatial, strict=True))
+
+
+def intensity(e: Expression, shape: tuple[int, ...]) -> float:
+    """Operations of a tile of these sizes for each byte that it moves."""
+    whole = _in_whole_steps(e, shape)
+    return _operations(e, whole) / _traffic_bytes(e, whole)
+
+
+def _in_whole_steps(e: Expression, shape: tuple[int, ...]) -> tuple[int, ...]:
+    first = e.spatial
+    steps = zip(e.extents[first:], shape[first:], strict=True)
+    return (*shape[:first], *[-(-n // s) * s for n, s in steps])
+
+
+def _operations(e: Expression, whole: tuple[int, ...]) -> int:
+    return prod(whole) * e.operations
+
+
+def _traffic_bytes(e: Expression, whole: tuple[int, ...]) -> int:
+    """What is written moves with no reduced axis."""
+    loaded = sum([a.item_bytes * prod(a.tile(whole)) for a in e.inputs])
+    return loaded + e.output.item_bytes * prod(e.output.tile(whole))
 
 
 def unit_tile(expression: Expression) -> RTile:

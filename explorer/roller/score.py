@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from explorer.roller.rtile import RTile, whole_tile
+from explorer.roller.rtile import RTile, intensity, whole_tile
 
 Score = Literal["paper", "artifact"]
 SCORES: tuple[Score, ...] = ("paper", "artifact")
@@ -20,7 +20,8 @@ def reuse_scores(tile: RTile, larger: tuple[int | None, ...], rule: Score) -> tu
     """
     axes = range(len(tile.shape))
     if rule == "artifact":
-        return tuple(tile.with_size(d, tile.shape[d] + 1).intensity for d in axes)
+        e, shape = tile.expression, tile.shape
+        return tuple([intensity(e, (*shape[:d], shape[d] + 1, *shape[d + 1 :])) for d in axes])
     return tuple(0.0 if size is None else _saved(tile, d, size) for d, size in enumerate(larger))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from operator import is_
 from typing import Any
 
 from explorer.ir.decisions import Micro
@@ -83,31 +85,36 @@ def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _touched(value: Any) -> set[str]:
-    if isinstance(value, BUFFERLESS):
-        return set()
-    match value:
-        case Buffer(name=name):
-            return {name}
-        case tuple():
-            return set[str]().union(*(_touched(v) for v in value))
-        case _ if is_dataclass(value):
-            return set[str]().union(*(_touched(getattr(value, f.name)) for f in fields(value)))
-    return set()
+def _touched(statement: Statement) -> set[str]:
+    found: set[str] = set()
+    todo: list[Any] = [statement]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Buffer):
+            found.add(value.name)
+        elif isinstance(value, tuple):
+            todo += value
+        elif not isinstance(value, BUFFERLESS):
+            todo += [getattr(value, name) for name in _fields(value.__class__)]
+    return found
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A statement, or a part of one, on the buffers that intermediates have moved to."""
+    """A statement, or a part of one, on the buffers that intermediates have moved to. What stays as
+    it was is the same object.
+    """
     if isinstance(value, BUFFERLESS):
         return value
-    match value:
-        case Buffer(name=name):
-            return replace(value, name=names[name]) if name in names else value
-        case tuple():
-            return tuple(_renamed(v, names) for v in value)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            parts = {f.name: getattr(value, f.name) for f in fields(value)}
-            moved = {n: _renamed(v, names) for n, v in parts.items()}
-            changed = {n: v for n, v in moved.items() if v is not parts[n] and v != parts[n]}
-            return replace(value, **changed) if changed else value
-    return value
+    if isinstance(value, Buffer):
+        return replace(value, name=names[value.name]) if value.name in names else value
+    if isinstance(value, tuple):
+        moved = tuple([_renamed(v, names) for v in value])
+        return value if all(map(is_, moved, value)) else moved
+    parts = ((n, getattr(value, n)) for n in _fields(value.__class__))
+    changed = {n: new for n, old in parts if (new := _renamed(old, names)) is not old}
+    return replace(value, **changed) if changed else value
