@@ -80,7 +80,7 @@ def _compiled() -> bytes:
     entry = import_module("explorer.runtime.hands").entry
     text = import_module("explorer.runtime.words").module_text(entry, SYMBOL)
     machine = import_module("explorer.codegen.machine")
-    return bytes(machine.object_of(machine.optimised(text)))
+    return bytes(machine.object_of(machine.optimised(text, level=3)))
 
 
 def _loaded(code: bytes) -> Native:
