@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from explorer.counters import counters
+from explorer.garbage import rare_collections
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -106,7 +107,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'explorer' has no attribute {name!r}")
     module, attribute = _HOME[name]
-    home = import_module(module)
+    with rare_collections():
+        home = import_module(module)
     value = getattr(home, attribute) if attribute else home
     globals()[name] = value
     return value

@@ -12,7 +12,6 @@ from typing import Any
 from explorer import plugins
 from explorer.codegen.all_written import check_written
 from explorer.codegen.build import KernelCode, build
-from explorer.codegen.garbage import rare_collections
 from explorer.codegen.helper_count import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
@@ -20,6 +19,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
+from explorer.garbage import rare_collections
 from explorer.grinder import grind
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage

@@ -7,16 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from widgets.compiled import Arrays, Compiled
+from explorer.garbage import rare_collections
 
 if TYPE_CHECKING:
+    from widgets.compiled import Arrays, Compiled
     from widgets.race_chart import Result
     from widgets.shell import House, Room, Rooms
 
 __all__ = ["data", "explore", "race", "show"]
 
 
-# Jupyter is imported by the first call that needs it, so that rows and reports do without.
+# Jupyter is imported by the first call that needs it, so that rows and reports do without, and
+# nothing before a call does.
 
 
 def explore(
@@ -27,9 +29,10 @@ def explore(
     kept: str = "",
 ) -> House:
     """The whole house: every stage, picture and knob of a compilation, linked by one selection."""
-    from widgets import shell
+    with rare_collections():
+        from widgets import shell
 
-    return shell.explore(c, sizes=sizes, inputs=inputs, kept=kept)
+        return shell.explore(c, sizes=sizes, inputs=inputs, kept=kept)
 
 
 def show(

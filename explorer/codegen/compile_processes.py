@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Self
 
-from explorer.codegen.garbage import rare_collections
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, ObjectCode, compiled, keep
 from explorer.errors import KernelCompileError
+from explorer.garbage import rare_collections
 
 BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "

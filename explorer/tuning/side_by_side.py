@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.codegen.garbage import rare_collections
 from explorer.compilation import Compilation
+from explorer.garbage import rare_collections
 from explorer.ir.decisions import Candidate, Wait, Wall
 from explorer.ir.dims import Sizes
 from explorer.rammer import POLICIES, Policy, Schedule

@@ -24,8 +24,8 @@ from time import perf_counter, process_time
 import numpy as np
 
 import explorer
-from explorer.codegen.garbage import rare_collections
 from explorer.frontends.model import Model
+from explorer.garbage import rare_collections
 from explorer.ir.calls import Attrs, OpCall, Var
 from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp

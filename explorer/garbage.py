@@ -1,5 +1,5 @@
-"""Less work for Python's garbage collector while something is compiled: it took half the time of
-the translation.
+"""Less work for Python's garbage collector while something is loaded or compiled: it took half the
+time of the translation.
 """
 
 from __future__ import annotations

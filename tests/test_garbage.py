@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from explorer.codegen.garbage import YOUNG, rare_collections
+from explorer.garbage import YOUNG, rare_collections
 
 
 def test_the_collector_is_as_it_was_after_the_block_even_after_an_error() -> None:
