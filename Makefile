@@ -38,6 +38,7 @@ $(BIN)/python:
 $(RUNTIME): | $(BIN)/python
 	$(PIP) install --quiet -r requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q explorer widgets # as pip does with what it copies
 	@rm -f $(VENV)/stamp-runtime-*
 	@touch $@
 
