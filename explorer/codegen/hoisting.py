@@ -5,9 +5,9 @@ all tasks in a row that differ in those alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 
 from explorer.ir.kernel import Affine
+from explorer.ir.made_of import made_of
 from explorer.ir.tile_program import (
     Buffer,
     Fetch,
@@ -30,7 +30,7 @@ def levels(p: TileProgram) -> tuple[int, ...]:
     """
     place = {g.variable: n + 1 for n, g in enumerate(p.grid)}
     made = [frozenset(_written(s)) for s in p.body]
-    known = [frozenset(b.name for b in _inside(s) if isinstance(b, Buffer)) for s in p.body]
+    known = [frozenset(b.name for b in made_of(s) if isinstance(b, Buffer)) for s in p.body]
     found = [_own_level(s, place, len(p.grid)) for s in p.body]
     again = _written_again(made, known)
     tied = [out | (names & again) for out, names in zip(made, known, strict=True)]
@@ -57,19 +57,8 @@ def _own_level(s: object, place: dict[str, int], every: int) -> int:
     known = isinstance(s, For | Fill | Load | Map | Pack | Panels | Reduce)
     if not known or any(b.kind != "scratch" for b in _targets(s)):
         return every
-    used = (v for a in _inside(s) if isinstance(a, Affine) for v in a.variables)
+    used = (v for a in made_of(s) if isinstance(a, Affine) for v in a.variables)
     return max((place.get(v, 0) for v in used), default=0)
-
-
-def _inside(x: object) -> Iterator[object]:
-    """A value and all that it is made of."""
-    yield x
-    if isinstance(x, tuple):
-        for part in x:
-            yield from _inside(part)
-    elif is_dataclass(x):
-        for f in fields(x):
-            yield from _inside(getattr(x, f.name))
 
 
 def _written(s: object) -> Iterator[str]:
@@ -92,4 +81,4 @@ def _targets(s: object) -> Iterator[Buffer]:
             yield from (contract.acc, table)
             yield from _targets(epilogue)
         case _:
-            yield from (b for b in _inside(s) if isinstance(b, Buffer) and b.kind == "scratch")
+            yield from (b for b in made_of(s) if isinstance(b, Buffer) and b.kind == "scratch")

@@ -245,10 +245,13 @@ class TileProgram:
 
 def fetches(expr: TileExpr) -> tuple[Fetch, ...]:
     """Every element that an expression loads, those inside of data-dependent offsets included."""
-    match expr:
-        case Do(_, args):
-            return tuple(f for a in args for f in fetches(a))
-        case Fetch(_, _, dynamic):
-            return (expr, *(f for e, _, _ in dynamic for f in fetches(e)))
-        case Const() | IndexValue():
-            return ()
+    found: list[Fetch] = []
+    todo: list[TileExpr] = [expr]
+    while todo:
+        match todo.pop():
+            case Do(_, args):
+                todo += reversed(args)
+            case Fetch(_, _, dynamic) as fetch:
+                found.append(fetch)
+                todo += [e for e, _, _ in reversed(dynamic)]
+    return tuple(found)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
 
 from explorer.ir.decisions import Micro
 from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.made_of import field_names, made_of
 from explorer.ir.tile_program import Buffer, Span, Statement, TileProgram
 
 BUFFERLESS = (Affine, Const, IndexValue, Micro, Span, str, int, float)
@@ -80,28 +80,10 @@ def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     """The first and the last statement of a task that touches a buffer, by its name."""
     found: dict[str, tuple[int, int]] = {}
     for n, s in enumerate(body):
-        for name in _touched(s):
-            found[name] = (found.get(name, (n, n))[0], n)
+        for part in made_of(s, *BUFFERLESS):
+            if isinstance(part, Buffer):
+                found[part.name] = (found.get(part.name, (n, n))[0], n)
     return found
-
-
-def _touched(statement: Statement) -> set[str]:
-    found: set[str] = set()
-    todo: list[Any] = [statement]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, Buffer):
-            found.add(value.name)
-        elif isinstance(value, tuple):
-            todo += value
-        elif not isinstance(value, BUFFERLESS):
-            todo += [getattr(value, name) for name in _fields(value.__class__)]
-    return found
-
-
-@cache
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
@@ -115,6 +97,6 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, tuple):
         moved = tuple([_renamed(v, names) for v in value])
         return value if all(map(is_, moved, value)) else moved
-    parts = ((n, getattr(value, n)) for n in _fields(value.__class__))
+    parts = ((n, getattr(value, n)) for n in field_names(value.__class__))
     changed = {n: new for n, old in parts if (new := _renamed(old, names)) is not old}
     return replace(value, **changed) if changed else value
