@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sympy
 
+from explorer.ir.algebra import sympy
 from explorer.ir.dims import Dim, evaluate_dim, symbols_of
 from explorer.ir.lattice import dims_of
 from explorer.ir.program import Program

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import sympy
 
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.dims import Dim
 from explorer.ir.dtypes import (
     NARROW_FLOATS,
@@ -125,7 +125,7 @@ class Printer:
     def constant(self, c: Const) -> str:
         """A typed number."""
         number = number_of(c.dtype)
-        if isinstance(c.value, sympy.Expr):
+        if is_symbolic(c.value):
             text = f"{number}({dim_text(c.value)})"
             return f"to_{c.dtype}({text})" if is_stored_otherwise(c.dtype) else text
         if number in ("F", "D"):

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-import sympy
-
 from explorer.errors import DtypeError, ShapeError
+from explorer.ir.algebra import is_symbol
 from explorer.ir.dims import Dim, ShapeEnv, symbol, symbols_of
 from explorer.ir.lattice import (
     Match,
@@ -141,7 +140,7 @@ def _bind(param: Annotation, arg: Annotation, known: dict[str, Dim]) -> None:
             _bind(p, a, known)
     elif type(param) is type(arg) and isinstance(param, Tensor | ShapeType):
         for dim, given in zip(dims_of(param) or (), dims_of(arg) or (), strict=False):
-            if isinstance(dim, sympy.Symbol):
+            if is_symbol(dim):
                 known.setdefault(dim.name, given)
 
 
@@ -160,7 +159,7 @@ def _rows(
 
     for at, (param, arg) in enumerate(zip(params, args, strict=True)):
         for wanted, found, dim, level, why, of in leaves_of(param, arg, check):
-            name = dim.name if isinstance(dim, sympy.Symbol) else ""
+            name = dim.name if is_symbol(dim) else ""
             if name in unbound:
                 unbound.remove(name)
                 yield Row(at, wanted, found, name, Match.PROVED, f"{name} is {found}", of)

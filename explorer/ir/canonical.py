@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-import sympy
-
+from explorer.ir.algebra import is_symbolic
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, symbol
 from explorer.ir.kernel import (
@@ -76,7 +75,7 @@ def with_symbols(node: Node, values: Mapping[Any, Any]) -> Node:
 
 def _exchanged(node: Any, values: Mapping[Any, Any]) -> Any:
     match node:
-        case sympy.Expr():
+        case _ if is_symbolic(node):
             return node.xreplace(values)
         case Affine(terms, const):
             dims = {n: _exchanged(c, values) for n, c in terms}

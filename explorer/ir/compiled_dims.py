@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.dims import Dim, Sizes
 
 Evaluator: TypeAlias = Callable[[Sizes], tuple[int, ...]]
@@ -17,8 +16,12 @@ def compile_dims(dims: Iterable[Dim]) -> Evaluator:
 
     The text is made of operators and of symbols by number, never of a name that a model chose.
     """
+    given = tuple(dims)
+    known = tuple([dim for dim in given if isinstance(dim, int)])
+    if len(known) == len(given):
+        return lambda sizes: known
     writer = _Writer()
-    parts = [writer.text(dim) for dim in dims]
+    parts = [writer.text(dim) for dim in given]
     loads = [f"    {local} = sizes[_names[{n}]]" for n, local in enumerate(writer.names.values())]
     body = [*loads, f"    return ({', '.join(parts)}{',' * (len(parts) == 1)})"]
     space: dict[str, object] = {"_names": tuple(writer.names)}

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, Union
 
-import sympy
+from explorer.ir.algebra import sympy
 
-Dim: TypeAlias = int | sympy.Expr
+Dim: TypeAlias = Union[int, "sympy.Expr"]
 Shape: TypeAlias = tuple[Dim, ...]
 Sizes: TypeAlias = Mapping[str, int]  # a value for each symbol: one binding
 

@@ -12,8 +12,7 @@ from math import copysign
 from operator import is_
 from typing import TypeAlias
 
-import sympy
-
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
 from explorer.ir.types import DType
@@ -72,10 +71,10 @@ class Affine:
     @property
     def bare(self) -> str | None:
         """The variable's name, if this is one variable and nothing else."""
-        if len(self.terms) != 1 or not is_zero(self.const):
+        if len(self.terms) != 1:
             return None
         name, factor = self.terms[0]
-        return name if is_one(factor) else None
+        return name if is_one(factor) and is_zero(self.const) else None
 
     def without(self, names: set[str] | frozenset[str]) -> Affine:
         """The same with some variables at zero."""
@@ -113,12 +112,12 @@ def affine(terms: Mapping[str, Dim], const: Dim = 0) -> Affine:
 
 def is_zero(dim: Dim) -> bool:
     """Whether a dim in normal form is 0: asked of sympy, that takes long."""
-    return dim is sympy.S.Zero if isinstance(dim, sympy.Basic) else dim == 0
+    return dim == 0 if isinstance(dim, int) or not is_symbolic(dim) else dim is sympy.S.Zero
 
 
 def is_one(dim: Dim) -> bool:
     """Whether a dim in normal form is 1."""
-    return dim is sympy.S.One if isinstance(dim, sympy.Basic) else dim == 1
+    return dim == 1 if isinstance(dim, int) or not is_symbolic(dim) else dim is sympy.S.One
 
 
 def var(name: str) -> Affine:

@@ -8,8 +8,7 @@ from collections.abc import Callable as Function
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 
-import sympy
-
+from explorer.ir.algebra import is_symbol, sympy
 from explorer.ir.dims import Dim, Shape, ShapeEnv, simplify, symbol, symbols_of
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
 from explorer.ir.words import print_dim, print_type
@@ -57,7 +56,7 @@ def defined_by(annotation: Annotation) -> tuple[str, ...]:
     if isinstance(annotation, TupleType):
         found = [name for item in annotation.items for name in defined_by(item)]
     else:
-        bare = (d for d in dims_of(annotation) or () if isinstance(d, sympy.Symbol))
+        bare = (d for d in dims_of(annotation) or () if is_symbol(d))
         found = [d.name for d in bare]
     return tuple(dict.fromkeys(found))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.calls import AttrValue
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dims import Dim, Shape, simplify, symbol

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.dims import Dim, Shape, simplify
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-import sympy
-
+from explorer.ir.algebra import is_symbol, is_symbolic
 from explorer.ir.annotations import defined_by as bare_in
 from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import (
@@ -45,7 +44,7 @@ def is_check(binding: Binding) -> bool:
     return (
         isinstance(binding.expr, MatchCast)
         and isinstance(kind, ShapeType)
-        and any(not isinstance(d, sympy.Symbol) for d in kind.dims or ())
+        and any(not is_symbol(d) for d in kind.dims or ())
     )
 
 
@@ -127,11 +126,11 @@ def _of_scalar(expr: Scalar) -> Iterator[Dim]:
         case IndexValue(index):
             yield from _of_affine(index)
         case Const(value, _):
-            if isinstance(value, sympy.Expr):
+            if is_symbolic(value):
                 yield value
 
 
 def _of_value(value: AttrValue) -> frozenset[str]:
     if isinstance(value, tuple):
         return NONE.union(*(_of_value(v) for v in value))
-    return symbols_of(value) if isinstance(value, sympy.Expr) else NONE
+    return symbols_of(value) if is_symbolic(value) else NONE

@@ -6,9 +6,7 @@ import json
 import re
 from functools import lru_cache
 
-import sympy
-from sympy.printing.str import StrPrinter
-
+from explorer.ir.algebra import sympy
 from explorer.ir.calls import AttrValue
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, Shape
@@ -24,24 +22,6 @@ def print_name(name: str) -> str:
     return name if BARE.fullmatch(name) else json.dumps(name)
 
 
-class _DimPrinter(StrPrinter):  # type: ignore[misc]
-    def _print_floor(self, expr: sympy.floor) -> str:
-        top, bottom = sympy.fraction(sympy.together(expr.args[0]))
-        return f"floor({self._print(top)}, {self._print(bottom)})"
-
-    def _print_Max(self, expr: sympy.Max) -> str:
-        return f"max({', '.join(sorted(self._print(a) for a in expr.args))})"
-
-    def _print_Min(self, expr: sympy.Min) -> str:
-        return f"min({', '.join(sorted(self._print(a) for a in expr.args))})"
-
-    def _print_Mod(self, expr: sympy.Mod) -> str:
-        return f"mod({self._print(expr.args[0])}, {self._print(expr.args[1])})"
-
-
-_printer = _DimPrinter()
-
-
 def print_dim(dim: Dim) -> str:
     """An extent: a number, or an expression over symbols."""
     return str(dim) if isinstance(dim, int) else _symbolic(dim)
@@ -49,7 +29,9 @@ def print_dim(dim: Dim) -> str:
 
 @lru_cache(maxsize=65536)
 def _symbolic(dim: sympy.Expr) -> str:
-    text: str = _printer.doprint(dim)
+    from explorer.ir.dim_printer import printer  # loads sympy
+
+    text: str = printer.doprint(dim)
     return text
 
 

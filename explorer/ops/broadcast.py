@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import sympy
-
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.dims import Dim, Shape, ShapeEnv, simplify
 from explorer.ops.record import Site
 
@@ -116,13 +115,13 @@ def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> Non
 
 def _is_cut(part: Dim, whole: Dim) -> bool:
     """Whether one extent is `Min(whole, ..)`, or the other one `Max(part, ..)`."""
-    shorter = isinstance(part, sympy.Min) and whole in part.args
-    return shorter or (isinstance(whole, sympy.Max) and part in whole.args)
+    shorter = is_symbolic(part) and isinstance(part, sympy.Min) and whole in part.args
+    return shorter or (is_symbolic(whole) and isinstance(whole, sympy.Max) and part in whole.args)
 
 
 def _imply(cut: Dim, whole: Dim) -> None:
     """`Min(n, 512)` where `n` is wanted: raise what must hold of the symbol in n."""
-    if not isinstance(cut, sympy.Min) or whole not in cut.args or isinstance(whole, int):
+    if isinstance(whole, int) or not isinstance(cut, sympy.Min) or whole not in cut.args:
         return
     limits = [int(a) for a in cut.args if a.is_Integer]
     names = list(whole.free_symbols)

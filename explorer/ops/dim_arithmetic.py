@@ -7,8 +7,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import sympy
 
+from explorer.ir.algebra import sympy
 from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
 from explorer.ops.record import Array, Fold, Site
 

@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import sympy
 
 from explorer.budget import check_room
 from explorer.errors import BoundError, ShapeError, TooLarge
+from explorer.ir.algebra import is_symbolic
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -266,7 +266,7 @@ def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
     """An attribute with its dims as numbers."""
     if isinstance(value, tuple):
         return tuple(_plain(v, sizes) for v in value)
-    return evaluate_dim(value, sizes) if isinstance(value, sympy.Basic) else value
+    return evaluate_dim(value, sizes) if is_symbolic(value) else value
 
 
 def _last_uses(function: Function) -> Unread:

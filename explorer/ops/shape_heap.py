@@ -15,8 +15,7 @@ from enum import Enum
 from threading import Lock
 from typing import NamedTuple
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.calls import MatchCast, Var
 from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbols_of

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-import sympy
-
 from explorer.errors import BadOption, BoundError
+from explorer.ir.algebra import is_symbolic
 from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Affine, affine
 from explorer.ir.lattice import replace_symbols
@@ -107,7 +106,7 @@ class _Binder:
 
     def new(self, node: Any) -> Any:
         match node:
-            case sympy.Expr():
+            case _ if is_symbolic(node):
                 return replace_symbols(node, self.values)
             case Affine(terms, const):
                 return affine({n: self.of(c) for n, c in terms}, self.of(const))

@@ -31,8 +31,8 @@ from types import (
 from typing import Any
 
 import numpy as np
-import sympy
 
+from explorer.ir.algebra import is_symbolic
 from explorer.passes.parts_of import PARTS
 from explorer.passes.references import imports, names, references
 from explorer.passes.where_from import (
@@ -152,7 +152,7 @@ class _Walk:
                 self._array(value)
             case np.generic():
                 self.token("scalar", f"{value.dtype} {value.tobytes().hex()}")
-            case sympy.Basic():
+            case _ if is_symbolic(value):
                 self.token("dim", str(value))
             case Enum():
                 self.write((kind, value.name, value._value_))

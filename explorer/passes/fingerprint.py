@@ -14,8 +14,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import sympy
 
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.decisions import TaskTree, TileGraph
 from explorer.ir.program import Constant, Program
 from explorer.passes.content import Untold, content_key
@@ -171,7 +171,7 @@ def _dim_text(dim: sympy.Basic) -> str:
 
 def _write_other(value: Any, out: Callable[[str], None]) -> None:
     match value:
-        case sympy.Basic():
+        case _ if is_symbolic(value):
             out(_dim_text(value))
         case set():
             _write(frozenset(value), out)

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.kernel import Affine, Axis, affine
 

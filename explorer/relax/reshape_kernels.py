@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.calls import KernelCall, View
 from explorer.ir.dims import Shape, product, symbol
 from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import sympy
-
+from explorer.ir.algebra import sympy
 from explorer.ir.dims import Dim, ShapeEnv, product, symbols_of
 from explorer.ir.types import ITEM_BYTES, DType, Tensor
 from explorer.relax.memory_plan import Options

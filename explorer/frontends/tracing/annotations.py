@@ -6,9 +6,9 @@ import ast
 from typing import Any, NoReturn
 
 import numpy as np
-import sympy
 
 from explorer.errors import BadOption
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.dims import Dim, floor_div, simplify, symbol
 from explorer.ir.types import ITEM_BYTES, Tensor
 
@@ -43,7 +43,7 @@ def dim_of(dim: Any) -> Dim:
     """A dim as one writes it: a number, a name, or arithmetic on names."""
     if isinstance(dim, str):
         return _parse(dim)
-    if isinstance(dim, sympy.Expr):
+    if is_symbolic(dim) and isinstance(dim, sympy.Expr):
         return simplify(dim)
     if isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and dim >= 0:
         return int(dim)

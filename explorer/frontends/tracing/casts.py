@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import sympy
 
 from explorer.errors import DtypeError, ShapeError
 from explorer.frontends.tracing.annotations import dim_of
@@ -15,6 +14,7 @@ from explorer.frontends.tracing.emit import matched
 from explorer.frontends.tracing.frames import Frame, current_frame, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced, traced
+from explorer.ir.algebra import is_symbol
 from explorer.ir.dims import Dim, Shape, evaluate_dim, symbols_of
 from explorer.ir.lattice import Match, defined_by, match, replace_symbols, symbols_in
 from explorer.ir.types import ShapeType, Tensor
@@ -118,7 +118,7 @@ def _eager(x: Any, annotation: Tensor | ShapeType) -> Any:
 def _check(dims: Shape, found: tuple[int, ...], annotation: Any) -> None:
     sizes: dict[str, int] = {}
     for dim, extent in zip(dims, found, strict=False):
-        if isinstance(dim, sympy.Symbol):
+        if is_symbol(dim):
             sizes.setdefault(dim.name, extent)
     known = [symbols_of(d) <= sizes.keys() for d in dims]
     wanted = [evaluate_dim(d, sizes) if k else n for d, k, n in zip(dims, known, found)]

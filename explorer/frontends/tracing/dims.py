@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-import sympy
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.frames import current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
+from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
 
 
@@ -24,7 +24,7 @@ def plain_dim(value: Any) -> Dim | None:
     """The dim that a Python value stands for; None if it is none."""
     if isinstance(value, SymbolicDim):
         return value.expr
-    if isinstance(value, sympy.Expr):
+    if is_symbolic(value) and isinstance(value, sympy.Expr):
         return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
