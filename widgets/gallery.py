@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from explorer.errors import BadOption
-from widgets import (
+from widgets.hand import Hand
+from widgets.house import House
+from widgets.inspection import Walls
+from widgets.knobs import Setting
+from widgets.pictures import (
     accept_picture,
     brick_wall_picture,
     call_boundary,
@@ -51,14 +55,9 @@ from widgets import (
     wall_table,
     welder_view,
 )
-from widgets.hand import Hand
-from widgets.house import House
-from widgets.inspection import Walls
-from widgets.knobs import Setting
-from widgets.rolled import Rolled, Times, View
+from widgets.rolled import Times, View
 from widgets.svg import Svg, label
 from widgets.table import Table
-from widgets.welded import Welded
 
 
 class OnShow(Protocol):
@@ -150,15 +149,15 @@ def _layout(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
     return rows, tile_layout.figure(rows, op), tile_layout.table(rows)
 
 
-def _of_welder(data: Callable[[Welded], Any], figure: Any, table: Any) -> Room:
+def _of_welder(rows_of: Any, picture: Any) -> Room:
     """A room about the tiles of one group."""
 
     def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
         found = welder_view.welded(s, op)
         if found is None:
             return _nothing("Welder has left no groups.")
-        rows = data(found)
-        return rows, figure(rows, op), table(rows)
+        rows = rows_of.data(found)
+        return rows, picture.figure(rows, op), picture.table(rows)
 
     return room
 
@@ -186,15 +185,15 @@ def _nothing(said: str) -> tuple[Any, Svg, Table]:
     return (), Svg(780, 40, label(12, 24, said, "i"), said_), Table(("tile",), (), (), said_)
 
 
-def _of_roller(data: Callable[[Rolled], Any], figure: Any, table: Any) -> Room:
+def _of_roller(rows_of: Any, picture: Any) -> Room:
     """A room about what Roller made of one kernel."""
 
     def room(s: OnShow, op: str) -> tuple[Any, Svg, Table]:
         found = roller_view.rolled(s, op)
         if found is None:
             return _nothing("Roller has tiled nothing.")
-        rows = data(found)
-        return rows, figure(rows), table(rows)
+        rows = rows_of.data(found)
+        return rows, picture.figure(rows), picture.table(rows)
 
     return room
 
@@ -245,29 +244,14 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "levels": ("Three levels", _levels),
     "fusion": ("Fusion", _fusion),
     "grinder": ("uTask tree", _grinder),
-    "welder": (
-        "Memory levels",
-        _of_welder(tile_stream.data, tile_stream_picture.figure, tile_stream_picture.table),
-    ),
-    "curve": (
-        "Tile curve",
-        _of_welder(tile_curve.data, tile_curve_picture.figure, tile_curve_picture.table),
-    ),
+    "welder": ("Memory levels", _of_welder(tile_stream, tile_stream_picture)),
+    "curve": ("Tile curve", _of_welder(tile_curve, tile_curve_picture)),
     "connections": ("What if", _connections),
     "groups": ("Tile graph", _groups),
-    "roller": (
-        "Tiles",
-        _of_roller(tile_panels.data, tile_panels_picture.figure, tile_panels_picture.table),
-    ),
-    "staircase": (
-        "Staircase",
-        _of_roller(staircase.data, staircase_picture.figure, staircase_picture.table),
-    ),
-    "waves": ("Waves", _of_roller(scale_out.data, scale_out.figure, scale_out.table)),
-    "roofline": (
-        "Roofline",
-        _of_roller(roofline.data, roofline_picture.figure, roofline_picture.table),
-    ),
+    "roller": ("Tiles", _of_roller(tile_panels, tile_panels_picture)),
+    "staircase": ("Staircase", _of_roller(staircase, staircase_picture)),
+    "waves": ("Waves", _of_roller(scale_out, scale_out)),
+    "roofline": ("Roofline", _of_roller(roofline, roofline_picture)),
     "layout": ("Tune", _layout),
     "rammer": ("Brick wall", _rammer),
     "policies": ("Policies", _of_rammer(policies_picture)),

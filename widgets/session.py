@@ -38,7 +38,7 @@ from widgets.watched import Rounds, Watched, rounds_in
 
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3
-TRACING_SECONDS = 0.15
+TRACING_SECONDS = 0.05
 MOST_TRACED = 40
 MOST_STEPS = 50
 CHANGING = ("house", "walls", "views", "plan", "pinned", "kept", "focus", "revision", "_made")

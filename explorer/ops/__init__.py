@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from threading import RLock
 
 from explorer.ir.calls import (
     Branch,
@@ -18,86 +19,86 @@ from explorer.ir.calls import (
 )
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding
-from explorer.ops import (
-    arithmetic,
-    bitwise,
-    casting,
-    conv,
-    elementwise,
-    fourier,
-    gather,
-    generate,
-    grid_sample,
-    joining,
-    layout,
-    matmul,
-    normalization,
-    optimizers,
-    pooling,
-    quantization,
-    quantized,
-    recurrent,
-    reduction,
-    reshaping,
-    resize,
-    sampling,
-    scatter,
-    selection,
-    slicing,
-    softmax,
-    trigonometry,
-    unfolding,
-)
 from explorer.ops.families import FAMILIES, kernel_family
 from explorer.ops.record import OperatorRecord
 
 __all__ = ["FAMILIES", "RECORDS", "OperatorRecord", "family", "put_record", "take_record"]
 
-_records: dict[str, OperatorRecord] = {
-    record.name: record
-    for room in (
-        elementwise,
-        arithmetic,
-        casting,
-        bitwise,
-        quantization,
-        quantized,
-        matmul,
-        conv,
-        pooling,
-        reduction,
-        softmax,
-        normalization,
-        reshaping,
-        layout,
-        joining,
-        slicing,
-        gather,
-        generate,
-        resize,
-        recurrent,
-        sampling,
-        grid_sample,
-        scatter,
-        selection,
-        trigonometry,
-        unfolding,
-        fourier,
-        optimizers,
-    )
-    for record in room.RECORDS
-}
-RECORDS: Mapping[str, OperatorRecord] = MappingProxyType(_records)  # ops.own_operators adds to it
+# The rooms of the operators, in the order in which a name is looked for: a model of images has what
+# it needs from the first of them, and what is not needed is not loaded.
+ROOMS = (
+    "elementwise",
+    "conv",
+    "arithmetic",
+    "pooling",
+    "joining",
+    "softmax",
+    "reshaping",
+    "matmul",
+    "reduction",
+    "normalization",
+    "layout",
+    "slicing",
+    "gather",
+    "casting",
+    "bitwise",
+    "quantization",
+    "quantized",
+    "generate",
+    "resize",
+    "recurrent",
+    "sampling",
+    "grid_sample",
+    "scatter",
+    "selection",
+    "trigonometry",
+    "unfolding",
+    "fourier",
+    "optimizers",
+)
 
 
-def put_record(record: OperatorRecord) -> None:
-    """Make a record known under its name."""
-    _records[record.name] = record
+class _Records(Mapping[str, OperatorRecord]):
+    """Every operator by name; a room is loaded when a name is in none of those before it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, OperatorRecord] = {}
+        self._rooms = list(reversed(ROOMS))
+        self._lock = RLock()
+
+    def __getitem__(self, name: str) -> OperatorRecord:
+        if name not in self._known:
+            self._load(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load(None)
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        self._load(None)
+        return len(self._known)
+
+    def _load(self, wanted: str | None) -> None:
+        """Rooms until one has the name; all of them for none."""
+        with self._lock:
+            while self._rooms and wanted not in self._known:
+                room = import_module(f"{__name__}.{self._rooms[-1]}")
+                self._known.update({r.name: r for r in room.RECORDS})
+                self._rooms.pop()
+
+    def put(self, record: OperatorRecord) -> None:
+        """Make a record known under its name."""
+        self._known[record.name] = record
+
+    def take(self, name: str) -> None:
+        """Make the record of that name unknown."""
+        del self._known[name]
 
 
-def take_record(name: str) -> None:
-    """Make the record of that name unknown."""
-    del _records[name]
+_records = _Records()
+RECORDS: Mapping[str, OperatorRecord] = _records  # ops.own_operators adds to it
+put_record, take_record = _records.put, _records.take
 
 
 def family(thing: Binding | Kernel) -> str:

@@ -21,7 +21,6 @@ from explorer.ops.unwanted import while_wanted
 from explorer.ops.verify_kernel import verify_kernel
 
 LONGEST = 200  # characters of what somebody else's code says
-OURS = frozenset(RECORDS)  # names that are taken
 SAID = (IronworksError, Unprovable, ImpliedBound)  # what a rule may answer
 
 
@@ -60,7 +59,7 @@ def register(record: OperatorRecord, domain: str = "") -> None:
     name = record.name
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 64):
         raise BadOption(f"an operator's name is a word, found {str(name)[:64]!r}", where="operator")
-    if name in OURS:
+    if name in RECORDS and name not in _own:
         raise BadOption(
             f"{name!r} is an operator of ONNX: give yours another name, and put it in the place of "
             "that one by a pass",
