@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from explorer.ir.by_identity import by_identity_at
 from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Const, Expr, IndexValue, Read
 
 FUNCTION_CYCLES = {
@@ -9,6 +10,7 @@ FUNCTION_CYCLES = {
     "pow": 30, "div": 4,
 }  # fmt: skip
 OTHER_FUNCTION = 4
+REMEMBERED = 512  # expressions with an axis
 
 
 def operations(expr: Expr, axis: str) -> float:
@@ -24,18 +26,35 @@ def function_cycles(expr: Expr, axis: str) -> float:
     return float(sum(FUNCTION_CYCLES.get(op, OTHER_FUNCTION * (op in FUNCTIONS)) for op in named))
 
 
-def _parts(expr: Expr, axis: str) -> set[Expr]:
+@by_identity_at(REMEMBERED)
+def _parts(expr: Expr, axis: str) -> tuple[Expr, ...]:
     """Loads and functions that are done for every point of an axis, each once: what the axis does
     not change is done before its loop.
+
+    Equal ones have one number, so that none is compared by all that it is made of.
     """
-    found: set[Expr] = set()
-    todo = [expr]
-    while todo:
-        one = todo.pop()
-        if one not in found and isinstance(one, (Apply, Read)) and _depends(one, axis):
-            found.add(one)
-            todo += one.args if isinstance(one, Apply) else ()
-    return found
+    numbers: dict[object, int] = {}
+    known: dict[
+        int, tuple[int, bool]
+    ] = {}  # by identity: the number, and whether the axis moves it
+    found: dict[int, Expr] = {}
+
+    def visit(one: Expr) -> tuple[int, bool]:
+        if id(one) not in known:
+            key: object = one
+            if isinstance(one, Apply):
+                below = [visit(a) for a in one.args]
+                key, depends = (one.op, *[n for n, _ in below]), any(d for _, d in below)
+            else:
+                depends = _depends(one, axis)
+            number = numbers.setdefault(key, len(numbers))
+            if depends and isinstance(one, (Apply, Read)):
+                found.setdefault(number, one)
+            known[id(one)] = number, depends
+        return known[id(one)]
+
+    visit(expr)
+    return tuple(found.values())
 
 
 def _depends(expr: Expr, axis: str) -> bool:
