@@ -34,6 +34,7 @@ LEAST_BLOCK = 8  # turns of a loop that are worth a block in registers
 TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
 PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
+REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,8 @@ class Structure:
 Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
 
 
-@by_identity
-def structure(kernel: Kernel) -> Structure:
-    """The structure of a kernel in normal form."""
+def _structure(kernel: Kernel) -> Structure:
+    """The structure of a kernel in normal form; the last ones are remembered."""
     facts, halos, done = [], [], set[int]()
     for n, c in enumerate(kernel.computes):
         halos += [
@@ -122,6 +122,9 @@ def structure(kernel: Kernel) -> Structure:
         for t in kernel.tensors
     }
     return Structure(tuple(facts), tuple(halos), last.axes, tensors, _blocks(kernel))
+
+
+structure = by_identity(_structure, REMEMBERED)
 
 
 def _blocks(kernel: Kernel) -> dict[str, list[tuple[int, tuple[Affine | Expr, ...]]]]:

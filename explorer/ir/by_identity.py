@@ -16,7 +16,7 @@ R = TypeVar("R")
 MOST = 16384  # answers kept of one function; then all are forgotten
 
 
-def by_identity(function: Callable[[T], R]) -> Callable[[T], R]:
+def by_identity(function: Callable[[T], R], most: int = MOST) -> Callable[[T], R]:
     """The function of one frozen value, its answers kept with the values they are of, so that no
     other value can lie there. Safe with threads: at worst an answer is found twice.
     """
@@ -28,7 +28,7 @@ def by_identity(function: Callable[[T], R]) -> Callable[[T], R]:
         if found is not None:
             return found[1]
         made = function(value)
-        if len(kept) >= MOST:
+        if len(kept) >= most:
             kept.clear()
         kept[id(value)] = (value, made)
         return made

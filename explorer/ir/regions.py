@@ -12,7 +12,7 @@ from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.dims import Dim, Shape, simplify
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
 
-REMEMBERED = 512  # tiles, of all kernels
+REMEMBERED = 128  # tiles, of all kernels
 
 
 @dataclass(frozen=True, slots=True)
