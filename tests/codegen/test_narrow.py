@@ -147,6 +147,10 @@ def test_loops_over_narrow_elements_use_vectors(dtype: str) -> None:
     kernel = pointwise(expr, dtype, x=(dtype, 4096))
     text = build_kernel(kernel, Tiling(), ShapeEnv()).assembly()
     features = llvm.get_host_cpu_features()
+    if features.get("avx512fp16") and dtype == "float16":
+        # a product that is rounded once is the same in float16, where the processor has that
+        assert "vmulph" in text and "ymm" in text
+        return
     if features.get("avx512f"):
         assert "zmm" in text
     elif features.get("avx2"):
