@@ -134,8 +134,14 @@ def _finer_first(
         return count if count <= most else 0
 
     equal = [c for c in weighed if c.cost_us <= bound]
-    equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c)))
+    equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c), _panel(c)))
     return [*equal, *weighed[len(equal) :]]
+
+
+def _panel(c: Candidate) -> int:
+    """Columns of a register tile: the fewer, the less of the right operand a step reads from L2."""
+    assert isinstance(c.value, Tiling)
+    return c.value.micro.columns
 
 
 def _busy_us(c: Candidate) -> float:

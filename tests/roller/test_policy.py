@@ -4,6 +4,8 @@ anything.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from explorer.counters import counters
@@ -17,7 +19,7 @@ from explorer.ir.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
-from explorer.roller.policy import candidates, private_bytes, refusal
+from explorer.roller.policy import candidates, in_order, private_bytes, refusal, weigh
 from explorer.roller.remembered import best_tilings
 from explorer.roller.transform import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
@@ -116,3 +118,15 @@ def test_an_illegal_tile_names_the_rule_that_it_breaks(tiling: Tiling, rule: str
     program = program_of(linear(128, 64, 96, "relu", {}))
     with pytest.raises(BadOption, match=rule):
         Roll(DEVICE, Options(pinned=(("out", tiling),)))(program)
+
+
+def test_of_two_as_good_register_tiles_the_one_that_reads_less_from_l2_comes_first() -> None:
+    near, _, *far = DEVICE.levels
+    levels = (near, MemoryLevel("L2", 2 << 20, 144.0, 64), *far)
+    large = replace(DEVICE, clock_ghz=3.0, levels=levels)
+    kernel = normalise(linear(128, 1536, 384, "relu", {}).kernel)
+    cut = ((kernel.computes[-1].axes[-1].name, 96),)
+    tilings = (Tiling(cut, Micro(4, 6)), Tiling(cut, Micro(8, 3)))  # as many products in a step
+    wide, tall = (weigh(kernel, t, large, ENV, {}) for t in tilings)
+    assert wide.cost_us < tall.cost_us < 1.02 * wide.cost_us
+    assert next(in_order([wide, tall], kernel, large, ENV, {}, 2)) == tall
