@@ -86,7 +86,7 @@ def _less_wasted(
     if len(rows) != 1:
         return
     depth = prod(evaluate_dim(a.extent, sizes) for a in found.depth)
-    columns = evaluate_dim(found.column.extent, sizes)
+    columns = max(1, evaluate_dim(found.column.extent, sizes))
     count = evaluate_dim(rows[0].extent, sizes)
 
     def cycles(m: Micro) -> float:
@@ -95,12 +95,14 @@ def _less_wasted(
     best = min(register_tiles(own), key=cycles)
     if cycles(best) * AS_GOOD > min((cycles(m) for _, m in tiled), default=0.0):
         return
-    last = writers(kernel, kernel.output)[-1].axes
-    names = {a.name: b.name for a, b in zip(kernel.computes[main[0]].axes, last, strict=True)}
-    steps = {
-        names[rows[0].name]: (count, best.rows),
-        names[found.column.name]: (columns, best.columns),
-    }
+    walks = cut_by(kernel, main[0], found)
+    steps = {}
+    for axis, extent, step in (
+        (rows[0], count, best.rows),
+        (found.column, columns, best.columns),
+    ):
+        if walks.get(axis.name, ("", 0))[1] == 1:
+            steps[walks[axis.name][0]] = (extent, step)
     for cut in dict.fromkeys(cut for cut, _ in tiled):
         yield tuple((name, _even(n, *steps.get(name, (n, 1)))) for name, n in cut), best
 

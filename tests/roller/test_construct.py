@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.normal import normalise
 from explorer.roller import Options
 from explorer.roller.construct import Growth, construct, rules_for
@@ -174,3 +174,16 @@ def test_a_register_tile_that_divides_the_rows_is_weighed_too() -> None:
     best = next(constructed(normalise(case.kernel), narrow, ENV, {}))
     assert isinstance(best.value, Tiling)
     assert best.value.micro == Micro(4, 3, 8)  # of 6 rows, 128 leave a third of a tile over
+
+
+def test_a_product_whose_rows_are_two_axes_of_the_output_is_constructed() -> None:
+    i, j, k = Axis("i", 24), Axis("j", 72), Axis("k", 32)
+    p, q = Axis("p", 3), Axis("q", 8)
+    x, w = Read("x", (var("i"), var("k"))), Read("w", (var("k"), var("j")))
+    product = Compute("t", (i, j), Apply("mul", (x, w)), (k,), "sum")
+    row = var("p") * 8 + var("q")
+    parted = Compute("y", (p, q, j), Apply("neg", (Read("t", (row, var("j"))),)))
+    shapes = {"x": (24, 32), "w": (32, 72), "t": (24, 72), "y": (3, 8, 72)}
+    tensors = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
+    kernel = Kernel("parted", tensors, (product, parted), ("x", "w"), "y", frozenset({"w"}))
+    assert not next(constructed(normalise(kernel), DEVICE, ENV, {})).refused
