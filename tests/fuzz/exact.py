@@ -56,6 +56,7 @@ OF_ONE = frozenset({
     "LogSoftmax", "ReduceLogSum", "ReduceLogSumExp",
 })  # fmt: skip
 FILTER_TILE = 4  # results of one tile along a dim, at most
+WIDEST_GELU = 5.5  # beyond it the error function is 1 in float32
 SQUASHED = 3.5  # units of 1: functions that libraries cut off, and logarithms of sums near 1
 
 
@@ -224,7 +225,8 @@ class _Rounding(Interpreter):
             finite = np.abs(wide[np.isfinite(wide)])
             return FILTERED * float(finite.max(initial=0)) / REACH
         unit = _unit("float64" if dtype == "float64" else "float32")
-        return SQUASHED * unit / REACH if op in OF_ONE else 0.0
+        times = WIDEST_GELU / 2 if op == "Gelu" else 1.0  # x / 2 times what is off by units of 1
+        return times * SQUASHED * unit / REACH if op in OF_ONE else 0.0
 
 
 def _tiles_beside(odd: np.ndarray) -> np.ndarray:
