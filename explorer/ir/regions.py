@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from explorer.ir.algebra import sympy
 from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.dims import Dim, Shape, simplify
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads, var
+from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, reads, var
+from explorer.ir.running import running
 
 REMEMBERED = 128  # tiles, of all kernels
 
@@ -159,11 +160,19 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
         if c.out == kernel.output:
             written = box(c.target, ranges, kernel.shape(c.out))
             out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
-        for read in reads(c.expr):
+        for read in _read_by(kernel, c):
             need = box(read.index, ranges, kernel.shape(read.tensor))
             known = out.tensors.get(read.tensor)
             out.tensors[read.tensor] = join(known, need, every[read.tensor])
     return out
+
+
+def _read_by(kernel: Kernel, c: Compute) -> tuple[Read, ...]:
+    """The loads of a compute; a running fold passes over every element, the last one too of which
+    an exclusive one makes nothing.
+    """
+    along = running(kernel, c)
+    return reads(c.expr) if along is None else (*reads(c.expr), along.element)
 
 
 def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:

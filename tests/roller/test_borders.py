@@ -4,6 +4,8 @@ written and whatever reads it: tiles are interpreted element by element, and lea
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -72,6 +74,20 @@ def check(kernel: Kernel, tile: int) -> None:
 @pytest.mark.parametrize("tile", [1, 2, 8])
 def test_a_tile_past_the_border_has_room_for_it(written: str, length: int, tile: int) -> None:
     check(bordered(length, written, [(1, 1), (1, 0)], False, length + 2), tile)
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_an_exclusive_fold_has_room_for_the_element_that_it_leaves_out(
+    written: str, length: int
+) -> None:
+    """`y[i] = sum of t[j] with j > i`: t's first row is passed over, too."""
+    kernel = bordered(length, written, [(1, -1)], True, length)
+    step = Axis("r", length)
+    last = replace(kernel.computes[-1], reduce=(step,))
+    kernel = replace(kernel, computes=(*kernel.computes[:-1], last))
+    assert running(kernel, last)
+    check(kernel, length)
 
 
 @settings(max_examples=150)
