@@ -97,7 +97,8 @@ def _extents(
         kept = [(d, float(s)) for d, s in zip(axes, scales or (), strict=True)]
         if any(s <= 0 for _, s in kept):
             raise ValueError(f"a scale that is not positive, of {list(scales or ())}")
-        return [(d, int(np.floor(shape[d] * s)), s) for d, s in kept]
+        # a product in float32, as onnx's shape inference and onnxruntime make it: 10 by 0.7 is 7
+        return [(d, int(np.float32(shape[d]) * np.float32(s)), s) for d, s in kept]
     if any(n < 0 for n in sizes) or any(shape[d] == 0 < n for d, n in zip(axes, sizes)):
         raise ValueError(f"no {list(sizes)} places can be read in {list(shape)}")
     ratios = [n / shape[d] if shape[d] else 1.0 for d, n in zip(axes, sizes, strict=True)]

@@ -162,6 +162,14 @@ RESIZES = [
         for scales in ((0.7, 0.4), (0.5, 0.25))
     ),
     Case(
+        "Resize",
+        [r(1, 1, 3, 10), None, np.array([1, 1, 2, 0.7], np.float32)],
+        {"mode": "linear"},
+        (2,),
+        tolerance=1e-5,
+        note="by 0.7, which is less in float32",
+    ),
+    Case(
         "Upsample",
         [r(1, 2, 4, 5), np.array([1, 1, 2, 2], np.float32)],
         {"mode": "nearest"},
