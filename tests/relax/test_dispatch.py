@@ -239,6 +239,14 @@ def test_symbolic_extents_are_no_work_for_the_onnx_package(tmp_path: Path) -> No
     same(before, legalize(after), x=numbers(3, 8))
 
 
+def test_what_the_onnx_package_gets_wrong_is_not_given_to_it(tmp_path: Path) -> None:
+    """Its loop over the channels ends at the number of images (onnx 1.23)."""
+    before = typed(tmp_path, [node("LRN", ["x"], "y", size=5)], {"x": [2, 6, 3, 3]})
+    after = moved(before, "onnx")
+    assert calls(after) == ["LRN"]
+    assert "own evaluator" in next(r.refused for r in rows(after) if r.refused)
+
+
 # The user's own.
 
 X = wild("x")

@@ -22,6 +22,8 @@ from explorer.relax.dispatch.registry import LibraryPattern
 from explorer.relax.known import is_known
 from explorer.relax.library import library_call
 
+WRONG_IN_ONNX = {"LRN": "normalises only as many channels as there are images"}  # onnx 1.23
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -106,6 +108,9 @@ def _refusal(
         and onnx_call(match, lambda array, hint: match.root.vars[0]) is None
     ):
         return "the onnx package takes no symbolic extents"
+    wrong = WRONG_IN_ONNX.get(match.root.expr.op) if isinstance(match.root.expr, OpCall) else None
+    if pattern.library == "onnx" and wrong:
+        return f"the onnx package's own evaluator {wrong}"
     why = _checked(pattern, match)
     if not why:
         _check_annotation(match, pattern, program)
