@@ -31,6 +31,7 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.dims import ShapeEnv
+from explorer.ir.dtypes import HOST_DTYPES
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, Tensor
@@ -218,7 +219,8 @@ class Deduction:
         """What the host can find when the program runs; without a rule a coarser annotation, or a
         library call.
         """
-        if isinstance(refused, Unprovable) and refused.filled is not None:
+        host = any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given)
+        if isinstance(refused, Unprovable) and refused.filled is not None and not host:
             return with_filling(self, record, arguments_by_value(record, site), binding, refused)
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):

@@ -167,6 +167,19 @@ def test_a_run_decides_whether_elements_fill_a_shape(
                 c.run({"x": data})
 
 
+def test_strings_fill_a_shape_by_the_library_that_holds_them(tmp_path: Path) -> None:
+    info = helper.make_tensor_value_info
+    node = helper.make_node("Reshape", ["x", "c"], ["y"])
+    constant = numpy_helper.from_array(np.array([4]), "c")
+    given = [info("x", TensorProto.STRING, ["n", "m"])]
+    graph = helper.make_graph([node], "one", given, [ValueInfoProto(name="y")], [constant])
+    versions = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=versions, ir_version=10), tmp_path / "m.onnx")
+    c = explorer.compile(explorer.load(tmp_path / "m.onnx"))
+    found = c.run({"x": np.array([["a", "b"], ["c", "d"]], object)})["y"]
+    assert found.tolist() == ["a", "b", "c", "d"]
+
+
 @pytest.mark.parametrize(("target", "fits"), [([4, 6], True), ([1, 1], True), ([3, 6], False)])
 def test_a_run_decides_whether_a_tensor_expands(
     target: list[int], fits: bool, tmp_path: Path
