@@ -64,7 +64,7 @@ class Asked(anywidget.AnyWidget):
             sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
             self.send({"id": message.get("id"), "error": {"sentence": sentence}})
             raise
-        if message.get("kind") in CHANGES and not _refused(data):
+        if message.get("kind") in CHANGES and not refused(data):
             self._tell()
         found = data if isinstance(data, Binary) else Binary(data)
         self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
@@ -134,7 +134,7 @@ CHANGES = frozenset(
 )
 
 
-def _refused(data: Any) -> bool:
+def refused(data: Any) -> bool:
     """Whether a command was answered with the reason why nothing has changed."""
     return isinstance(data, Mapping) and bool(data.get("refused"))
 

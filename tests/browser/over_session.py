@@ -16,7 +16,7 @@ from tests.browser.driver import Tab
 from widgets import front_end, gallery
 from widgets.house import fixed_parts
 from widgets.session import Session
-from widgets.shell import CHANGES
+from widgets.shell import CHANGES, refused
 from widgets.wall_views import Binary
 
 HOST = (Path(__file__).parent / "over_session.js").read_text("utf-8")
@@ -58,7 +58,7 @@ def opened(
         told: dict[str, Any] = {"data": found.data}
         if found.buffers:
             told["buffers"] = [base64.b64encode(b).decode() for b in found.buffers]
-        if content.get("mount") == "house" and kind in CHANGES:
+        if content.get("mount") == "house" and kind in CHANGES and not refused(data):
             told["changed"] = {"parts": session.parts(), "bytes": encoded(session.buffers())}
         return told
 
