@@ -371,13 +371,16 @@ def test_the_value_used_longest_ago_is_forgotten_first() -> None:
     assert [memory.get(key) for key in "abc"] == ["A", None, "C"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60))))
-def test_a_memory_never_holds_more_than_its_bounds(puts: list[tuple[int, int]]) -> None:
-    memory: Memory[int] = Memory(limit_entries=4, limit_bytes=100)
-    for key, size_bytes in puts:
-        assert memory.put(key, key, size_bytes) == key
+@given(st.lists(st.tuples(st.integers(0, 9), st.sets(st.integers(0, 6), max_size=3))))
+def test_a_memory_never_holds_more_than_its_bounds(puts: list[tuple[int, set[int]]]) -> None:
+    """Part `n` has 10 n bytes; what several values hold is counted once."""
+    memory: Memory[set[int]] = Memory(4, 100, lambda parts: ((n, 10 * n) for n in parts))
+    for key, parts in puts:
+        memory.put(key, parts)
+        kept = [memory.get(k) for k in range(10)]
         stats = memory.stats()
         assert stats.entries <= 4 and stats.size_bytes <= 100
+        assert stats.size_bytes == 10 * sum(set[int]().union(*(k for k in kept if k)))
     memory.clear()
     assert memory.stats().entries == memory.stats().size_bytes == 0
 

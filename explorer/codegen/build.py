@@ -142,7 +142,7 @@ def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
 
 
 def packed_constant(packing: Packing, constant: Constant) -> np.ndarray:
-    """The laid out constant on a 64-byte border, made once for as long as the constant lives."""
+    """The laid out constant on a 64-byte border, made once for as long as anybody holds it."""
     layout = replace(packing, name="", source="")
 
     return constant.laid_out(layout, lambda array: pack_constant(packing, array))

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -22,13 +23,14 @@ class Constant:
     def __init__(self, array: np.ndarray) -> None:
         self.array = np.ascontiguousarray(array).reshape(array.shape)
         self.array.flags.writeable = False
-        self._layouts: dict[Hashable, np.ndarray] = {}
+        self._layouts: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
 
     def laid_out(self, layout: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """The value in another layout, made once for as long as the constant lives."""
-        if layout not in self._layouts:
-            self._layouts[layout] = make(self.array)
-        return self._layouts[layout]
+        """The value in another layout, made once for as long as anybody holds it."""
+        found = self._layouts.get(layout)
+        if found is None:
+            found = self._layouts[layout] = make(self.array)
+        return found
 
     @cached_property
     def digest(self) -> str:

@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TypeAlias
 
 from explorer import cache
+from explorer.allowance import memory_bytes
 from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.ir.decisions import Decisions
@@ -88,25 +89,42 @@ class Result:
 
 Memo: TypeAlias = cache.Memory[Result]
 KEPT_MODELS = 8
-KEPT_BYTES = 1 << 30  # of the constants of the models whose steps are remembered
+KEPT_BYTES = 1 << 30  # of constants, of all models whose steps are remembered
+KEPT_TIMES = 4  # or so many times a model's own, where that is more
+KEPT_SHARE = 4  # and never more than this part of the memory that there is
 
-_memos: OrderedDict[str, tuple[Memo, int]] = OrderedDict()
+_memos: OrderedDict[str, Memo] = OrderedDict()
 _lock = Lock()
 _serial = count(1)
 
 
 def memo_of(key: str, program: Program) -> Memo:
-    """The results remembered of one model; those of models not used for long are forgotten."""
-    size = sum(c.array.nbytes for c in program.constants.values())
+    """The results remembered of one model; those of models not used for long are forgotten, and
+    of its own those used least recently, where all that steps made of constants is too much.
+    """
+    own = sum(c.array.nbytes for c in program.constants.values())
     with _lock:
-        known = _memos.pop(key, None)
-        found: Memo = cache.Memory() if known is None else known[0]
-        _memos[key] = (found, size)
+        found = _memos.pop(key, None) or cache.Memory(limit_bytes=kept_bytes(own), parts=_held)
+        _memos[key] = found
         while len(_memos) > KEPT_MODELS or (
-            len(_memos) > 1 and sum(kept for _, kept in _memos.values()) > KEPT_BYTES
+            len(_memos) > 1
+            and sum(m.stats().size_bytes for m in _memos.values()) > found.limit_bytes
         ):
             _memos.popitem(last=False)
     return found
+
+
+def kept_bytes(own: int) -> int:
+    """The bytes of constants that are remembered for a model that has so many of its own."""
+    return min(max(KEPT_BYTES, KEPT_TIMES * own), memory_bytes() // KEPT_SHARE)
+
+
+def _held(result: Result) -> Iterator[tuple[int, int]]:
+    """The constants that a result keeps alive: those of its program, and of what it was made of."""
+    yield id(result), 0
+    for one in (result, result.before):
+        if one is not None:
+            yield from ((id(c), c.array.nbytes) for c in one.program.constants.values())
 
 
 def run_steps(
@@ -180,7 +198,8 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     after = step.run(program)
     if after.stage != step.stage:
         after = replace(after, stage=step.stage)
-    result = Result(after, key, perf_counter() - start, before)
+    given = replace(before, before=None)  # not all that led there
+    result = Result(after, key, perf_counter() - start, given)
     counters.add("pass_runs")
     if step_key is None or _step_key(step, device_key) != step_key:
         return result, False

@@ -1,4 +1,4 @@
-"""Constants as kernels want them: in place, or laid out again, once while the constant lives."""
+"""Constants as kernels want them: in place, or laid out again, once while a program holds them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ class Constants:
     def __init__(self, constants: Mapping[str, Constant]) -> None:
         self.constants = constants
         self._tables: dict[tuple[int, ...], np.ndarray] = {}
+        self._held: dict[int, np.ndarray] = {}  # by identity: kernels know addresses alone
 
     def plain(self, name: str) -> np.ndarray:
         """A constant as it is."""
-        return self.constants[name].laid_out("in place", in_place)
+        return self._hold(self.constants[name].laid_out("in place", in_place))
 
     def packed(self, name: str, argument: Argument) -> np.ndarray:
         """A constant laid out for a micro-kernel."""
         assert argument.packing is not None
-        return packed_constant(argument.packing, self.constants[name])
+        return self._hold(packed_constant(argument.packing, self.constants[name]))
+
+    def _hold(self, array: np.ndarray) -> np.ndarray:
+        self._held[id(array)] = array
+        return array
 
     def table(self, values: tuple[int, ...]) -> np.ndarray:
         """A table of int64."""

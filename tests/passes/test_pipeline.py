@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +20,7 @@ from explorer.errors import BadOption, Cancelled
 from explorer.frontends.onnx_import import load
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import apply
-from explorer.ir.program import Binding, Program
+from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.stage import Stage
 from explorer.passes import compiler_pass, find_pass, passes
 from explorer.passes.dead_code import remove_dead_code
@@ -38,6 +41,17 @@ class Rename:
 
     def __call__(self, program: Program) -> Program:
         return replace(program, name=self.name)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A pass that makes weights."""
+
+    n: int
+
+    def __call__(self, program: Program) -> Program:
+        more = Constant(np.full(2_000, self.n, np.float32))
+        return replace(program, constants={**program.constants, f"w{self.n}": more})
 
 
 def _scaled(binding: Binding, by: float) -> Binding:
@@ -210,6 +224,24 @@ def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
     for n in range(1, KEPT_MODELS + 1):
         memo_of(f"model {n}", program)
     assert memo_of("model 0", program) is not first
+
+
+def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each setting of a pass makes weights of its own: only the last few are remembered."""
+    from explorer.passes import pipeline
+
+    monkeypatch.setattr(pipeline, "KEPT_BYTES", 40_000)
+    monkeypatch.setattr(pipeline, "KEPT_TIMES", 0)
+    monkeypatch.setattr(pipeline, "_memos", OrderedDict())
+    made = []
+    for n in range(20):
+        after, _ = run_steps(program, [Step("weights", Stage.LEGALIZED, Weights(n))])
+        made.append(weakref.ref(after.constants[f"w{n}"]))
+    del after
+    gc.collect()
+    assert 1 <= sum(one() is not None for one in made) <= 5
 
 
 def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
