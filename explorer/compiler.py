@@ -160,7 +160,7 @@ def _compiled(
         )
         if last >= Stage.EMITTED:
             with blaming("generate code", changed_by_own(snapshots)):
-                emitted, codes = _emit(program, snapshots, progress, cancelled, ahead)
+                emitted, codes = _emit(program, device, snapshots, progress, cancelled, ahead)
             snapshots = (*snapshots, emitted)
 
     def again(changed: Options) -> Compilation:
@@ -219,11 +219,12 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
     return this_cpu() if name in HERE else plugins.device(name)
 
 
-_codes: OrderedDict[str, tuple[dict[str, KernelCode], float]] = OrderedDict()
+_codes: OrderedDict[tuple[str, Device], tuple[dict[str, KernelCode], float]] = OrderedDict()
 
 
 def _emit(
     program: Program,
+    device: Device,
     snapshots: tuple[Snapshot, ...],
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
@@ -240,13 +241,13 @@ def _emit(
             progress(f"generate code: {name}", done, total)
         return not (cancelled is not None and cancelled())
 
-    key = program_key(rolled)
+    key = program_key(rolled), device
     if key in _codes:
         _codes.move_to_end(key)
         codes, seconds = _codes[key]
         return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
     begin = perf_counter()
-    codes = build(rolled, told, ahead)
+    codes = build(rolled, device, told, ahead)
     check_written(rolled, codes)
     ahead.remember()
     seconds = perf_counter() - begin

@@ -11,7 +11,7 @@ from explorer.errors import VerifyError
 from explorer.ir.calls import KernelCall, View
 from explorer.ir.dims import Shape
 from explorer.ir.program import Function, Program
-from explorer.roller.covered import Box, Numbers, Unknown, boxes_of, unwritten
+from explorer.tile.covered import Box, Numbers, Unknown, boxes_of, unwritten
 
 
 def check_written(program: Program, codes: Mapping[str, KernelCode]) -> None:

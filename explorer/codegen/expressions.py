@@ -17,8 +17,9 @@ from explorer.ir.dtypes import (
     is_stored_otherwise,
     numpy_dtype,
 )
-from explorer.ir.kernel import COMPARISONS, CONVERSIONS, Affine, Const, IndexValue
-from explorer.ir.tile_program import Do, Fetch, TileExpr
+from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.scalar_functions import gives_truth
+from explorer.ir.tile_program import Do, Fetch, TileExpr, dtype_of_tile
 
 INFIX = {
     "add": "+",
@@ -85,23 +86,6 @@ def affine_text(a: Affine) -> str:
     if a.const != 0 or not parts:
         parts.append(dim_text(a.const))
     return " + ".join(parts)
-
-
-def dtype_of_tile(expr: TileExpr) -> DType:
-    """The dtype of a tile expression."""
-    match expr:
-        case Const(_, dtype):
-            return dtype
-        case IndexValue():
-            return "int64"
-        case Fetch(buffer, _, _):
-            return buffer.dtype
-        case Do(op, args):
-            if op.startswith(CONVERSIONS):
-                return op[5:]
-            if op in COMPARISONS or op in ("and", "or", "xor", "not"):
-                return "bool"
-            return dtype_of_tile(args[1] if op == "where" else args[0])
 
 
 @dataclass(slots=True)
@@ -212,7 +196,7 @@ class Printer:
 
     def whole(self, text: str, dtype: DType, op: str) -> str:
         """Numba widens small integers; they are narrowed again."""
-        if is_integer(dtype) and dtype != "int64" and op not in COMPARISONS:
+        if is_integer(dtype) and dtype != "int64" and not gives_truth(op):
             return f"{NUMBER[dtype]}({text})"
         return text
 

@@ -4,23 +4,26 @@ C function.
 
 from __future__ import annotations
 
-from explorer.codegen.copies import map_
+from collections.abc import Sequence
+
+from explorer.codegen.copies import map_, swap
 from explorer.codegen.emitter import Emitter
 from explorer.codegen.expressions import Printer, dim_text
-from explorer.codegen.hoisting import levels
-from explorer.codegen.map_groups import map_groups
 from explorer.codegen.pack_panels import pack
 from explorer.codegen.panels import panels
-from explorer.codegen.reductions import one_pass, reduce_
+from explorer.codegen.reductions import reduce_, reduce_rows
 from explorer.codegen.scans import scan
-from explorer.codegen.windows import window, window_groups
+from explorer.codegen.vector_loops import vector_loop, vector_scan
+from explorer.codegen.windows import window
 from explorer.ir.dims import product
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
     Fill,
+    Find,
     For,
-    Load,
+    LoopForm,
     Map,
+    Once,
     OnePass,
     Pack,
     Panels,
@@ -28,6 +31,7 @@ from explorer.ir.tile_program import (
     Scan,
     Statement,
     TileProgram,
+    Window,
 )
 
 HEADER = (
@@ -49,41 +53,53 @@ DECORATOR = (
 )
 
 
-def statement(e: Emitter, s: Statement) -> None:
-    """One statement."""
+def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
+    """One statement. `first[level]` is the condition under which the first of the tasks that share
+    that many tile variables has its turn.
+    """
     start = e.depth
     match s:
         case For(span, body):
             e.loop(span)
             for inner in body:
                 statement(e, inner)
+        case Once(level, body):
+            e.line(f"if {first[level]}:")
+            e.depth += 1
+            for inner in body:
+                statement(e, inner)
+        case Find(name, index, extent):
+            at = e.expression(index)
+            e.line(f"{name} = min(max(I({at}), I(0)), I({dim_text(extent)} - 1))")
         case Fill(target, value):
             number = Printer().constant(Const(value, target.dtype))
             e.line(f"for _f in range({dim_text(target.size)}):")
             e.line(f"    st_{target.dtype}({target.name}, _f, {number})")
-        case Load(target, source, spans):
-            map_(e, target, spans, source)
-        case Map(target, spans, expr):
-            map_(e, target, spans, expr)
-        case Reduce():
+        case Map(form=None):
+            map_(e, s)
+        case Map(form=LoopForm("blocks") as form):
+            swap(e, s, form)
+        case Reduce(form=None):
             reduce_(e, s)
-        case OnePass():
-            one_pass(e, s)
-        case Scan():
+        case Reduce(form=LoopForm("sums in memory")):
+            reduce_rows(e, s)
+        case Map(form=LoopForm() as form) | Reduce(form=LoopForm() as form):
+            vector_loop(e, s, form)
+        case OnePass(_, LoopForm() as form):
+            vector_loop(e, s, form)
+        case Scan(form=None):
             scan(e, s)
+        case Scan(form=LoopForm() as form):
+            vector_scan(e, s, form)
         case Pack():
             pack(e, s)
+        case Window():
+            window(e, s)
         case Panels():
             panels(e, s)
+        case _:
+            raise AssertionError(f"{type(s).__name__} is not printed: it has no loop form")
     e.depth = start
-
-
-def _unless_done(e: Emitter, p: TileProgram, level: int) -> None:
-    """What follows is skipped where the task before did it: only inner tile variables moved."""
-    if level < len(p.grid):
-        again = dim_text(product(tuple(g.count for g in p.grid[level:])))
-        e.line(f"if task == first or urem(task, {again}) == 0:")
-        e.depth += 1
 
 
 def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
@@ -105,18 +121,12 @@ def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
             e.line(f"_t = udiv(_t, {count})")
         else:
             e.line(f"{g.variable} = _t * {g.tile}")
-    groups, done, known = map_groups(p.body), 0, levels(p)
-    windows = window_groups(p.body)
-    for n, s in enumerate(p.body):
-        if n < done:
-            continue
-        window_, group = windows.get(n), groups.get(n)
-        done = n + (len(window_) if window_ else len(group.parts) if group else 1)
-        _unless_done(e, p, max(known[n:done]))
-        if window_:
-            window(e, window_)
-        else:
-            statement(e, group or s)
+    first = [
+        f"task == first or urem(task, {dim_text(product(tuple(g.count for g in p.grid[n:])))}) == 0"
+        for n in range(len(p.grid))
+    ]
+    for s in p.body:
+        statement(e, s, first)
         e.depth = 2
     if any("past=True" in text for text in e.header):
         e.depth = 1

@@ -8,8 +8,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from explorer.tile.vectorise import SIDES
+
 I32, I64 = ir.IntType(32), ir.IntType(64)
-SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a block, by the bytes of an element
 
 
 def _turning(size: int) -> Any:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from explorer.ir.by_identity import by_identity_at
-from explorer.ir.kernel import FUNCTIONS, Affine, Apply, Const, Expr, IndexValue, Read
+from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Read
+from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
-FUNCTION_CYCLES = {
-    "exp": 8, "tanh": 14, "erf": 12, "sigmoid": 10, "log": 12, "sin": 40, "cos": 40, "sqrt": 4,
-    "pow": 30, "div": 4,
-}  # fmt: skip
-OTHER_FUNCTION = 4
 REMEMBERED = 512  # expressions with an axis
 
 
 def operations(expr: Expr, axis: str) -> float:
     """Operations of one vector: loads, arithmetic."""
     every = _parts(expr, axis)
-    functions = sum(isinstance(e, Apply) and (e.op in FUNCTIONS or e.op == "div") for e in every)
-    return float(len(every) - functions)
+    return float(sum(not (isinstance(e, Apply) and _cycles(e.op)) for e in every))
 
 
 def function_cycles(expr: Expr, axis: str) -> float:
     """Cycles of elementary functions of one vector."""
-    named = [e.op for e in _parts(expr, axis) if isinstance(e, Apply)]
-    return float(sum(FUNCTION_CYCLES.get(op, OTHER_FUNCTION * (op in FUNCTIONS)) for op in named))
+    return sum(_cycles(e.op) for e in _parts(expr, axis) if isinstance(e, Apply))
+
+
+def _cycles(op: str) -> float:
+    """What a function costs beyond an instruction; conversions are one."""
+    return 0.0 if op.startswith(CONVERSIONS) else SCALAR_FUNCTIONS[op].cycles
 
 
 @by_identity_at(REMEMBERED)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.by_identity import by_identity
 from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
+from explorer.ir.scalar_functions import dtype_of_result
 from explorer.ir.types import DType
 
 
@@ -185,18 +186,6 @@ class Apply:
 
 Expr: TypeAlias = Const | IndexValue | Read | Apply
 
-ARITHMETIC = frozenset(
-    {"add", "sub", "mul", "div", "floordiv", "mod", "pow", "max", "min", "neg", "abs"}
-)
-FUNCTIONS = frozenset(
-    {"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "sign"}
-    | {"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"}
-)
-COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"})
-LOGIC = frozenset({"and", "or", "xor", "not", "where"})
-BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "shl", "shr"})
-SCALAR_FUNCTIONS = ARITHMETIC | FUNCTIONS | COMPARISONS | LOGIC | BITWISE
-CONVERSIONS = ("cast_", "bits_")  # and the dtype of the result
 COMBINERS = frozenset({"sum", "prod", "max", "min"})
 
 
@@ -377,11 +366,7 @@ def result_dtype(expr: Expr, kernel: Kernel) -> DType:
         case Read(tensor, _, _):
             return kernel.dtype(tensor)
         case Apply(op, args):
-            if op.startswith(CONVERSIONS):
-                return op[5:]
-            if op in COMPARISONS or op in ("and", "or", "xor", "not"):
-                return "bool"
-            return result_dtype(args[1] if op == "where" else args[0], kernel)
+            return dtype_of_result(op, lambda n: result_dtype(args[n], kernel))
 
 
 def axes(prefix: str, shape: Shape) -> tuple[Axis, ...]:

@@ -1,5 +1,6 @@
-"""Tile programs (the Roller paper's rProgram): loops over tiles of Fill, Load, Pack, Contract, Map,
-Reduce on flat buffers.
+"""Tile programs (the Roller paper's rProgram): one task of a kernel as loops over tiles on flat
+buffers. They are what is compiled: named rewrites bring them from their plain form to one that is
+printed statement by statement.
 
 All addresses are affine offsets into a buffer, in elements; edge tiles are clipped by `Span`, never
 by the addresses.
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from explorer.ir.decisions import Micro
 from explorer.ir.dims import Dim, Sizes, ceil_div, evaluate_dim
 from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.scalar_functions import dtype_of_result
 from explorer.ir.types import DType
 
 
@@ -69,6 +71,23 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopForm:
+    """How the points of a statement are iterated over, `unroll` vectors of `lanes` at a time.
+
+    `order`, vectors: "along" what is folded, its lanes folded at the end, or along a row that is
+    mapped; "across" it, results in registers, or "rows", results in memory; "stacked", results of
+    several rows side by side; "turned", square blocks change their axes in registers; "scan", a
+    prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
+    `unroll` blocks beside each other. "sums in memory": one by one, the last spatial axis
+    innermost.
+    """
+
+    order: str
+    lanes: int = 1
+    unroll: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class For:
     """One iteration of the body for each value of the axis."""
 
@@ -114,6 +133,7 @@ class Map:
     target: Fetch
     spans: tuple[Span, ...]
     expr: TileExpr
+    form: LoopForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +146,7 @@ class Reduce:
     combiner: str
     expr: TileExpr
     dtype: DType = "float32"
+    form: LoopForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +163,7 @@ class Scan:
     dtype: DType = "float32"
     exclusive: bool = False
     backwards: bool = False
+    form: LoopForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +173,75 @@ class OnePass:
     """
 
     parts: tuple[Map | Reduce, ...]
+    form: LoopForm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """A window's axis along which a part of it may lie outside: the index is `first + step * r`,
+    inside of `0 .. extent`.
+    """
+
+    axis: str
+    first: Affine
+    step: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A fold over sliding windows, read where the data lies: `target = expr` of `fold`, where
+    `fold.target` stands in `expr` for what is folded: `data`, times `weights` where there are some,
+    of those points of each window that lie inside of the borders.
+    """
+
+    fold: Reduce
+    data: Fetch
+    weights: Fetch | None
+    borders: tuple[Border, ...]
+    target: Fetch
+    expr: TileExpr
+
+    @property
+    def along(self) -> Span:
+        """The axis of results beside each other."""
+        return self.fold.spans[-2]
+
+    @property
+    def dense(self) -> Span:
+        """The axis along which everything is dense."""
+        return self.fold.spans[-1]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The extents of the window."""
+        return tuple(o.size for o in self.fold.over if isinstance(o.size, int))
+
+    @property
+    def operands(self) -> tuple[Fetch, ...]:
+        """What the map reads besides the fold."""
+        return tuple(dict.fromkeys(f for f in fetches(self.expr) if f != self.fold.target))
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """`name = index` clamped into `0 .. extent - 1`, for the statements behind it: where a row lies
+    that data says.
+    """
+
+    name: str
+    index: TileExpr
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The body depends on the first `level` tile variables alone: of tasks in a row that differ in
+    the others, the first does it for all.
+    """
+
+    level: int
+    body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +279,9 @@ class Panels:
     epilogue: Map
 
 
-Statement: TypeAlias = For | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Panels
+Statement: TypeAlias = (
+    For | Once | Find | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Window | Panels
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +327,7 @@ class TileProgram:
     buffers: tuple[Buffer, ...]
     packings: tuple[Packing, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    updates: bool = False  # whether what it reads may be what it writes
 
     def tasks(self, sizes: Sizes) -> int:
         """How many tasks there are under a binding."""
@@ -255,3 +349,16 @@ def fetches(expr: TileExpr) -> tuple[Fetch, ...]:
                 found.append(fetch)
                 todo += [e for e, _, _ in reversed(dynamic)]
     return tuple(found)
+
+
+def dtype_of_tile(expr: TileExpr) -> DType:
+    """The dtype of an expression."""
+    match expr:
+        case Const(_, dtype):
+            return dtype
+        case IndexValue():
+            return "int64"
+        case Fetch(buffer, _, _):
+            return buffer.dtype
+        case Do(op, args):
+            return dtype_of_result(op, lambda n: dtype_of_tile(args[n]))

@@ -10,7 +10,8 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from explorer.codegen.build import Argument, KernelCode, build_kernel, pack_constant
+from explorer.codegen.build import Argument, KernelCode, build_kernel
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape
@@ -19,11 +20,13 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.tile_program import Packing
 from explorer.ir.types import DType, numpy_dtype
 from explorer.measure.compare import Measurement, measure
+from explorer.measure.this_cpu import this_cpu
 from explorer.measure.turns import Clock
 from explorer.runtime import instructions as isa
 from explorer.runtime.arena import address_of, aligned_array, in_place
 from explorer.runtime.launch import Launch, Row, rows_of
 from explorer.runtime.workers import team
+from explorer.tile.packing import pack_constant
 
 LAUNCH_US = 200.0  # at most so long are the runs that one launch does, if a run is not longer
 MOST_RUNS = 1000  # in a launch
@@ -167,9 +170,13 @@ def prepare(
     operands: Operands,
     threads: int = 1,
     env: ShapeEnv = ShapeEnv(),
+    device: Device | None = None,
 ) -> PreparedKernel:
-    """The kernel compiled under a tiling, from the cache where it is there, on these operands."""
-    return PreparedKernel(build_kernel(kernel, tiling, env), operands, threads)
+    """The kernel compiled under a tiling, from the cache where it is there, on these operands; for
+    this machine where no other is named.
+    """
+    code = build_kernel(kernel, tiling, env, device or this_cpu())
+    return PreparedKernel(code, operands, threads)
 
 
 def _by_chance(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 from explorer.ir.types import DType
 from explorer.ops.elementwise import call
-from explorer.ops.scalar import FUNCTIONS
 
 F = Callable[..., Any]  # a scalar function by name: of expressions, or of arrays
 
@@ -22,7 +22,7 @@ def of_expressions(dtype: DType) -> F:
 
 def of_arrays(dtype: DType) -> F:
     """The same functions of arrays."""
-    return lambda op, *args: FUNCTIONS[op](
+    return lambda op, *args: SCALAR_FUNCTIONS[op].numpy(
         *(np.asarray(a, dtype) if isinstance(a, (int, float)) else a for a in args)
     )
 

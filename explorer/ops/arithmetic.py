@@ -14,6 +14,8 @@ from explorer.ir.calls import Var
 from explorer.ir.dims import simplify
 from explorer.ir.dtypes import is_float, is_integer
 from explorer.ir.kernel import Const, Expr
+from explorer.ir.scalar_functions import divide
+from explorer.ir.scalar_functions import power as raised
 from explorer.ir.types import DType, Tensor
 from explorer.ops.broadcast import broadcast
 from explorer.ops.dim_arithmetic import (
@@ -36,8 +38,6 @@ from explorer.ops.elementwise import call, snake_case
 from explorer.ops.lowering import Lowering, Number
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.run_time_broadcast import broadcast_rule
-from explorer.ops.scalar import divide
-from explorer.ops.scalar import power as raised
 
 Combine = Callable[[Site, list[Expr], DType], Expr]
 

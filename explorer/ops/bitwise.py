@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.kernel import Expr
+from explorer.ir.scalar_functions import shift_left, shift_right
 from explorer.ir.types import DType
 from explorer.ops.arithmetic import binary, broadcasting
 from explorer.ops.elementwise import call, unary
 from explorer.ops.record import Site
-from explorer.ops.scalar import shift_left, shift_right
 
 
 def _shift(site: Site, xs: list[Expr], t: DType) -> Expr:

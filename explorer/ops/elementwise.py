@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.kernel import Apply, Const, Expr
+from explorer.ir.scalar_functions import erf, sigmoid
 from explorer.ir.types import DType, Tensor
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import Array, Fold, OperatorRecord, Reference, Site, single
-from explorer.ops.scalar import erf, sigmoid
 
 Body = Callable[[Site, Expr, DType], Expr]
 F = Callable[..., Apply]

@@ -13,8 +13,9 @@ from explorer.budget import check_room
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
+from explorer.ir.scalar_functions import Value
 from explorer.ops.contract import contract, is_contraction, variables
-from explorer.ops.scalar import COMBINE, Value, call, identity, number
+from explorer.ops.scalar import COMBINE, call, identity, number
 from explorer.ops.strided import Array, Box, Span, bind, gather, points, read, window
 
 MAP_ELEMENTS = 1 << 19  # of one temporary: 2 MB of float32

@@ -11,13 +11,14 @@ import numpy as np
 from explorer.ir.dims import Dim, Shape, product
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.scalar_functions import divide
 from explorer.ir.types import DType, Tensor
 from explorer.ops.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry, letters
 from explorer.ops.pooling import scaled
 from explorer.ops.record import Array, OperatorRecord, Site
 from explorer.ops.run_time_reduction import CUMSUM, reduction_rule
-from explorer.ops.scalar import divide, identity
+from explorer.ops.scalar import identity
 
 Each = Callable[[Expr, DType], Expr]
 Finish = Callable[[Expr, Dim, DType], Expr]

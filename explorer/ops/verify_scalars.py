@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.ir.dims import Dim
-from explorer.ir.dtypes import ITEM_BYTES, NARROW_FLOATS, DType, is_float, is_integer
-from explorer.ir.kernel import (
-    ARITHMETIC,
-    BITWISE,
-    COMPARISONS,
-    CONVERSIONS,
-    FUNCTIONS,
-    LOGIC,
-    SCALAR_FUNCTIONS,
-)
-
-ONE = FUNCTIONS | {"neg", "abs", "isnan", "isinf", "not", "bitnot"}  # the rest takes two
+from explorer.ir.dtypes import ITEM_BYTES, DType, is_float
+from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
 
 def constant_problem(value: float | int | bool | Dim, dtype: DType) -> str:
@@ -39,15 +29,16 @@ def result_of(op: str, dtypes: Sequence[DType]) -> tuple[DType, str]:
         return op[5:], _conversion(op, dtypes)
     if op not in SCALAR_FUNCTIONS:
         return "", f"{op!r} is no scalar function"
-    count = 3 if op == "where" else 1 if op in ONE else 2
+    record = SCALAR_FUNCTIONS[op]
+    count = record.arity
     if len(dtypes) != count:
         many = "one argument" if count == 1 else f"{count} arguments"
         return "", f"{op!r} takes {many} and has {len(dtypes)}"
     chosen, same = (dtypes[:1], dtypes[1:]) if op == "where" else ((), dtypes)
     found = same[0]
-    if set(chosen) - {"bool"} or len(set(same)) > 1 or not _takes(op, found):
+    if set(chosen) - {"bool"} or len(set(same)) > 1 or not record.is_defined_on(found):
         return "", f"{op!r} of {', '.join(dtypes)}"
-    return ("bool" if op in COMPARISONS else found), ""
+    return ("bool" if record.gives == "bool" else found), ""
 
 
 def _conversion(op: str, dtypes: Sequence[DType]) -> str:
@@ -56,18 +47,3 @@ def _conversion(op: str, dtypes: Sequence[DType]) -> str:
     if op.startswith("bits_") and ITEM_BYTES[dtypes[0]] != ITEM_BYTES[op[5:]]:
         return f"{op!r} of {dtypes[0]}, which has another number of bytes"
     return ""
-
-
-def _takes(op: str, dtype: DType) -> bool:
-    """Whether a function is defined on elements of a dtype; narrow floats are computed in float32,
-    after a cast that says so.
-    """
-    if op in BITWISE:
-        return is_integer(dtype)
-    if op in LOGIC and op != "where":
-        return dtype == "bool"
-    if op in ("isnan", "isinf") or (op in FUNCTIONS and op != "sign"):
-        return is_float(dtype) and dtype not in NARROW_FLOATS
-    if op in ARITHMETIC or op == "sign":
-        return dtype not in NARROW_FLOATS
-    return True

@@ -14,6 +14,7 @@ from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.dims import Shape
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.sliding import has_window
 from explorer.ir.types import Tensor
 from explorer.passes.channel_order import order_channels
 from explorer.passes.copy_maps import copy_map
@@ -27,7 +28,6 @@ from explorer.passes.fold_into import (
 from explorer.passes.memory_order import (
     Order,
     choose_orders,
-    has_window,
     has_windows,
     is_identity,
     multiplies_values,

@@ -11,6 +11,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.contraction import contraction, product_of
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
 from explorer.ir.program import Function
+from explorer.ir.sliding import has_window
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
 
@@ -31,17 +32,6 @@ def weighted_sum(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
                 if weight.tensor in kernel.constants and data.tensor not in kernel.constants:
                     return c, data, weight
     return None
-
-
-def slides(c: Compute, data: Read) -> bool:
-    """Whether a window of the data is summed at each place."""
-    summed = {a.name for a in c.reduce}
-    return any(i.variables & summed and i.variables - summed for i in _affine(data.index))
-
-
-def has_window(kernel: Kernel) -> bool:
-    """Whether some compute of a kernel sums, or folds otherwise, over a sliding window."""
-    return any(c.reduce and any(slides(c, r) for r in reads(c.expr)) for c in kernel.computes)
 
 
 def has_windows(function: Function) -> bool:

@@ -17,7 +17,7 @@ from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate, tile_variable
-from explorer.passes.memory_order import slides
+from explorer.ir.sliding import slides
 from explorer.roller.axis_fusion import Fused, unfused
 from explorer.roller.construct import Growth, of_expression
 from explorer.roller.expression import heaviest, of_compute
@@ -35,8 +35,8 @@ from explorer.roller.policy import (
     weighed_cuts,
 )
 from explorer.roller.rtile import TiledProgram
-from explorer.roller.transform import sums_of, tensor_contraction
 from explorer.roller.unrepeated import unrepeated
+from explorer.tile.lower import sums_of, tensor_contraction
 
 GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
 FEW = 8  # tilings; a product whose operand is packed once for each row of tiles wants more

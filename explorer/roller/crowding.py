@@ -9,7 +9,7 @@ from explorer.ir.contraction import Contraction
 from explorer.ir.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import Affine, Kernel, Read
 from explorer.roller.alignment import cache_set, cache_sets
-from explorer.roller.places import row_major
+from explorer.tile.places import row_major
 
 WAYS = 16  # of the second cache level, in the cores since Zen 2 and Skylake's server parts
 LEAST_ROWS = 32  # rows of a tile that pay for copying the panel

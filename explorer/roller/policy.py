@@ -17,9 +17,9 @@ from explorer.ir.normal import writers
 from explorer.ir.regions import Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.crowding import LEAST_ROWS, lies_crowded
-from explorer.roller.places import WINDOW
-from explorer.roller.transform import lower, sums_of, tensor_contraction
 from explorer.roller.well_formed import malformed
+from explorer.tile.lower import sums_of, tensor_contraction
+from explorer.tile.rewrites import placed
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
@@ -179,10 +179,10 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
     if wrong:
         return wrong
     try:
-        program = lower(kernel, tiling, env)
+        program = placed(kernel, tiling, env, device)
     except BadOption as error:
         return str(error)
-    scratch = (b for b in program.buffers if b.kind == "scratch" and b.level != WINDOW)
+    scratch = (b for b in program.buffers if b.kind == "scratch")
     total = sum(evaluate_dim(b.size, sizes) * ITEM_BYTES[b.dtype] for b in scratch)
     room = private_bytes(device)
     if total > room:

@@ -18,7 +18,7 @@ from explorer.ir.kernel import Kernel
 from explorer.roller.policies import DEFAULT, POLICIES
 from explorer.roller.policy import REFUSED
 
-FOLDERS = ("roller", "cost", "passes", "ir")
+FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")
 
 
 def best_tilings(

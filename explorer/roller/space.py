@@ -21,7 +21,7 @@ from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.normal import writers
 from explorer.roller.policy import refusal
-from explorer.roller.transform import lower, sums_of, tensor_contraction
+from explorer.tile.lower import lower, sums_of, tensor_contraction
 
 WHOLE = 0  # in the place of a size: the axis is not cut
 LEAST_BLOCK = 32  # products summed before the sums rest

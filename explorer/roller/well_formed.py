@@ -10,7 +10,7 @@ from explorer.ir.dims import Dim
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import writers
 from explorer.ir.tile_rules import tile_problem, whole
-from explorer.roller.transform import sums_of, tensor_contraction
+from explorer.tile.lower import sums_of, tensor_contraction
 
 
 def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:

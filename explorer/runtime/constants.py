@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from explorer.codegen.build import Argument, packed_constant
+from explorer.codegen.build import Argument
 from explorer.ir.program import Constant
 from explorer.runtime.arena import in_place
+from explorer.tile.packing import packed_constant
 
 
 class Constants:

@@ -24,7 +24,7 @@ from explorer.welder.groups import Facts
 from explorer.welder.plan import operations
 from explorer.welder.sized import Sized
 
-FOLDERS = ("welder", "roller", "cost", "passes", "ir")
+FOLDERS = ("welder", "roller", "tile", "cost", "passes", "ir", "ops")
 Search = Callable[[Kernel, Device], Sequence[Sized] | Refusal]  # of a kernel with numbers
 
 

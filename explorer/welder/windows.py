@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from explorer.ir.contraction import contraction
 from explorer.ir.kernel import Affine, Compute, Read
-from explorer.passes.memory_order import slides
+from explorer.ir.sliding import slides
 
 
 def is_window(read: Read, compute: Compute) -> bool:

@@ -15,11 +15,13 @@ from math import prod
 
 import numpy as np
 
-from explorer.codegen.build import KernelCode, build_kernel, pack_constant
+from explorer.codegen.build import KernelCode, build_kernel
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Kernel
+from explorer.tile.packing import pack_constant
+from tests.tile.programs import HERE
 
 PAGE = mmap.PAGESIZE
 NONE = 0  # PROT_NONE
@@ -60,7 +62,7 @@ def run_between_guards(
     env: ShapeEnv = ShapeEnv(),
 ) -> np.ndarray:
     """The kernel's output; the process ends with SIGSEGV where it leaves a buffer."""
-    pages, code = Pages(side), build_kernel(kernel, tiling, env)
+    pages, code = Pages(side), build_kernel(kernel, tiling, env, HERE)
     shape = evaluate_shape(kernel.shape(kernel.output), sizes)
     out = pages.place(np.zeros(prod(shape), numpy_dtype(kernel.dtype(kernel.output))))
     block = list(_block(pages, code, kernel, arrays, out, sizes))

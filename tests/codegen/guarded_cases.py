@@ -19,9 +19,10 @@ from explorer.ir.dims import ShapeEnv, evaluate_shape
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.forms import Form
 from explorer.ir.kernel import Kernel
-from tests.codegen import cases, test_forms, test_windows
+from tests.codegen import cases, test_forms
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel
+from tests.tile import test_windows
 
 ODD = (1, 2, 7, 13, 17, 31, 33)
 

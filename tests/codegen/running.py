@@ -8,10 +8,13 @@ from math import prod
 
 import numpy as np
 
-from explorer.codegen.build import build_kernel, pack_constant
+from explorer.codegen.build import build_kernel
+from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import Kernel
+from explorer.tile.packing import pack_constant
+from tests.tile.programs import HERE
 
 GUARD = 64
 
@@ -30,10 +33,11 @@ def run_kernel(
     arrays: Mapping[str, np.ndarray],
     sizes: Mapping[str, int] | None = None,
     env: ShapeEnv = ShapeEnv(),
+    device: Device = HERE,
 ) -> np.ndarray:
     """The kernel's output; fails where anything outside of the output was written."""
     sizes = sizes or {}
-    code = build_kernel(kernel, tiling, env)
+    code = build_kernel(kernel, tiling, env, device)
     dtype = kernel.dtype(kernel.output)
     shape = evaluate_shape(kernel.shape(kernel.output), sizes)
     poison = np.nan if dtype.startswith("float") else 77

@@ -18,10 +18,11 @@ from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Affine
 from explorer.ir.normal import normalise
 from explorer.ir.tile_program import For, Map, Panels, Reduce, TileProgram
-from explorer.roller.covered import Numbers, Store, Unknown, boxes_of, stores, unwritten
 from explorer.roller.policy import candidates
+from explorer.tile.covered import Numbers, Store, Unknown, boxes_of, stores, unwritten
 from tests.codegen.cases import CASES, ENV, Case
 from tests.roller.test_policy import DEVICE
+from tests.tile.programs import HERE
 
 SMALL = [c for c in CASES if not c.kernel.updates]
 
@@ -31,7 +32,7 @@ def lowered(case: Case, number: int = 0) -> TileProgram:
     found = [c for c in candidates(kernel, DEVICE, ENV, ENV.hints, 4) if not c.refused]
     tiling = found[number % len(found)].value
     assert isinstance(tiling, Tiling)
-    return print_kernel(kernel, tiling, ENV)[1]
+    return print_kernel(kernel, tiling, ENV, HERE)[1]
 
 
 def size_of(program: TileProgram, sizes: Sizes) -> int:

@@ -13,6 +13,7 @@ from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, var
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 
 def gather(rows: int, extent: int, inner: tuple[int, ...], dtype: str = "float32") -> Kernel:
@@ -48,7 +49,7 @@ def test_rows_that_are_looked_up_equal_the_reference(inner: tuple[int, ...], dty
 
 
 def test_a_row_is_looked_up_once() -> None:
-    source = build_kernel(gather(9, 13, (700,)), Tiling((("i", 4),)), ShapeEnv()).source
+    source = build_kernel(gather(9, 13, (700,)), Tiling((("i", 4),)), ShapeEnv(), HERE).source
     lines = [line.strip() for line in source.splitlines()]
     inner = next(n for n, line in enumerate(lines) if line.startswith("nest0("))
     assert not any("ld_int64" in line for line in lines[inner:])

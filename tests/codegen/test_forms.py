@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from explorer.codegen import panels
-from explorer.codegen.interpret import Interpreter
 from explorer.codegen.micro_elements import dot_product
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
@@ -14,7 +13,8 @@ from explorer.ir.forms import FORMS, Form
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
 from explorer.ir.tile_program import Panels
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.running import run_kernel
 
 BY_NAME = sorted(FORMS, key=repr)

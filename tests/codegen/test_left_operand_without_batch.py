@@ -12,7 +12,7 @@ from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, at, var
 from explorer.ir.tile_program import For, Panels, Statement
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
 from tests.codegen.cases import specs
 from tests.codegen.running import run_kernel
 

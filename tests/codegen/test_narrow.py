@@ -25,6 +25,7 @@ from explorer.ir.dtypes import (
 from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, TensorSpec, at, axes, var
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 random = np.random.default_rng(0)
 BITS = random.integers(0, 2**32, 20_000, np.uint64).astype(np.uint32).view(np.float32)
@@ -145,7 +146,7 @@ def test_loops_over_narrow_elements_use_vectors(dtype: str) -> None:
     else:
         expr = Apply("add", (x, Const(1, dtype)))
     kernel = pointwise(expr, dtype, x=(dtype, 4096))
-    text = build_kernel(kernel, Tiling(), ShapeEnv()).assembly()
+    text = build_kernel(kernel, Tiling(), ShapeEnv(), HERE).assembly()
     features = llvm.get_host_cpu_features()
     if features.get("avx512fp16") and dtype == "float16":
         # a product that is rounded once is the same in float16, where the processor has that

@@ -15,11 +15,12 @@ from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, Tenso
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.cases import arrays, linear
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 
 def source(m: int, k: int, n: int) -> str:
     case = linear(m, k, n, "relu", {})
-    return print_kernel(case.kernel, Tiling((), Micro(8, 2)), ShapeEnv())[0]
+    return print_kernel(case.kernel, Tiling((), Micro(8, 2)), ShapeEnv(), HERE)[0]
 
 
 def test_rows_are_asked_for_where_all_panels_stay_in_l1() -> None:
@@ -106,7 +107,7 @@ def test_tiles_that_begin_within_a_panel_are_refused() -> None:
     """Columns j .. j + 24 of tiles of 8: a panel each, but three of four begin within one."""
     kernel, micro = columns_of("moved", 24), Micro(4, 2)
     with pytest.raises(BadOption, match="does not begin at a packed panel"):
-        print_kernel(kernel, Tiling((("j", 8),), micro), ShapeEnv())
+        print_kernel(kernel, Tiling((("j", 8),), micro), ShapeEnv(), HERE)
 
 
 @explorer.trace
@@ -124,7 +125,7 @@ def test_an_epilogue_on_rows_of_one_batch_stays_in_registers(batch: int, m: int)
     kernel = binding.expr.kernel
     first, second, _ = (a.name for a in kernel.computes[-1].axes)
     tiling = Tiling(((first, 1), (second, 16)), Micro(8, 2))
-    assert "contract0_full" in print_kernel(kernel, tiling, ShapeEnv())[0]
+    assert "contract0_full" in print_kernel(kernel, tiling, ShapeEnv(), HERE)[0]
     draw = np.random.default_rng(0).standard_normal
     shapes = ((batch, m, 32), (32, 48), (batch, m, 48))
     x, w, rest = (draw(s).astype("float32") for s in shapes)

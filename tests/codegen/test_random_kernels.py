@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.interpret import Interpreter
 from explorer.errors import BadOption
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Micro
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.normal import normalise
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.cases import (
     BATCH,
     ENV,

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from explorer.codegen.interpret import Interpreter
 from explorer.errors import BadOption
 from explorer.ir.canonical import canonical
 from explorer.ir.decisions import Tiling
@@ -17,7 +16,8 @@ from explorer.ir.normal import normalise
 from explorer.ir.running import NEUTRAL, running
 from explorer.ir.tile_program import Scan
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
 

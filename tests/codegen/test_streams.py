@@ -11,9 +11,10 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Compute, Kernel, TensorSpec, apply, at, axes
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller import streams
+from explorer.tile import streams
 from tests.codegen.cases import layer_norm
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 
 def doubled(rows: int, columns: int, dtype: str) -> Kernel:
@@ -25,15 +26,15 @@ def doubled(rows: int, columns: int, dtype: str) -> Kernel:
 
 
 def test_only_what_no_cache_holds_goes_past_the_caches() -> None:
-    large = print_kernel(doubled(1 << 13, 1 << 11, "float32"), Tiling(), ShapeEnv())[0]
-    small = print_kernel(doubled(1 << 8, 1 << 11, "float32"), Tiling(), ShapeEnv())[0]
+    large = print_kernel(doubled(1 << 13, 1 << 11, "float32"), Tiling(), ShapeEnv(), HERE)[0]
+    small = print_kernel(doubled(1 << 8, 1 << 11, "float32"), Tiling(), ShapeEnv(), HERE)[0]
     assert "past=True" in large and "fence()" in large
     assert "past=True" not in small and "fence()" not in small
 
 
 def test_rows_that_are_folded_are_asked_for_a_row_ahead() -> None:
     case = layer_norm(1 << 14, 1024, {"s0": 64})
-    source = print_kernel(case.kernel, case.tiling, ShapeEnv())[0]
+    source = print_kernel(case.kernel, case.tiling, ShapeEnv(), HERE)[0]
     assert "ahead=4096" in source and "past=True" in source
 
 
@@ -45,7 +46,7 @@ def test_every_width_is_stored_whole(
     monkeypatch.setattr(streams, "LEAST_BYTES", 8)
     kernel = doubled(7, columns, dtype)
     x = (10 * np.random.default_rng(0).standard_normal((7, columns))).astype(numpy_dtype(dtype))
-    assert "past=True" in build_kernel(kernel, Tiling((("a0", 3),)), ShapeEnv()).source
+    assert "past=True" in build_kernel(kernel, Tiling((("a0", 3),)), ShapeEnv(), HERE).source
     got = run_kernel(kernel, Tiling((("a0", 3),)), {"x": x})
     np.testing.assert_array_equal(got, x + x)
 

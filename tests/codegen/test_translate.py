@@ -26,6 +26,7 @@ from explorer.errors import KernelCompileError
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from tests.codegen.cases import CASES
+from tests.tile.programs import HERE
 
 WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 KINDS = (*WIDTHS, "float32", "float64", "bool")
@@ -66,7 +67,7 @@ def same(source: str, x: np.ndarray) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_kernel_of_the_cases_is_translated_or_left_to_numba_by_name(case: object) -> None:
-    source, _, _ = print_kernel(case.kernel, Tiling(), ShapeEnv())  # type: ignore[attr-defined]
+    source, _, _ = print_kernel(case.kernel, Tiling(), ShapeEnv(), HERE)  # type: ignore[attr-defined]
     try:
         text = translate(source, "kernel", "kernel_x")
     except NotTranslated as why:

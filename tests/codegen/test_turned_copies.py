@@ -11,6 +11,7 @@ from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 DTYPES = ("bool", "uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64")
 
@@ -30,4 +31,4 @@ def test_turned_copies_move_every_bit(dtype: str) -> None:
         np.testing.assert_array_equal(
             got.view(np.uint8), np.ascontiguousarray(x.T).view(np.uint8), strict=True
         )
-    assert "turn" in print_kernel(kernel, tiling, ShapeEnv())[0]
+    assert "turn" in print_kernel(kernel, tiling, ShapeEnv(), HERE)[0]

@@ -27,6 +27,7 @@ from explorer.ir.kernel import (
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 X, BY_ROW, BY_COLUMN = (
     Read("x", (var("i"), var("j"))),
@@ -102,5 +103,5 @@ def test_the_place_of_an_element_is_a_number_in_a_block_too() -> None:
 
 
 def test_a_map_of_a_transposed_operand_is_printed_in_blocks() -> None:
-    source, _, _ = print_kernel(mixed(scaled(), 64, 64), Tiling(), ShapeEnv())
+    source, _, _ = print_kernel(mixed(scaled(), 64, 64), Tiling(), ShapeEnv(), HERE)
     assert "order='turned'" in source and "turned=True" in source

@@ -27,6 +27,7 @@ from explorer.ir.kernel import (
 from explorer.ops.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ, layer_norm, softmax, softmax_computes
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 LENGTHS = (1, 7, 9, 15, 16, 17, 100, 127, 128, 129, 1000)
 COMBINERS = ("sum", "prod", "max", "min")
@@ -103,7 +104,7 @@ def test_any_shape_is_folded_both_ways(m: int, n: int, combiner: str, seed: int)
 
 
 def test_a_sum_over_a_row_has_several_accumulators() -> None:
-    source, _, _ = print_kernel(rows(3, 1024, "sum"), Tiling(), ShapeEnv())
+    source, _, _ = print_kernel(rows(3, 1024, "sum"), Tiling(), ShapeEnv(), HERE)
     assert "unroll=8" in source and "order='along'" in source
 
 
@@ -181,7 +182,7 @@ def test_a_mean_and_a_scaled_map_share_their_loads() -> None:
     tensors = tuple(TensorSpec(k, s) for k, s in shapes.items())
     kernel = Kernel("range", tensors, computes, ("x",), "y")
     values = np.random.default_rng(0).standard_normal((m, n)).astype(np.float32)
-    source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv())
+    source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv(), HERE)
     assert source.count("vector_nest(") == 2  # both extremes in one loop, and the map
     got = run_kernel(kernel, Tiling(), {"x": values})
     low, high = values.min(axis=1, keepdims=True), values.max(axis=1, keepdims=True)

@@ -19,6 +19,7 @@ from explorer.ir.symbols import symbols_in_order
 from explorer.roller.remembered import best_tilings
 from tests.codegen.running import run_kernel
 from tests.roller.test_policy import DEVICE
+from tests.tile.programs import HERE
 
 TILING = Tiling((("i", 4),))
 
@@ -62,8 +63,10 @@ def test_a_kernel_without_symbols_stays_what_it_is() -> None:
 def test_kernels_that_differ_in_the_names_of_symbols_have_one_source_and_their_own_arguments() -> (
     None
 ):
-    one = print_kernel(doubled(symbol("n"), symbol("m")), TILING, env_of("n", "m"))
-    two = print_kernel(doubled(symbol("batch.1"), symbol("a")), TILING, env_of("batch.1", "a"))
+    one = print_kernel(doubled(symbol("n"), symbol("m")), TILING, env_of("n", "m"), HERE)
+    two = print_kernel(
+        doubled(symbol("batch.1"), symbol("a")), TILING, env_of("batch.1", "a"), HERE
+    )
     assert one[0] == two[0]
     assert [a.name for a in one[2] if a.kind == "dim"] == ["n", "m"]
     assert [a.name for a in two[2] if a.kind == "dim"] == ["batch.1", "a"]
@@ -73,7 +76,7 @@ def test_kernels_that_differ_in_the_names_of_symbols_have_one_source_and_their_o
 def test_they_are_compiled_once_and_each_computes_with_its_own_symbols() -> None:
     kernels = [doubled(symbol(a), symbol(b)) for a, b in (("p", "q"), ("q", "p"))]
     envs = [env_of("p", "q"), env_of("q", "p")]
-    codes = [build_kernel(k, TILING, e) for k, e in zip(kernels, envs)]
+    codes = [build_kernel(k, TILING, e, HERE) for k, e in zip(kernels, envs)]
     assert codes[0].key == codes[1].key
     x = np.arange(15, dtype=np.float32)
     for kernel, env, sizes in zip(kernels, envs, ({"p": 3, "q": 5}, {"p": 5, "q": 3})):

@@ -12,6 +12,7 @@ from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
 from explorer.ir.rebase import rebased
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE
 
 ROWS, COLUMNS = Axis("i", 2), Axis("j", 5)
 
@@ -38,7 +39,7 @@ def test_a_kernel_begins_at_the_front_and_says_where_that_is() -> None:
 
 def test_rows_of_any_place_have_one_code() -> None:
     texts = {
-        print_kernel(rows(a, b, n), Tiling(), ShapeEnv())[0]
+        print_kernel(rows(a, b, n), Tiling(), ShapeEnv(), HERE)[0]
         for a, b, n in ((0, 0, 9), (3, 4, 9), (6, 5, 80))
     }
     assert len(texts) == 1

@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer import welder
-from explorer.codegen.interpret import Interpreter
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
@@ -31,7 +30,8 @@ from explorer.passes.online_softmax import (
     policy,
     softmax_of,
 )
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.cases import BATCH, SEQ, attention, linear, softmax
 from tests.codegen.running import run_kernel
 

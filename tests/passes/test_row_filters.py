@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, save
 
-from explorer.codegen.interpret import Interpreter
 from explorer.compiler import compile
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
@@ -21,7 +20,8 @@ from explorer.options import Options
 from explorer.passes.row_filters import row_sum
 from explorer.passes.winograd import ALGORITHMS, Algorithm, rewritten
 from explorer.passes.winograd import Options as ConvolutionOptions
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.running import run_kernel
 from tests.passes.convolutions import direct, values_of, with_filters
 from tests.passes.test_winograd import gap

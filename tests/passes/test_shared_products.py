@@ -33,6 +33,7 @@ from explorer.passes.shared_products import Options, ShareProducts
 from explorer.relax import legalize
 from tests.passes.programs import keeps_values, kernels
 from tests.passes.recurrent import BATCH, Net, lstm
+from tests.tile.programs import HERE
 
 ON = Options(hoist="on")
 
@@ -300,7 +301,7 @@ def sources(steps: int) -> set[str]:
     found = set()
     for b in c.program.kernel_calls:
         assert isinstance(b.expr, KernelCall) and isinstance(b.expr.tiling, Tiling)
-        found.add(print_kernel(b.expr.kernel, b.expr.tiling, c.program.env)[0])
+        found.add(print_kernel(b.expr.kernel, b.expr.tiling, c.program.env, HERE)[0])
     return found
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.interpret import Interpreter
 from explorer.compiler import compile
 from explorer.errors import BadOption
 from explorer.frontends.load import load
@@ -26,7 +25,8 @@ from explorer.passes.window_sums import window_sum
 from explorer.passes.winograd import ALGORITHMS as WAYS
 from explorer.passes.winograd import Algorithm, Winograd, rewritten
 from explorer.passes.winograd import Options as ConvolutionOptions
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from tests.codegen.running import run_kernel
 from tests.passes.convolutions import (
     SHAPES,

@@ -21,7 +21,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
 from explorer.roller.policy import candidates, in_order, private_bytes, refusal, weigh
 from explorer.roller.remembered import best_tilings
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 
 DEVICE = Device(

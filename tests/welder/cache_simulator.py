@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from explorer.codegen.interpret import Env, Interpreter
 from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.tile_program import (
     Buffer,
@@ -25,6 +24,7 @@ from explorer.ir.tile_program import (
     fetches,
 )
 from explorer.ir.types import ITEM_BYTES
+from explorer.tile.interpret import Env, Interpreter
 
 LINE = 64
 

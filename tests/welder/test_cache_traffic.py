@@ -15,7 +15,7 @@ from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel
 from explorer.ir.normal import normalise
 from explorer.ir.regions import propagate
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
 from tests.welder import groups
 from tests.welder.cache_simulator import LINE, Cache, Walker
 

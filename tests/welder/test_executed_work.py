@@ -7,7 +7,6 @@ from math import prod
 import numpy as np
 import pytest
 
-from explorer.codegen.interpret import Env, Interpreter
 from explorer.cost.footprint import points
 from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Micro, Tiling
@@ -17,7 +16,8 @@ from explorer.ir.normal import normalise
 from explorer.ir.regions import propagate
 from explorer.ir.tile_program import Panels, Reduce, Statement
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Env, Interpreter
+from explorer.tile.lower import lower
 from explorer.welder.plan import recompute
 from tests.welder import groups
 

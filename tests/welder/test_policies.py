@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.interpret import Interpreter
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device
@@ -33,7 +32,8 @@ from explorer.relax import deduce, legalize
 from explorer.roller import Options as RollerOptions
 from explorer.roller import Price
 from explorer.roller.roll import roll
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.lower import lower
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.levels import memories
 from tests.roller.test_policy import DEVICE

@@ -13,7 +13,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.ops.scalar import erf as erf_of_arrays
+from explorer.ir.scalar_functions import erf as erf_of_arrays
 
 
 def _on_bools(logical: str, otherwise: str) -> Body:

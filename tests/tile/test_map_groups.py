@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
-from explorer.codegen.map_groups import map_groups, together
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
 from explorer.ir.kernel import apply as scalar
 from explorer.ir.tile_program import Map
 from explorer.ops.loop_nest import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
+from explorer.tile.map_groups import together
 from tests.codegen.running import run_kernel
+from tests.tile.programs import HERE, after
 
 
 def kernel_of(rows: int, columns: int, exprs: list[Expr]) -> Kernel:
@@ -69,9 +70,9 @@ def test_every_length_and_expression_is_as_in_numpy(
 
 def test_maps_of_the_same_points_share_a_loop_of_eight_at_most() -> None:
     kernel = kernel_of(2, 40, [scalar("add", A, Const(float(n))) for n in range(10)])
-    groups = together(lower(kernel, Tiling()).body)
+    groups = together(lower(kernel, Tiling()).body, HERE)
     assert [len(g) for g in groups] == [8, 2]
-    source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv())
+    source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv(), HERE)
     assert source.count("vector_nest(") == 2
 
 
@@ -85,10 +86,9 @@ def test_a_map_that_reads_what_another_writes_has_a_loop_of_its_own() -> None:
         Compute("y", axes, scalar("mul", Read("u", point), Read("t", point))),
     )
     body = lower(Kernel("chain", tensors, computes, ("a",), "y"), Tiling()).body
-    assert all(len(g) == 1 for g in together(body))
+    assert all(len(g) == 1 for g in together(body, HERE))
 
 
 def test_a_lone_map_is_no_group() -> None:
-    body = lower(kernel_of(2, 40, [scalar("add", A, B)]), Tiling()).body
-    assert len(body) == 1 and isinstance(body[0], Map)
-    assert map_groups(body) == {}
+    (alone,) = after("group maps", kernel_of(2, 40, [scalar("add", A, B)])).body
+    assert isinstance(alone, Map)

@@ -10,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from explorer.devices.model import Device
 from explorer.ir.dims import product
-from explorer.ir.kernel import Affine, Const, IndexValue
-from explorer.ir.tile_program import (
-    Buffer,
-    Do,
-    Fetch,
-    For,
-    Map,
-    OnePass,
-    Reduce,
-    Statement,
-    TileExpr,
-    fetches,
-)
-from explorer.roller.streams import STREAM
+from explorer.ir.kernel import Affine
+from explorer.ir.tile_program import Buffer, Fetch, For, Map, Statement, TileProgram, fetches
+from explorer.ir.tile_traversal import Part, parts_of, with_buffers, without_unused
+from explorer.tile.streams import STREAM
 
-Part = Map | Reduce
+
+def keep_in_output(p: TileProgram, device: Device) -> TileProgram:
+    """After: no row of scratch is copied to the output that could have been made there."""
+    return p if p.updates else without_unused(replace(p, body=in_output(p.body)))
 
 
 def in_output(body: Iterable[Statement], only_here: bool = True) -> tuple[Statement, ...]:
@@ -43,32 +37,15 @@ def in_output(body: Iterable[Statement], only_here: bool = True) -> tuple[Statem
     if not only_here:
         return statements
     for s in reversed(statements):
-        for m in _parts(s):
+        for m in parts_of(s):
             found = _move(m, statements) if isinstance(m, Map) else None
             if found is not None:
                 return in_output(tuple(found.statement(x) for x in statements))
     return statements
 
 
-def made_in(body: Iterable[Statement]) -> set[Buffer]:
-    """The buffers that maps and reductions write."""
-    found: set[Buffer] = set()
-    for s in body:
-        found |= made_in(s.body) if isinstance(s, For) else {p.target.buffer for p in _parts(s)}
-    return found
-
-
 def _is_alone(s: Statement, body: Iterable[Statement]) -> bool:
     return all(x is s for x in body)
-
-
-def _parts(s: Statement) -> tuple[Part, ...]:
-    match s:
-        case Map() | Reduce():
-            return (s,)
-        case OnePass(parts):
-            return parts
-    return ()
 
 
 def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
@@ -77,8 +54,8 @@ def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
         return None
     if m.target.buffer.level == STREAM:  # it is not read again
         return None
-    everything = [p for s in statements for p in _parts(s)]
-    if any(not _parts(s) for s in statements) or _touches(everything, m.target.buffer) != 1:
+    everything = [p for s in statements for p in parts_of(s)]
+    if any(not parts_of(s) for s in statements) or _touches(everything, m.target.buffer) != 1:
         return None
     size = product(tuple(s.size for s in m.spans))
     for f in dict.fromkeys(fetches(m.expr)):
@@ -120,27 +97,9 @@ class _Move:
     distance: Affine
 
     def statement(self, s: Statement) -> Statement:
-        match s:
-            case OnePass(parts):
-                return OnePass(tuple(self.part(p) for p in parts))
-            case Map() | Reduce():
-                return self.part(s)
-        return s
-
-    def part(self, p: Part) -> Part:
-        return replace(p, target=self.fetch(p.target), expr=self.expr(p.expr))
+        return with_buffers(s, lambda b: b, self.fetch) if parts_of(s) else s
 
     def fetch(self, f: Fetch) -> Fetch:
         if f.buffer != self.source:
-            dynamic = tuple((self.expr(i), s, n) for i, s, n in f.dynamic)
-            return replace(f, dynamic=dynamic) if dynamic else f
+            return f
         return Fetch(self.target, f.offset + self.distance)
-
-    def expr(self, e: TileExpr) -> TileExpr:
-        match e:
-            case Do(op, args):
-                return Do(op, tuple(self.expr(a) for a in args))
-            case Fetch():
-                return self.fetch(e)
-            case Const() | IndexValue():
-                return e

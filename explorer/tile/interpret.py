@@ -13,21 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from explorer.codegen.build import pack_constant
 from explorer.errors import CheckFailed
 from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.forms import group_of
-from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.tile_program import (
     Buffer,
     Contract,
     Do,
     Fetch,
     Fill,
+    Find,
     For,
     Load,
     Map,
+    Once,
     OnePass,
     Pack,
     Panels,
@@ -37,8 +38,14 @@ from explorer.ir.tile_program import (
     Statement,
     TileExpr,
     TileProgram,
+    Window,
 )
+from explorer.ir.tile_traversal import with_loads, writes
 from explorer.ops.scalar import call, identity, number
+from explorer.tile.packing import pack_constant
+
+TASKS = 3  # that one worker does in a row
+FOLDED = "_folded"  # what a window was folded to
 
 Env = dict[str, Any]
 RUNNING: dict[str, Any] = {
@@ -58,25 +65,60 @@ class Interpreter:
     ) -> None:
         self.program = program
         self.sizes = sizes
+        self.is_first = True  # the task is its worker's first
         self.arrays = {n: np.ravel(a) for n, a in arrays.items()}
         for q in program.packings:
             self.arrays[q.name] = pack_constant(q, arrays[q.source])
 
     def run(self) -> None:
-        """Every task, in order; the outputs are written in place."""
+        """Every task, in order, a few by each worker; the outputs are written in place."""
         counts = [self.dim(g.count) for g in self.program.grid]
-        for task in np.ndindex(*counts):
+        shared = {b.name for s in self.program.body if isinstance(s, Once) for b in writes(s)}
+        for n, task in enumerate(np.ndindex(*counts)):
+            self.is_first = n % TASKS == 0
             for b in self.program.buffers:
-                if b.kind == "scratch":
-                    poison = np.nan if is_float(b.dtype) else 0
-                    room = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
-                    room[:] = poison
-                    self.arrays[b.name] = room
+                if b.kind == "scratch" and (self.is_first or b.name not in shared):
+                    self.poison(b)
             env: Env = {
                 g.variable: t * g.tile for g, t in zip(self.program.grid, task, strict=True)
             }
             for s in self.program.body:
                 self.statement(s, env)
+
+    def poison(self, b: Buffer) -> None:
+        """Scratch as it is before anything is written: a read shows."""
+        room = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
+        room[:] = np.nan if is_float(b.dtype) else 0
+        self.arrays[b.name] = room
+
+    def once(self, s: Once, env: Env) -> None:
+        """What the first of several tasks does for all: nothing of it is there before."""
+        if not self.is_first and any(env[g.variable] for g in self.program.grid[s.level :]):
+            return
+        for b in {b.name: b for b in writes(s)}.values():
+            self.poison(next(x for x in self.program.buffers if x.name == b.name))
+        for inner in s.body:
+            self.statement(inner, env)
+
+    def window(self, s: Window, env: Env) -> None:
+        """Each window's part that lies inside, folded, then what is made of it."""
+        fold = s.fold
+        spans = (*fold.spans, *fold.over)
+        e = self.points(spans, env)
+        shape = [len(self.values(x, env)) for x in spans]
+        there = np.ones(shape, np.bool_)
+        for b in s.borders:
+            index = self.affine(b.first, e) + e[b.axis] * b.step
+            there &= np.broadcast_to((index >= 0) & (index < b.extent), shape)
+        inside = {x.axis: np.broadcast_to(e[x.axis], shape)[there] for x in spans}
+        value = np.full(shape, identity(fold.combiner, fold.dtype))
+        part = self.value(s.data, env | inside)
+        value[there] = part if s.weights is None else part * self.value(s.weights, env | inside)
+        axes = tuple(range(len(fold.spans), len(shape)))
+        e = self.points(fold.spans, env)
+        e[FOLDED] = COMBINE[fold.combiner](value, axis=axes)
+        whole = with_loads(s.expr, lambda f: IndexValue(var(FOLDED)) if f == fold.target else f)
+        self.put(s.target, e, self.value(whole, e))
 
     def dim(self, d: Dim) -> int:
         """A dim under the binding."""
@@ -124,6 +166,8 @@ class Interpreter:
                 return as_computed(flat[offset])
             case Const(value, dtype):
                 return number(value, dtype, self.sizes)
+            case IndexValue(index) if index.bare == FOLDED:
+                return env[FOLDED]
             case IndexValue(index):
                 return np.asarray(self.affine(index, env), np.int64)
             case Do(op, args):
@@ -139,16 +183,14 @@ class Interpreter:
         match s:
             case For(span, body):
                 for v in self.values(span, env):
+                    here = env | {span.axis: int(v)}
                     for inner in body:
-                        self.statement(inner, env | {span.axis: int(v)})
+                        self.statement(inner, here)
             case Fill(target, value):
                 self.arrays[target.name][:] = value
-            case Load(target, source, spans):
-                e = self.points(spans, env)
-                self.put(target, e, self.value(source, e))
             case Pack():
                 self.pack(s, env)
-            case Map(target, spans, expr):
+            case Load(target, expr, spans) | Map(target, spans, expr):
                 e = self.points(spans, env)
                 self.put(target, e, self.value(expr, e))
             case Reduce(target, spans, over, combiner, expr, dtype):
@@ -167,6 +209,13 @@ class Interpreter:
             case OnePass(parts):
                 for part in parts:
                     self.statement(part, env)
+            case Once():
+                self.once(s, env)
+            case Find(name, index, extent):
+                at = np.clip(self.value(index, env), 0, self.dim(extent) - 1)
+                env[name] = int(at)
+            case Window():
+                self.window(s, env)
             case Panels():
                 self.panels(s, env)
 

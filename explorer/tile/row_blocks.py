@@ -13,36 +13,38 @@ Measured in cycles a row, one by one and in blocks: softmax of 49 columns 63 and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from explorer.devices.model import Device
 from explorer.ir.dims import ceil_div, product
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Affine, var
 from explorer.ir.tile_program import (
     Buffer,
-    Do,
     Fetch,
-    Fill,
     For,
-    Load,
     Map,
     OnePass,
-    Pack,
-    Panels,
     Reduce,
-    Scan,
     Span,
     Statement,
-    TileExpr,
+    TileProgram,
     fetches,
 )
+from explorer.ir.tile_traversal import Part, parts_of, touched, with_loads
 
 ROWS = 16  # results of a vector
 LEAST = 4  # rows that are worth a block
 L1_BYTES = 32 * 1024  # what all rows of a block may touch; of longer rows the wait is a small part
 
-Part = Map | Reduce
+
+def blocks_of_rows(p: TileProgram, device: Device) -> TileProgram:
+    """After: rows that are reduced one after the other are taken several at a time."""
+    if p.updates:
+        return p
+    body, buffers = in_row_blocks(p.body, p.buffers)
+    return replace(p, body=body, buffers=buffers)
 
 
 def in_row_blocks(
@@ -56,37 +58,6 @@ def in_row_blocks(
     found = _Rows(uses)
     made = tuple(x for s in statements for x in found.statement(s))
     return made, tuple(found.larger.get(b.name, b) for b in buffers)
-
-
-def touched(s: Statement) -> Iterator[Buffer]:
-    """Every mention of a buffer in maps and reductions, and what else a statement is made of."""
-    match s:
-        case For(_, body):
-            for inner in body:
-                yield from touched(inner)
-        case Map() | Reduce() | OnePass():
-            for p in _parts(s):
-                yield from (f.buffer for f in _fetched(p))
-        case Fill(target, _):
-            yield target
-        case Load(target, source, _):
-            yield from (target.buffer, source.buffer)
-        case Pack(target, source):
-            yield from (target, source.buffer)
-        case Scan():
-            yield from (f.buffer for f in (s.target, *fetches(s.expr)))
-        case Panels(contract=c, row_table=table, epilogue=last):
-            yield from (c.acc, c.a.buffer, c.segments, c.b.buffer, table)
-            yield from touched(last)
-
-
-def _parts(s: Statement) -> tuple[Part, ...]:
-    match s:
-        case Map() | Reduce():
-            return (s,)
-        case OnePass(parts):
-            return parts
-    return ()
 
 
 def _fetched(p: Part) -> tuple[Fetch, ...]:
@@ -104,8 +75,8 @@ class _Rows:
     def statement(self, s: Statement) -> list[Statement]:
         if not isinstance(s, For):
             return [s]
-        parts = [p for x in s.body for p in _parts(x)]
-        rows = _height(s, parts) if all(_parts(x) for x in s.body) else 0
+        parts = [p for x in s.body for p in parts_of(x)]
+        rows = _height(s, parts) if all(parts_of(x) for x in s.body) else 0
         if not rows or not self.apart(parts, s.span.axis):
             return [replace(s, body=tuple(x for inner in s.body for x in self.statement(inner)))]
         for b in self.of_one_row(parts, s.span.axis):
@@ -166,16 +137,10 @@ class _Rows:
                 return f
             return Fetch(new, f.offset + (var(span.axis) - span.base) * f.buffer.size, f.dynamic)
 
-        def expr(e: TileExpr) -> TileExpr:
-            match e:
-                case Do(op, args):
-                    return Do(op, tuple(expr(a) for a in args))
-                case Fetch():
-                    return fetch(e)
-            return e
-
         def part(p: Part) -> Part:
-            return replace(p, target=fetch(p.target), spans=(span, *p.spans), expr=expr(p.expr))
+            return replace(
+                p, target=fetch(p.target), spans=(span, *p.spans), expr=with_loads(p.expr, fetch)
+            )
 
         return tuple(
             OnePass(tuple(map(part, s.parts))) if isinstance(s, OnePass) else part(s)

@@ -12,7 +12,7 @@ from explorer.ir.dims import Dim, ceil_div, product
 from explorer.ir.kernel import Affine, Axis, Read, var
 from explorer.ir.regions import box
 from explorer.ir.tile_program import Fetch, Load, Statement
-from explorer.roller.places import Place, Places, row_major
+from explorer.tile.places import Place, Places, row_major
 
 
 def whole_groups(extent: Dim, group: int) -> Dim:

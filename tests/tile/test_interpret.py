@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.codegen.interpret import Interpreter
 from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.dims import evaluate_shape
 from explorer.ir.normal import normalise
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.rewrites import tile_program
 from tests.codegen.cases import CASES, ENV, Case, arrays
+from tests.tile.programs import HERE
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -19,7 +20,7 @@ def test_a_tile_program_stays_in_its_buffers_and_equals_the_reference(case: Case
     values = arrays(case)
     want = evaluate_kernel(case.kernel, [values[n] for n in case.kernel.inputs], case.sizes)
     named, axes = canonical(normalise(case.kernel))
-    program = lower(named, renamed_tiling(case.tiling, axes), ENV)
+    program = tile_program(named, renamed_tiling(case.tiling, axes), ENV, HERE)
     poison = np.nan if want.dtype.kind == "f" else 77
     out = np.full(
         evaluate_shape(case.kernel.shape(case.kernel.output), case.sizes), poison, want.dtype

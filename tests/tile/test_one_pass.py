@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from explorer.ir.canonical import canonical
-from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at, axes
 from explorer.ir.normal import normalise
 from explorer.ir.regions import propagate
 from explorer.ir.tile_program import For, Map, OnePass, Reduce, Statement, TileProgram, fetches
 from explorer.passes.online_softmax import in_blocks, softmax_of
-from explorer.roller.block_by_block import BLOCK, block_by_block
-from explorer.roller.in_output import in_output
-from explorer.roller.one_pass import in_one_pass
-from explorer.roller.transform import lower
+from explorer.tile.block_by_block import BLOCK, block_by_block
+from explorer.tile.in_output import in_output
+from explorer.tile.one_pass import in_one_pass
 from tests.codegen.cases import attention, layer_norm, linear, softmax_computes
+from tests.tile.programs import after
 
 M, N = 3, 40  # rows too few for a block
 
@@ -27,7 +26,7 @@ def softmax() -> Kernel:
 
 def lowered(kernel: Kernel) -> TileProgram:
     named, _ = canonical(normalise(kernel))
-    return lower(named, Tiling())
+    return after("share scratch", named)
 
 
 def rows(program: TileProgram) -> tuple[Statement, ...]:

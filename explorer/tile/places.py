@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product as every
 
-from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.kernel import (
@@ -36,9 +35,7 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 from explorer.ir.types import DType
-from explorer.roller.streams import level_of
-
-WINDOW = "window"  # the level of a padded copy that code which folds windows does not make
+from explorer.tile.streams import level_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +194,7 @@ class Places:
                 continue
             name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
             region = box(read.index, self.regions.axes[n], spec.shape)
-            level = WINDOW if c.reduce and contraction(c) is None else "L2"
-            place = replace(self.scratch(name, region, spec.dtype, level), shape=spec.shape)
+            place = replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
             dims = tuple(f"_d{d}" for d in range(len(region)))
             spans = tuple(
                 self.span(a, r, e) for a, r, e in zip(dims, region, spec.shape, strict=True)

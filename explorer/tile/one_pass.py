@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.devices.model import Device
+from explorer.ir.kernel import Affine, var
 from explorer.ir.tile_program import (
-    Do,
     Fetch,
     For,
     Map,
@@ -19,11 +19,15 @@ from explorer.ir.tile_program import (
     Reduce,
     Span,
     Statement,
-    TileExpr,
+    TileProgram,
     fetches,
 )
+from explorer.ir.tile_traversal import Part, moved, substitute
 
-Part = Map | Reduce
+
+def one_pass(p: TileProgram, device: Device) -> TileProgram:
+    """After: neighbours over the same points are one `OnePass`, where one of them reduces."""
+    return p if p.updates else replace(p, body=in_one_pass(p.body))
 
 
 def in_one_pass(body: Iterable[Statement]) -> tuple[Statement, ...]:
@@ -57,20 +61,20 @@ def _joined(group: list[Part], new: Part) -> Part | None:
     names = _names(group, new)
     if names is None:
         return None
-    moved = _renamed(new, names)
-    if isinstance(moved, Reduce) and not moved.over:
+    own = _renamed(new, names)
+    if isinstance(own, Reduce) and not own.over:
         return None
     made = {p.target.buffer for p in group}
     folded = {p.target.buffer for p in group if isinstance(p, Reduce)}
     points = {p.target for p in group if isinstance(p, Map)}
-    read = fetches(moved.expr)
+    read = fetches(own.expr)
     if any(f.buffer in folded or (f.buffer in made and f not in points) for f in read):
         return None
-    if moved.target.buffer in made or any(
-        f.buffer == moved.target.buffer for p in group for f in fetches(p.expr)
+    if own.target.buffer in made or any(
+        f.buffer == own.target.buffer for p in group for f in fetches(p.expr)
     ):
         return None
-    return moved if _is_one_loop(group, moved) else None
+    return own if _is_one_loop(group, own) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +148,7 @@ def _renamed(p: Part, names: Mapping[str, Affine]) -> Part:
         kept = ((s, names[s.axis].bare) for s in old)
         return tuple(replace(s, axis=name) for s, name in kept if name is not None)
 
-    target, expr = _moved(p.target, names), _moved_expr(p.expr, names)
+    target, expr = moved(p.target, names), substitute(p.expr, names)
     if isinstance(p, Map):
         return Map(target, spans(p.spans), expr)
     return replace(p, target=target, spans=spans(p.spans), over=spans(p.over), expr=expr)
-
-
-def _moved(f: Fetch, names: Mapping[str, Affine]) -> Fetch:
-    dynamic = tuple((_moved_expr(i, names), s, n) for i, s, n in f.dynamic)
-    return replace(f, offset=f.offset.substitute(names), dynamic=dynamic)
-
-
-def _moved_expr(e: TileExpr, names: Mapping[str, Affine]) -> TileExpr:
-    match e:
-        case Do(op, args):
-            return Do(op, tuple(_moved_expr(a, names) for a in args))
-        case Fetch():
-            return _moved(e, names)
-        case IndexValue(index):
-            return IndexValue(index.substitute(names))
-        case Const():
-            return e

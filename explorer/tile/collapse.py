@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from explorer.ir.dims import product, simplify
 from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.tile_program import Do, Fetch, Span, TileExpr, fetches
+from explorer.ir.tile_traversal import with_loads
 
 
 def collapse(
@@ -25,8 +27,8 @@ def collapse(
             joined = _join(outer, inner)
             names = {outer.axis, inner.axis}
             spans = (*spans[: n - 1], joined, *spans[n + 1 :])
-            expr = _renamed(expr, names, inner.axis, joined.axis)
-            others = tuple(_fetch(f, names, inner.axis, joined.axis) for f in others)
+            one = partial(_along, names, inner.axis, joined.axis)
+            expr, others = with_loads(expr, one), tuple(map(one, others))
         n -= 1
     return spans, expr, others
 
@@ -54,19 +56,9 @@ def _join(outer: Span, inner: Span) -> Span:
     )
 
 
-def _fetch(f: Fetch, names: set[str], inner: str, joined: str) -> Fetch:
+def _along(names: set[str], inner: str, joined: str, f: Fetch) -> Fetch:
     step = f.offset.factor(inner)
     return replace(f, offset=f.offset.without(names) + var(joined) * step)
-
-
-def _renamed(expr: TileExpr, names: set[str], inner: str, joined: str) -> TileExpr:
-    match expr:
-        case Do(op, args):
-            return Do(op, tuple(_renamed(a, names, inner, joined) for a in args))
-        case Fetch():
-            return _fetch(expr, names, inner, joined)
-        case Const() | IndexValue():
-            return expr
 
 
 def _used_as_numbers(expr: TileExpr) -> set[str]:

@@ -18,8 +18,8 @@ from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute,
 from explorer.ir.normal import epilogue_of, writers
 from explorer.ir.regions import Interval, propagate, tile_variable
 from explorer.ir.running import Running, running
+from explorer.ir.sliding import slides
 from explorer.ir.tile_program import (
-    Buffer,
     Fill,
     For,
     Grid,
@@ -29,16 +29,11 @@ from explorer.ir.tile_program import (
     Statement,
     TileProgram,
 )
-from explorer.passes.memory_order import slides
-from explorer.roller.alignment import EXECUTION_UNIT
-from explorer.roller.block_by_block import block_by_block
-from explorer.roller.contract import contract
-from explorer.roller.groups import can_group
-from explorer.roller.in_output import in_output, made_in
-from explorer.roller.one_pass import in_one_pass
-from explorer.roller.places import Place, Places
-from explorer.roller.row_blocks import in_row_blocks
-from explorer.roller.shared_scratch import share_scratch
+from explorer.ir.tile_traversal import without_unused
+from explorer.tile.block_by_block import block_by_block
+from explorer.tile.contract import contract
+from explorer.tile.groups import can_group
+from explorer.tile.places import Place, Places
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
 
@@ -80,8 +75,8 @@ def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
 
 
 def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
-    """The program of one task of a kernel in normal form: its output tile, and all in between in
-    scratch.
+    """The plain program of one task of a kernel in normal form: its output tile, and all in between
+    in scratch.
 
     Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
     what is made inside is read past its border as different values.
@@ -114,19 +109,14 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
             body += statements
             if epilogue is not None:
                 done.add(kernel.computes.index(epilogue))
-    moved: set[Buffer] = set()
-    if not kernel.updates:  # what it reads may be what it writes
-        made = made_in(body)
-        body = list(in_output(in_one_pass(body)))
-        moved = made - made_in(body)
-    kept = tuple(b for b in places.buffers.values() if b not in moved)
-    if not kernel.updates:
-        taken, kept = in_row_blocks(body, kept)
-        body = list(taken)
-    buffers = sorted(kept, key=lambda b: KINDS[b.kind])
-    return share_scratch(
+    return without_unused(
         TileProgram(
-            grid, tuple(body), tuple(buffers), tuple(places.packings), tuple(places.tables.items())
+            grid,
+            tuple(body),
+            tuple(sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])),
+            tuple(places.packings),
+            tuple(places.tables.items()),
+            bool(kernel.updates),
         )
     )
 
@@ -159,7 +149,7 @@ def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> Non
     even = all(isinstance(n, int) and n % lanes == 0 for n in steps)
     if not even or not isinstance(column.size, int) or column.size % lanes:
         raise BadOption(
-            f"{EXECUTION_UNIT}: a tile of {column.size} columns of {c.out} does not begin at a "
+            f"execution unit: a tile of {column.size} columns of {c.out} does not begin at a "
             f"packed panel: take a multiple of {lanes}"
         )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from explorer.ir.dims import product
 from explorer.ir.kernel import Affine, var
 from explorer.ir.tile_program import Fetch, Map, Span, Statement
-from explorer.roller.places import Places, row_major
+from explorer.tile.places import Places, row_major
 
 LEAST = 16  # rows and columns that are worth a block in registers
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from operator import is_
-from typing import Any
 
-from explorer.ir.decisions import Micro
+from explorer.devices.model import Device
 from explorer.ir.dims import Dim
-from explorer.ir.kernel import Affine, Const, IndexValue
-from explorer.ir.made_of import field_names, made_of
-from explorer.ir.tile_program import Buffer, Span, Statement, TileProgram
-
-BUFFERLESS = (Affine, Const, IndexValue, Micro, Span, str, int, float)
+from explorer.ir.tile_program import Buffer, Statement, TileProgram
+from explorer.ir.tile_traversal import renamed, touched
 
 
 @dataclass(slots=True)
@@ -25,7 +19,7 @@ class _Room:
     until: int
 
 
-def share_scratch(program: TileProgram) -> TileProgram:
+def share_scratch(program: TileProgram, device: Device) -> TileProgram:
     """After: intermediates of the group tile (level L2) that do not live at once share a buffer.
 
     Each is written before it is read in every task, so what lay there before is never seen. A
@@ -52,7 +46,7 @@ def share_scratch(program: TileProgram) -> TileProgram:
     buffers = tuple(
         replace(b, size=sizes.get(b.name, b.size)) for b in program.buffers if b.name not in names
     )
-    body = tuple(_renamed(s, names) for s in program.body)
+    body = tuple(renamed(s, names) for s in program.body)
     return replace(program, body=body, buffers=buffers)
 
 
@@ -80,23 +74,6 @@ def _lives(body: tuple[Statement, ...]) -> dict[str, tuple[int, int]]:
     """The first and the last statement of a task that touches a buffer, by its name."""
     found: dict[str, tuple[int, int]] = {}
     for n, s in enumerate(body):
-        for part in made_of(s, *BUFFERLESS):
-            if isinstance(part, Buffer):
-                found[part.name] = (found.get(part.name, (n, n))[0], n)
+        for b in touched(s):
+            found[b.name] = (found.get(b.name, (n, n))[0], n)
     return found
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A statement, or a part of one, on the buffers that intermediates have moved to. What stays as
-    it was is the same object.
-    """
-    if isinstance(value, BUFFERLESS):
-        return value
-    if isinstance(value, Buffer):
-        return replace(value, name=names[value.name]) if value.name in names else value
-    if isinstance(value, tuple):
-        moved = tuple([_renamed(v, names) for v in value])
-        return value if all(map(is_, moved, value)) else moved
-    parts = ((n, getattr(value, n)) for n in field_names(value.__class__))
-    changed = {n: new for n, old in parts if (new := _renamed(old, names)) is not old}
-    return replace(value, **changed) if changed else value

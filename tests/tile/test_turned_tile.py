@@ -9,7 +9,7 @@ from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes, var
 from explorer.ir.tile_program import For, Map, Statement
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
 from tests.codegen.running import run_kernel
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import Buffer, Do, Fetch, Fill, Map, Span, TileProgram, fetches
-from explorer.roller.shared_scratch import share_scratch
+from explorer.tile.shared_scratch import share_scratch
+from tests.tile.programs import HERE
 
 SPAN = (Span("i", Affine(), 4, 4),)
 
@@ -40,7 +41,7 @@ def test_what_is_read_is_what_was_written_last(data: st.DataObject) -> None:
     count = len(sizes) + 1
     readers = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
     before = chain(sizes, readers)
-    after = share_scratch(before)
+    after = share_scratch(before, HERE)
     holds: dict[str, str] = {}
     for (old, olds), (new, news) in zip(accesses(before), accesses(after), strict=True):
         for a, b in zip(olds, news, strict=True):
@@ -52,7 +53,7 @@ def test_what_is_read_is_what_was_written_last(data: st.DataObject) -> None:
 
 
 def test_a_chain_needs_two_buffers() -> None:
-    after = share_scratch(chain([10, 20, 30, 40], [0] * 5))
+    after = share_scratch(chain([10, 20, 30, 40], [0] * 5), HERE)
     assert [(b.name, b.size) for b in after.buffers if b.kind == "scratch"] == [
         ("t0", 30),
         ("t1", 40),
@@ -63,13 +64,13 @@ def test_a_fill_covers_no_more_than_its_own_intermediate() -> None:
     program = chain([10, 20, 30], [0] * 4)
     first = program.buffers[1]
     filled = TileProgram((), (Fill(first, 0.0), *program.body), program.buffers)
-    fill = share_scratch(filled).body[0]
+    fill = share_scratch(filled, HERE).body[0]
     assert isinstance(fill, Fill) and fill.target.size == 10
 
 
 def test_constants_and_small_programs_stay_as_they_are() -> None:
     small = chain([10, 20], [0] * 3)
-    assert share_scratch(small) == small
+    assert share_scratch(small, HERE) == small
     number = Map(Fetch(small.buffers[0], Affine()), SPAN, Const(1.0))
     alone = TileProgram((), (number,), small.buffers)
-    assert share_scratch(alone) == alone
+    assert share_scratch(alone, HERE) == alone

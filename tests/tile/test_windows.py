@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from explorer.codegen import build, windows
-from explorer.codegen.windows import window_groups, window_of
+from explorer.codegen.build import print_kernel
+from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, var
-from explorer.ir.tile_program import Fill, Load, Map, Reduce, fetches
+from explorer.ir.tile_program import Fill, Load, Map, Reduce, Window, fetches
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.transform import lower
+from explorer.tile.lower import lower
+from explorer.tile.windows import window_of, windows_of
 from tests.codegen.running import run_kernel
+from tests.tile.programs import after, with_lanes
 
 INF = float("inf")
+WIDE = with_lanes(16)
 START = {"sum": 0.0, "max": -INF, "min": INF}
 
 
@@ -98,25 +100,15 @@ class Windows:
         return Tiling(self.tile)
 
 
-def clear_sources() -> None:
-    """Forget the printed kernels: which form they have depends on the processor's vectors."""
-    build.print_kernel.cache_clear()
-    build._printed.cache_clear()
-
-
 @pytest.fixture
-def wide(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Whether windows are found, as on a processor with vectors of 512 bits; on any processor,
+def device(request: pytest.FixtureRequest) -> Device:
+    """A device with vectors of 512 bits, which have windows, or with others; on any processor,
     since LLVM splits vectors that are too wide for it.
     """
-    found = getattr(request, "param", True)
-    monkeypatch.setattr(windows, "has", lambda feature: found)
-    clear_sources()
-    yield found
-    clear_sources()
+    return with_lanes(getattr(request, "param", 16))
 
 
-either_width = pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"], indirect=True)
+either_width = pytest.mark.parametrize("device", [16, 8], ids=["wide", "narrow"], indirect=True)
 
 
 CASES = [
@@ -151,89 +143,86 @@ CASES = [
 
 @either_width
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name or "plain")
-def test_windows_equal_the_reference(case: Windows, wide: bool) -> None:
+def test_windows_equal_the_reference(case: Windows, device: Device) -> None:
     kernel, values = case.kernel(), case.arrays()
-    source, _, _ = build.print_kernel(kernel, case.tiling(), ShapeEnv())
+    source, _, _ = print_kernel(kernel, case.tiling(), ShapeEnv(), device)
     several = case.channels > 1 and case.rows != (1, 1)  # else no axis of results is left
-    assert ("window_tile(" in source) == (wide and several)
+    assert ("window_tile(" in source) == (device.lanes == 16 and several)
     want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
-    got = run_kernel(kernel, case.tiling(), values)
+    got = run_kernel(kernel, case.tiling(), values, device=device)
     np.testing.assert_allclose(got, want, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("case", [c for c in CASES if c.channels > 1], ids=lambda c: c.name)
 def test_a_padded_copy_a_fold_and_its_map_are_one_window(case: Windows) -> None:
     body = lower(case.kernel(), case.tiling()).body
-    (group,) = window_groups(body).values()
     kinds = [Fill, Load] * bool(case.pad) + [Reduce] + [Map] * bool(case.mapped)
-    assert [type(s) for s in group] == kinds and len(body) == len(kinds)
-    found = window_of(group)
-    assert found is not None and len(found.borders) == 2 * bool(case.pad)
+    assert [type(s) for s in body] == kinds
+    program = after("windows in registers", case.kernel(), case.tiling(), WIDE)
+    (found,) = program.body
+    assert isinstance(found, Window) and len(found.borders) == 2 * bool(case.pad)
+    assert {b.name for b in program.buffers if b.kind == "scratch"} <= {
+        found.fold.target.buffer.name
+    }
     assert found.data.buffer.name == "x" and found.target.buffer.name == "y"
 
 
-def test_narrower_vectors_have_no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "has", lambda feature: feature != "avx512f")
+def test_narrower_vectors_have_no_windows() -> None:
     body = lower(Windows().kernel(), Windows().tiling()).body
-    assert [type(s) for s in body] == [Fill, Load, Reduce, Map] and not window_groups(body)
+    assert [type(s) for s in body] == [Fill, Load, Reduce, Map]
+    assert not windows_of(body, with_lanes(8))
 
 
 @either_width
-@pytest.mark.usefixtures("wide")
-def test_nan_stays_in_the_largest_of_a_window_and_only_there() -> None:
+def test_nan_stays_in_the_largest_of_a_window_and_only_there(device: Device) -> None:
     case = Windows(weighted=False, combiner="max", mapped="", channels=35, width=23)
     kernel, values = case.kernel(), case.arrays()
     values["x"][0, 4, 9, 20] = np.nan
     values["x"][0, 0, 0, 3] = -INF
     want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
-    got = run_kernel(kernel, case.tiling(), values)
+    got = run_kernel(kernel, case.tiling(), values, device=device)
     assert np.isnan(want).sum() == 9
     np.testing.assert_array_equal(got, want)
 
 
 @either_width
-@pytest.mark.usefixtures("wide")
-def test_infinite_sums_are_those_of_the_reference() -> None:
+def test_infinite_sums_are_those_of_the_reference(device: Device) -> None:
     case = Windows(weighted=False, mapped="", channels=16)
     kernel, values = case.kernel(), case.arrays()
     values["x"][0, 2, 2, 1], values["x"][0, 2, 3, 1], values["x"][0, 6, 6, 2] = INF, -INF, INF
     want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {})
-    got = run_kernel(kernel, case.tiling(), values)
+    got = run_kernel(kernel, case.tiling(), values, device=device)
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-@pytest.mark.usefixtures("wide")
 def test_another_number_at_the_border_than_the_fold_begins_with_is_no_window() -> None:
     kernel = Windows(weighted=False, combiner="max", mapped="").kernel()
     body = lower(kernel, Tiling((("h", 4),))).body
     assert isinstance(body[0], Fill)
-    assert window_groups(body)
-    assert not [g for g in window_groups((Fill(body[0].target, 0.0), *body[1:])).values() if g[1:]]
+    assert [n for n, _ in windows_of(body, WIDE).values()] == [3]
+    other = (Fill(body[0].target, 0.0), *body[1:])
+    assert not windows_of(other, WIDE)
 
 
-@pytest.mark.usefixtures("wide")
 def test_a_fold_that_something_else_reads_too_is_still_stored() -> None:
     body = lower(Windows().kernel(), Tiling((("h", 4),))).body
-    (group,) = window_groups((*body, body[-1])).values()
-    assert [type(s) for s in group] == [Fill, Load, Reduce]
+    ((count, found),) = windows_of((*body, body[-1]), WIDE).values()
+    assert count == 3 and found.expr == found.target == found.fold.target
 
 
-@pytest.mark.usefixtures("wide")
 def test_a_copy_whose_place_another_tensor_takes_afterwards_is_left_out() -> None:
     fill, load, fold, mapped = lower(Windows().kernel(), Tiling((("h", 4),))).body
     assert isinstance(mapped, Map) and isinstance(fill, Fill)
     other = replace(mapped, target=replace(mapped.target, buffer=fill.target))
     reader = replace(mapped, expr=other.target)
-    (group,) = window_groups((fill, load, fold, other, reader)).values()
-    assert len(group) == 4
+    ((count, _),) = windows_of((fill, load, fold, other, reader), WIDE).values()
+    assert count == 4
 
 
-@pytest.mark.usefixtures("wide")
 def test_results_that_go_where_windows_still_lie_are_no_window_with_their_map() -> None:
     fold, mapped = lower(Windows(pad=0).kernel(), Tiling((("h", 4),))).body
     assert isinstance(mapped, Map) and isinstance(fold, Reduce)
     data = next(f for f in fetches(fold.expr) if f.buffer.name == "x")
-    assert window_of((fold, mapped)) is not None
+    assert window_of((fold, mapped), WIDE) is not None
     inside = replace(mapped, target=replace(mapped.target, buffer=data.buffer))
-    assert window_of((fold, inside)) is None
+    assert window_of((fold, inside), WIDE) is None

@@ -26,9 +26,10 @@ from explorer.ir.tile_program import (
     Statement,
     TileExpr,
 )
-from explorer.roller.groups import in_groups, padded_extents
-from explorer.roller.places import Place, Places, row_major
-from explorer.roller.turned_tile import turned_tile
+from explorer.ir.tile_traversal import with_loads
+from explorer.tile.groups import in_groups, padded_extents
+from explorer.tile.places import Place, Places, row_major
+from explorer.tile.turned_tile import turned_tile
 
 SHORT_RUN = 8
 
@@ -182,21 +183,13 @@ def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
         inner = replace(k, a=a, b=b, depth=depth)
         return replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))
 
-    last = _replace(whole.epilogue.expr, acc, so_far)
+    last = with_loads(whole.epilogue.expr, lambda f: so_far if f == acc else f)
     out: list[Statement] = [part(Affine(), block, partial, acc)]
     if count > 2:
         span = Span("_block", Affine((), 1), count - 2, count)
         out.append(For(span, (part(var("_block"), block, partial, so_far),)))
     rest = k.depth - (count - 1) * block
     return [*out, part(Affine((), count - 1), rest, whole.epilogue.target, last)]
-
-
-def _replace(expr: TileExpr, old: Fetch, new: TileExpr) -> TileExpr:
-    match expr:
-        case Do(op, args):
-            return Do(op, tuple(_replace(a, old, new) for a in args))
-        case _:
-            return new if expr == old else expr
 
 
 def _columns(

@@ -22,6 +22,7 @@ from explorer.ir.tile_program import (
     For,
     Load,
     Map,
+    Once,
     OnePass,
     Panels,
     Reduce,
@@ -29,6 +30,7 @@ from explorer.ir.tile_program import (
     Span,
     Statement,
     TileProgram,
+    Window,
 )
 
 MARKED = 1 << 24  # elements of an output that are marked one by one
@@ -108,6 +110,10 @@ def stores(body: Iterable[Statement], around: tuple[Span, ...] = ()) -> Iterator
         match s:
             case For(span, inner):
                 yield from stores(inner, (*around, span))
+            case Once(_, inner):  # the first task does it for all that share it
+                yield from stores(inner, around)
+            case Window(fold, target=target):
+                yield Store(target, (*around, *fold.spans))
             case Map(target, spans, _) | Reduce(target, spans, _, _, _) | Load(target, _, spans):
                 yield Store(target, (*around, *spans))
             case Scan(target, spans, over):

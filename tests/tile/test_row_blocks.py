@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.codegen.interpret import Interpreter
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, ShapeEnv, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.tile_program import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
 from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.row_blocks import L1_BYTES, ROWS
-from explorer.roller.transform import lower
+from explorer.tile.interpret import Interpreter
+from explorer.tile.row_blocks import L1_BYTES, ROWS
 from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
+from tests.tile.programs import after
 
 
 def softmax(m: Dim, n: int, dtype: DType = "float32") -> Kernel:
@@ -40,7 +40,7 @@ def hard(m: int, n: int, dtype: DType = "float32") -> np.ndarray:
 
 
 def test_a_block_has_a_maximum_a_row_and_the_rest_of_the_rows_are_another() -> None:
-    program = lower(softmax(40, 40), Tiling())
+    program = after("share scratch", softmax(40, 40))
     blocks, rest = program.body
     assert isinstance(blocks, For) and isinstance(rest, For)
     assert blocks.span.size == 40 // ROWS and rest.span.size == 1
@@ -52,13 +52,13 @@ def test_a_block_has_a_maximum_a_row_and_the_rest_of_the_rows_are_another() -> N
 
 
 def test_rows_that_would_not_stay_in_l1_are_taken_one_by_one() -> None:
-    program = lower(softmax(40, L1_BYTES // 64), Tiling())
+    program = after("share scratch", softmax(40, L1_BYTES // 64))
     (loop,) = program.body
     assert isinstance(loop, For) and loop.span.size == 40
 
 
 def test_few_rows_stay_apart() -> None:
-    (loop,) = lower(softmax(3, 40), Tiling()).body
+    (loop,) = after("share scratch", softmax(3, 40)).body
     assert isinstance(loop, For) and loop.span.size == 3
 
 
@@ -106,7 +106,7 @@ def test_the_last_block_ends_where_the_rows_that_are_needed_do(m: int) -> None:
     kernel, x = shorter(symbol("rows")), hard(m, 49)
     with np.errstate(all="ignore"):
         wanted = evaluate_kernel(kernel, [x], {"rows": m})
-    program = lower(kernel, Tiling())
+    program = after("hoist", kernel)
     run = Interpreter(program, {"x": x, "z": np.full(wanted.shape, np.nan, x.dtype)}, {"rows": m})
     run.run()
     np.testing.assert_allclose(run.arrays["z"].reshape(wanted.shape), wanted, rtol=2e-6, atol=1e-7)
@@ -115,7 +115,7 @@ def test_the_last_block_ends_where_the_rows_that_are_needed_do(m: int) -> None:
 
 
 def test_a_block_promises_no_more_rows_than_it_has() -> None:
-    program = lower(softmax(41, 49), Tiling((("i", 20),)))
+    program = after("share scratch", softmax(41, 49), Tiling((("i", 20),)))
     spans = [
         p.spans[0]
         for loop in program.body

@@ -1,0 +1,309 @@
+"""One traversal of tile programs: what a statement has inside, reads, writes and is made of, and
+the same with other variables or other buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from explorer.ir.dims import Dim
+from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.tile_program import (
+    Buffer,
+    Do,
+    Fetch,
+    Fill,
+    Find,
+    For,
+    Load,
+    Map,
+    Once,
+    OnePass,
+    Pack,
+    Panels,
+    Reduce,
+    Scan,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+    Window,
+    fetches,
+)
+
+Part = Map | Reduce
+
+
+def inside(s: Statement) -> tuple[Statement, ...]:
+    """The statements that one is made of: a loop's body, the parts of one pass, an epilogue."""
+    match s:
+        case For(_, body) | Once(_, body):
+            return body
+        case OnePass(parts):
+            return parts
+        case Panels(epilogue=epilogue):
+            return (epilogue,)
+    return ()
+
+
+def statements(body: Iterable[Statement]) -> Iterator[Statement]:
+    """Every statement, each before those inside of it."""
+    for s in body:
+        yield s
+        yield from statements(inside(s))
+
+
+def parts_of(s: Statement) -> tuple[Part, ...]:
+    """The maps and reductions that a statement is; none of any other."""
+    match s:
+        case Map() | Reduce():
+            return (s,)
+        case OnePass(parts):
+            return parts
+    return ()
+
+
+def spans(s: Statement) -> tuple[Span, ...]:
+    """The axes that a statement itself iterates over, the outermost first."""
+    match s:
+        case For(span, _):
+            return (span,)
+        case Load(spans=own) | Map(spans=own):
+            return own
+        case Reduce(spans=own, over=over):
+            return (*own, *over)
+        case Scan(spans=own, over=along):
+            return (*own, along)
+        case Pack(columns=columns, depth=depth):
+            return (columns, *depth)
+        case Window(fold=fold):
+            return (*fold.spans, *fold.over)
+        case Panels(rows=rows, columns=columns):
+            return (*rows, columns)
+    return ()
+
+
+def expressions(s: Statement) -> tuple[TileExpr, ...]:
+    """What a statement itself stores, where it stores it, and what it reads it from."""
+    match s:
+        case Load(target, expr, _) | Map(target, _, expr):
+            return (target, expr)
+        case Reduce(target=target, expr=expr) | Scan(target=target, expr=expr):
+            return (target, expr)
+        case Pack(source=source):
+            return (source,)
+        case Find(index=index):
+            return (index,)
+        case Window(data=data, weights=weights, target=target):
+            return (target, *s.operands, data, *(() if weights is None else (weights,)))
+        case Panels(contract=c):
+            return (c.a, c.b)
+    return ()
+
+
+def loads(s: Statement) -> tuple[Fetch, ...]:
+    """The elements that a statement itself reads, those that say where others lie included; of a
+    contraction the first of each operand.
+    """
+    read = expressions(s)[0 if isinstance(s, Pack | Find | Panels) else 1 :]
+    return tuple(f for e in read for f in fetches(e))
+
+
+def stored(s: Statement) -> Fetch | None:
+    """The element that a statement itself writes at every point; None where it fills a buffer, or
+    where a statement inside of it does.
+    """
+    match s:
+        case Load(target=target) | Map(target=target) | Reduce(target=target):
+            return target
+        case Scan(target=target) | Window(target=target):
+            return target
+    return None
+
+
+def reads(s: Statement) -> Iterator[Buffer]:
+    """Every mention of a buffer that a statement reads, those inside of it included."""
+    for one in statements((s,)):
+        yield from (f.buffer for f in loads(one))
+        if isinstance(one, Panels):
+            yield from (one.contract.segments, one.row_table)
+
+
+def writes(s: Statement) -> Iterator[Buffer]:
+    """Every mention of a buffer that a statement writes, those inside of it included."""
+    for one in statements((s,)):
+        match one:
+            case Fill(buffer) | Pack(target=buffer):
+                yield buffer
+            case Panels(contract=c, row_table=table):
+                yield from (c.acc, table)
+        element = stored(one)
+        if element is not None:
+            yield element.buffer
+
+
+def touched(s: Statement) -> Iterator[Buffer]:
+    """Every mention of a buffer."""
+    yield from reads(s)
+    yield from writes(s)
+
+
+def addresses(s: Statement) -> Iterator[Affine]:
+    """Every affine value of a statement, those inside of it included: where loops begin, where
+    elements lie, indices that are values.
+    """
+    for one in statements((s,)):
+        yield from (x.base for x in spans(one))
+        if isinstance(one, Window):
+            yield from (b.first for b in one.borders)
+        for e in expressions(one):
+            yield from _addresses(e)
+
+
+def _addresses(expr: TileExpr) -> Iterator[Affine]:
+    match expr:
+        case Do(_, args):
+            for a in args:
+                yield from _addresses(a)
+        case Fetch(_, offset, dynamic):
+            yield offset
+            for index, _, _ in dynamic:
+                yield from _addresses(index)
+        case IndexValue(index):
+            yield index
+
+
+def variables(s: Statement) -> frozenset[str]:
+    """The loop and tile variables that a statement depends on."""
+    return frozenset(name for a in addresses(s) for name, _ in a.terms)
+
+
+def dims(s: Statement) -> Iterator[Dim]:
+    """Every number of a statement that may be an expression over symbols."""
+    for a in addresses(s):
+        yield a.const
+        yield from (factor for _, factor in a.terms)
+    for one in statements((s,)):
+        for x in spans(one):
+            yield from (x.size, x.extent)
+        for e in expressions(one):
+            yield from _dims(e)
+        match one:
+            case Fill(target) | Pack(target=target):
+                yield target.size
+            case Find(extent=extent):
+                yield extent
+            case Panels(contract=c):
+                yield c.depth
+
+
+def _dims(expr: TileExpr) -> Iterator[Dim]:
+    match expr:
+        case Do(_, args):
+            for a in args:
+                yield from _dims(a)
+        case Fetch(_, _, dynamic):
+            for index, stride, extent in dynamic:
+                yield from _dims(index)
+                yield from (stride, extent)
+        case Const(value, _) if not isinstance(value, int | float):
+            yield value
+
+
+def without_unused(p: TileProgram) -> TileProgram:
+    """The program without the buffers that no statement touches."""
+    used = {b.name for s in p.body for b in touched(s)}
+    return replace(p, buffers=tuple(b for b in p.buffers if b.name in used))
+
+
+# The same with something else in it.
+
+
+def with_loads(expr: TileExpr, change: Callable[[Fetch], TileExpr]) -> TileExpr:
+    """The expression with every load exchanged, those inside of its address first."""
+    match expr:
+        case Do(op, args):
+            return Do(op, tuple(with_loads(a, change) for a in args))
+        case Fetch(buffer, offset, dynamic):
+            found = tuple((with_loads(i, change), s, n) for i, s, n in dynamic)
+            return change(Fetch(buffer, offset, found) if found else expr)
+    return expr
+
+
+def substitute(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
+    """An expression with some variables at other values."""
+    match expr:
+        case Do(op, args):
+            return Do(op, tuple(substitute(a, values) for a in args))
+        case Fetch():
+            return moved(expr, values)
+        case IndexValue(index):
+            return IndexValue(index.substitute(values))
+    return expr
+
+
+def moved(f: Fetch, values: Mapping[str, Affine]) -> Fetch:
+    """An element with some variables at other values."""
+    dynamic = tuple((substitute(i, values), s, n) for i, s, n in f.dynamic)
+    return Fetch(f.buffer, f.offset.substitute(values), dynamic)
+
+
+def renamed(s: Statement, names: Mapping[str, str]) -> Statement:
+    """A statement on buffers of other names. What stays as it was is the same object."""
+    if not any(b.name in names for b in touched(s)):
+        return s
+
+    def buffer(b: Buffer) -> Buffer:
+        return replace(b, name=names[b.name]) if b.name in names else b
+
+    return with_buffers(s, buffer, lambda f: replace(f, buffer=buffer(f.buffer)))
+
+
+def with_buffers(
+    s: Statement, buffer: Callable[[Buffer], Buffer], element: Callable[[Fetch], Fetch]
+) -> Statement:
+    """A statement with every buffer that it names whole, and every element, exchanged."""
+
+    def fetch(f: Fetch) -> Fetch:
+        found = with_loads(f, element)
+        assert isinstance(found, Fetch)
+        return found
+
+    match s:
+        case For(_, body) | Once(_, body):
+            return replace(s, body=tuple(with_buffers(x, buffer, element) for x in body))
+        case OnePass(parts):
+            own = (with_buffers(x, buffer, element) for x in parts)
+            return replace(s, parts=tuple(p for p in own if isinstance(p, Map | Reduce)))
+        case Find(index=index):
+            return replace(s, index=with_loads(index, element))
+        case Window(fold, data, weights, _, target, expr):
+            place = fetch(fold.target)
+            return replace(
+                s,
+                fold=replace(fold, target=place, expr=with_loads(fold.expr, element)),
+                data=fetch(data),
+                weights=None if weights is None else fetch(weights),
+                target=fetch(target),
+                expr=with_loads(expr, element),
+            )
+        case Fill(target, _):
+            return replace(s, target=buffer(target))
+        case Load(target, source, _):
+            return replace(s, target=fetch(target), source=fetch(source))
+        case Pack(target, source):
+            return replace(s, target=buffer(target), source=fetch(source))
+        case Panels(contract=c, row_table=table, epilogue=last):
+            inner = replace(
+                c,
+                acc=buffer(c.acc),
+                a=fetch(c.a),
+                segments=buffer(c.segments),
+                b=fetch(c.b),
+            )
+            after = with_buffers(last, buffer, element)
+            assert isinstance(after, Map)
+            return replace(s, contract=inner, row_table=buffer(table), epilogue=after)
+        case _:
+            return replace(s, target=fetch(s.target), expr=with_loads(s.expr, element))

@@ -1,0 +1,46 @@
+"""Constants laid out ahead for the micro-kernels that read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from explorer.ir.dtypes import numpy_dtype
+from explorer.ir.program import Constant
+from explorer.ir.tile_program import Packing
+
+
+def pack_constant(packing: Packing, array: np.ndarray) -> np.ndarray:
+    """A constant laid out for its micro-kernel: [batch..., columns / lanes, depth, lanes], zeros
+    past the last column; small integers in groups along the depth, zeros to the end of the last.
+
+    It begins on a 64-byte border.
+    """
+    dtype, group = numpy_dtype(packing.dtype), packing.group
+    flat = np.ascontiguousarray(array, dtype).reshape(-1)[packing.offset :]
+    steps = tuple(s * flat.itemsize for s in packing.strides)
+    seen = np.lib.stride_tricks.as_strided(flat, packing.extents, steps, writeable=False)
+    lead, columns = packing.extents[: packing.batch], packing.extents[packing.batch]
+    inner, lanes = packing.extents[packing.batch + 1 :], packing.lanes
+    last, panels = -(-inner[-1] // group) * group, -(-columns // lanes)
+    depth, spare = prod(inner[:-1]) * last, 64 // dtype.itemsize
+    block = np.zeros(prod(lead) * panels * depth * lanes + spare, dtype)
+    start = (-block.ctypes.data % 64) // dtype.itemsize
+    flat_out = block[start : start + block.size - spare]
+    out = flat_out.reshape(prod(lead), panels, depth // group, lanes, group)
+    rows = seen.reshape(prod(lead), columns, *inner)
+    for n in range(panels):
+        part = rows[:, n * lanes : (n + 1) * lanes]
+        if last != inner[-1]:
+            part = np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, last - inner[-1])])
+        grouped = part.reshape(prod(lead), part.shape[1], depth // group, group)
+        out[:, n, :, : part.shape[1]] = grouped.swapaxes(1, 2)
+    return flat_out
+
+
+def packed_constant(packing: Packing, constant: Constant) -> np.ndarray:
+    """The laid out constant on a 64-byte border, made once for as long as anybody holds it."""
+    layout = replace(packing, name="", source="")
+    return constant.laid_out(layout, lambda array: pack_constant(packing, array))

@@ -1,0 +1,70 @@
+"""The rewrites of tile programs, in order: from the plain program of a kernel and a tiling to the
+one that is printed. Each has a name, which the house shows as a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Tiling
+from explorer.ir.dims import ShapeEnv
+from explorer.ir.kernel import Kernel
+from explorer.ir.tile_program import TileProgram
+from explorer.tile.hoisting import hoist
+from explorer.tile.in_output import keep_in_output
+from explorer.tile.lower import lower
+from explorer.tile.map_groups import group_maps
+from explorer.tile.one_pass import one_pass
+from explorer.tile.row_blocks import blocks_of_rows
+from explorer.tile.shared_scratch import share_scratch
+from explorer.tile.vectorise import vectorise
+from explorer.tile.windows import fold_windows
+
+Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
+
+PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # what lies where, and for how long
+    ("one pass", one_pass),
+    ("keep in the output", keep_in_output),
+    ("blocks of rows", blocks_of_rows),
+    ("windows in registers", fold_windows),
+    ("share scratch", share_scratch),
+)
+LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done
+    ("group maps", group_maps),
+    ("vectorise", vectorise),
+    ("hoist", hoist),
+)
+REWRITES = (*PLACEMENT, *LOOPS)
+REMEMBERED = 512
+
+
+def steps(
+    kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device
+) -> tuple[tuple[str, TileProgram], ...]:
+    """The plain program under "lower", then the program after each rewrite, under its name.
+
+    Raises BadOption where the kernel in normal form has no such tiles.
+    """
+    program = lower(kernel, tiling, env)
+    found = [("lower", program)]
+    for name, rewrite in REWRITES:
+        program = rewrite(program, device)
+        found.append((name, program))
+    return tuple(found)
+
+
+def placed(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
+    """The program when all has its place: what room a tiling takes is asked of it."""
+    program = lower(kernel, tiling, env)
+    for _, rewrite in PLACEMENT:
+        program = rewrite(program, device)
+    return program
+
+
+@lru_cache(maxsize=REMEMBERED)
+def tile_program(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
+    """The program that is printed and run: the last of `steps`."""
+    return steps(kernel, tiling, env, device)[-1][1]
