@@ -439,6 +439,17 @@ def test_explain_has_rows_for_every_system(told: Callable[..., Any], stage: str,
     assert told("explain", RESNET, "--stage", stage)[rows]
 
 
+def test_explain_tells_every_rewrite_of_a_tile_program(
+    told: Callable[..., Any], shell: Shell
+) -> None:
+    rows = told("explain", RESNET, "--stage", "roller", "--rewrites")["kernels"]
+    names = [step["name"] for step in rows[0]["steps"]]
+    assert names[0] == "lower" and "vectorise" in names
+    assert all(step["lines"] for row in rows for step in row["steps"])
+    code, _, err = shell("explain", RESNET, "--stage", "memory", "--rewrites")
+    assert code == 2 and "stage rolled" in err
+
+
 def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(
     shell: Shell, told: Callable[..., Any]
 ) -> None:

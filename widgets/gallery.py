@@ -29,6 +29,7 @@ from widgets.pictures import (
     policies_picture,
     program_diff,
     rammer_view,
+    rewrites,
     roller_view,
     roofline,
     roofline_picture,
@@ -252,6 +253,7 @@ ROOMS: Mapping[str, tuple[str, Room]] = {
     "staircase": ("Staircase", _of_roller(staircase, staircase_picture)),
     "waves": ("Waves", _of_roller(scale_out, scale_out)),
     "roofline": ("Roofline", _of_roller(roofline, roofline_picture)),
+    "tile_program": ("Tile program", _of_roller(rewrites, rewrites)),
     "layout": ("Tune", _layout),
     "rammer": ("Brick wall", _rammer),
     "policies": ("Policies", _of_rammer(policies_picture)),
@@ -285,4 +287,4 @@ def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
 
 ABOUT_WALLS = ("policies", "accept", "layers", "rtasks")  # of any device and policy
 ABOUT_GROUPS = ("welder", "curve", "connections")  # of any device and tile
-ABOUT_TILES = ("roller", "staircase", "waves", "roofline")  # of any device and tile
+ABOUT_TILES = ("roller", "staircase", "waves", "roofline", "tile_program")  # of any device and tile

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from widgets import policies_picture as policies_picture
     from widgets import program_diff as program_diff
     from widgets import rammer_view as rammer_view
+    from widgets import rewrites as rewrites
     from widgets import roller_view as roller_view
     from widgets import roofline as roofline
     from widgets import roofline_picture as roofline_picture

@@ -42,6 +42,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "staircase",
         "waves",
         "roofline",
+        "tile_program",
         "layout",
         "rammer",
         "policies",

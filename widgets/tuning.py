@@ -20,7 +20,7 @@ from explorer.measure.compare import Comparison, comparison
 from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, take_turns
 from explorer.roller.policy import weigh
 from explorer.roller.space import cut_axes
-from explorer.roller.transform import tensor_contraction
+from explorer.tile.lower import tensor_contraction
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_timing import Operands, PreparedKernel, prepare
 from widgets.jobs import Job

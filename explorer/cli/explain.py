@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
 from explorer.cli.compiled import HERE, arrays, compiled, loaded, options, sizes
-from explorer.cli.explained import codegen, grinder, memory, program, rammer, roller, welder
+from explorer.cli.explained import (
+    codegen,
+    grinder,
+    memory,
+    program,
+    rammer,
+    rewrites,
+    roller,
+    welder,
+)
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 
@@ -41,6 +50,7 @@ def main(given: Sequence[str]) -> int:
     add = parser.add_argument
     add("--stage", type=system, metavar="STAGE", help=f"a stage, or {', '.join(SYSTEMS)}")
     add("--op", metavar="NAME", help="an operator of the source, or a kernel")
+    add("--rewrites", action="store_true", help="each rewrite of the kernels' tile programs")
     flags = parsed(parser, given)
     if flags.stage is None and flags.op is None:
         known = ", ".join(SYSTEMS)
@@ -67,9 +77,13 @@ def answer(flags: Namespace) -> Answer:
     model = loaded(flags)
     bound = sizes(model, flags)
     stage = Stage.ROLLED if flags.stage is None else flags.stage
+    if flags.rewrites and stage != Stage.ROLLED:
+        raise BadOption("tile programs are of the stage rolled", where="--rewrites")
     needed = stage if stage <= Stage.ROLLED else Stage.EMITTED  # walls need tasks, tasks code
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, needed.name)
+    if flags.rewrites:
+        return rewrites.rewrites(c, flags.op)
     if stage == Stage.RAMMED:
         return rammer.wall(c, flags.op, bound, inputs if flags.target in HERE else None)
     if stage == Stage.PLANNED:

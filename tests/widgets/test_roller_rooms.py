@@ -14,8 +14,9 @@ from explorer.errors import BadOption
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Measurement
 from explorer.roller.steps import Construction
+from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
-from widgets import gallery, roller_view, roofline, scale_out, staircase, tile_panels
+from widgets import gallery, rewrites, roller_view, roofline, scale_out, staircase, tile_panels
 from widgets.answers import Seen
 from widgets.house import House, read
 from widgets.knobs import Setting, first_setting
@@ -232,6 +233,7 @@ ROOMS = {
     "staircase": (staircase.data, gallery.staircase_picture.figure),
     "waves": (scale_out.data, scale_out.figure),
     "roofline": (roofline.data, gallery.roofline_picture.figure),
+    "tile_program": (rewrites.data, rewrites.figure),
 }
 
 
@@ -247,6 +249,27 @@ def test_a_construction_without_results_is_drawn(session: Session) -> None:
     bare = replace(rolled, construction=c, choices=(), rank=0)
     for name, (data, draw) in ROOMS.items():
         assert draw(data(bare)).title, name
+
+
+def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: Session) -> None:
+    rows = rewrites.data(seen(session, "conv"))
+    assert [name for name, _ in rows.steps] == ["lower", *(name for name, _ in REWRITES)]
+    program: list[str] = []
+    for (
+        _,
+        lines,
+    ) in rows.steps:  # each step's lines without the new ones are those of the one before
+        assert [x for mark, x in lines if mark != "+"] == program or not program
+        program = [x for mark, x in lines if mark != "-"]
+    assert rewrites.figure(rows).text().count("data-step=") == len(rows.steps)
+    words = rewrites.table(rows)
+    assert {name for name, _, _ in words.rows} <= {name for name, _ in rows.steps}
+    assert "rewrites, changed by" in rewrites.caption(rows)
+
+
+def test_a_gpus_tiles_are_no_tile_programs_yet(session: Session) -> None:
+    rows = rewrites.data(seen(session, "conv", "v100"))
+    assert not rows.steps and "only tiles of a CPU" in rewrites.caption(rows)
 
 
 def test_a_tile_in_use_is_the_one_on_show(session: Session) -> None:

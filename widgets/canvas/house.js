@@ -18,7 +18,7 @@ const PICTURES = {
   TYPED: [["relax", "Shapes"], ["heap", "Shape heap"], ["calls", "Calls"]],
   LEGALIZED: [["levels", "Three levels"], ["fusion", "Fusion"]],
   TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Memory levels"], ["curve", "Tile curve"], ["connections", "What if"], ["groups", "Tile graph"]],
-  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["layout", "Tune"]], RAMMED: [...WALL, ["policies", "Policies"], ["accept", "Accept rule"], ["layers", "Two layers"], ["rtasks", "rTasks"]], PLANNED: [["memory", "Memory plan"]],
+  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["tile_program", "Tile program"], ["layout", "Tune"]], RAMMED: [...WALL, ["policies", "Policies"], ["accept", "Accept rule"], ["layers", "Two layers"], ["rtasks", "rTasks"]], PLANNED: [["memory", "Memory plan"]],
 };
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];

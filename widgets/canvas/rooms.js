@@ -6,7 +6,7 @@ import { weldView } from "./weld.js";
 
 const BELOW = { welder: "curve" }; // a picture that has another one below it
 // Which rooms choose a device and a tile together.
-const FAMILY = { policies: "rammer", accept: "rammer", layers: "rammer", rtasks: "rammer", welder: "welder", curve: "welder", connections: "welder", roller: "roller", staircase: "roller", waves: "roller", roofline: "roller" };
+const FAMILY = { policies: "rammer", accept: "rammer", layers: "rammer", rtasks: "rammer", welder: "welder", curve: "welder", connections: "welder", roller: "roller", staircase: "roller", waves: "roller", roofline: "roller", tile_program: "roller" };
 
 /** Rooms shown in `picture`. `ctx`: host, op(), say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
