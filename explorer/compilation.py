@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.build import KernelCode
+from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
@@ -22,6 +23,7 @@ from explorer.ir.types import Object
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.measure.task_times import task_profile
+from explorer.measure.this_cpu import this_cpu
 from explorer.options import Options
 from explorer.passes.pipeline import Snapshot
 from explorer.passes.random_inputs import index_limits, random_inputs
@@ -150,12 +152,20 @@ class Compilation:
 
     @property
     def runnable(self) -> Executable:
-        """The same where there is machine code; raises BadOption where there is none."""
+        """The same where there is machine code for this machine; raises BadOption where there is
+        none.
+        """
         if self.stage < Stage.EMITTED:
             why = f"it was compiled until {self.stage.name} only"
             if self.device.name != "this-cpu":
                 why = f"{self.device.name} is a data sheet, not this machine"
             raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name)
+        if not runs_on(self.device, this_cpu()):
+            why = f"{self.device.name} has vectors or instructions that this machine has not"
+            raise BadOption(
+                f"{self.model.name} cannot run here: {why}; its code can be read",
+                where=self.model.name,
+            )
         return self.executable
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from explorer.codegen.build import KernelCode, build
 from explorer.codegen.helper_count import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
+from explorer.devices.cpus import CPUS, like
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
@@ -143,7 +144,8 @@ def _compiled(
     cancelled: Callable[[], bool] | None = None,
 ) -> Compilation:
     """With the passes that the options hold, and no others."""
-    last = min(stage_of(until), Stage.EMITTED if runs_here(device) else Stage.PLANNED)
+    printed = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
+    last = min(stage_of(until), printed)
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
     key = f"{given.digest} {given.name}"
     codes: Mapping[str, KernelCode] = {}
@@ -184,13 +186,6 @@ def _operators(model: Model) -> int:
     return sum(len(f.body) for f in model.program.functions)
 
 
-def runs_here(device: Device) -> bool:
-    """Whether code for a device runs on this machine: a CPU with vectors no wider than those here,
-    which do what narrower ones do.
-    """
-    return device.kind == "cpu" and device.lanes <= this_cpu().lanes
-
-
 def stage_of(until: Stage | str) -> Stage:
     """A stage by its name."""
     if isinstance(until, Stage):
@@ -204,7 +199,7 @@ def stage_of(until: Stage | str) -> Stage:
 
 def device_of(target: str | PathLike[str] | Device) -> Device:
     """A device by its name, or by the path of its data sheet; "cpu" and "this-cpu" are this
-    machine, measured.
+    machine, "cpu-avx2" and its like this machine with other vectors.
 
     Raises NoSuchDevice, and BadSheet where a sheet of one's own is none.
     """
@@ -213,9 +208,11 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
     if not isinstance(target, str | PathLike):
         raise NoSuchDevice(
             f"a target is a device or the name of one, not {type(target).__name__}",
-            expected=", ".join(("this-cpu", *device_names())),
+            expected=", ".join(("this-cpu", *CPUS, *device_names())),
         )
     name = str(fspath(target))
+    if name in CPUS:
+        return like(this_cpu(), name)
     return this_cpu() if name in HERE else plugins.device(name)
 
 

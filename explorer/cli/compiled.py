@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from explorer.cli import arguments, inputs, settings
 from explorer.cli.progress import doing, steps
 from explorer.devices.catalogue import HERE
+from explorer.devices.cpus import CPUS
 from explorer.errors import BadOption
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def options(flags: Namespace) -> Options:
 
     arguments.bounds(flags.bounds)
     arguments.bind(flags.bind)
-    if flags.target not in HERE:
+    if flags.target not in (*HERE, *CPUS):
         plugins.device(flags.target)  # says so where nobody knows it
     chosen = settings.apply(Options().entered, flags.settings)
     workers = getattr(flags, "threads", None)
@@ -71,7 +72,7 @@ def compiled(
 
 def run_here(flags: Namespace) -> None:
     """Refuse a target that is not this machine: its wall can be planned, not measured."""
-    if flags.target not in HERE:
+    if flags.target not in HERE and not _runs(flags.target):
         raise BadOption(
             f"{flags.target} is not this machine, so nothing can be measured on it",
             where="--target",
@@ -95,3 +96,12 @@ def arrays(
     found = inputs.from_file(flags.inputs, known)
     inputs.agree(source.program, found, arguments.bind(flags.bind))
     return found
+
+
+def _runs(target: str) -> bool:
+    """Whether code for a target runs on this machine."""
+    from explorer.compiler import device_of
+    from explorer.devices.cpus import runs_on
+    from explorer.measure.this_cpu import this_cpu
+
+    return runs_on(device_of(target), this_cpu())

@@ -12,6 +12,7 @@ from explorer.codegen.helper_count import helpers_for
 from explorer.codegen.numba_cpu import emit
 from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
 from explorer.devices.model import Device
+from explorer.devices.target import Target
 from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
 from explorer.ir.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
@@ -60,8 +61,10 @@ class KernelCode:
         machine: MachineCode,
         tile_program: TileProgram,
         arguments: tuple[Argument, ...],
+        target: Target,
     ) -> None:
         self.source = source
+        self.target = target
         self.machine = machine
         self.tile_program = tile_program
         self.arguments = arguments
@@ -82,7 +85,7 @@ class KernelCode:
 
     @cached_property
     def _text(self) -> tuple[str, str]:
-        return disassemble(self.machine, self.source)
+        return disassemble(self.machine, self.source, self.target)
 
     def llvm(self) -> str:
         """The optimised LLVM IR."""
@@ -98,7 +101,9 @@ def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) 
     there.
     """
     source, program, arguments = print_kernel(kernel, tiling, env, device)
-    return KernelCode(source, compile_cfunc(source), program, arguments)
+    return KernelCode(
+        source, compile_cfunc(source, device.target), program, arguments, device.target
+    )
 
 
 @lru_cache(maxsize=512)
@@ -136,7 +141,8 @@ def _printed(
 ) -> tuple[str, TileProgram, tuple[Argument, ...]]:
     program = tile_program(named, tiling, env, device)
     arguments = _arguments(program)
-    return emit(program, tuple((a.local, a.kind) for a in arguments)), program, arguments
+    local = tuple((a.local, a.kind) for a in arguments)
+    return emit(program, local, device), program, arguments
 
 
 def _arguments(p: TileProgram) -> tuple[Argument, ...]:
@@ -193,7 +199,7 @@ def build(
     printed = {b.var.name: _print(b, program.env, device) for b in calls}
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
-        users.setdefault(key_of(source), []).append(name)
+        users.setdefault(key_of(source, device.target), []).append(name)
     machine: dict[str, MachineCode] = {}
 
     def have(key: str, code: MachineCode) -> None:
@@ -205,14 +211,14 @@ def build(
     for key, names in users.items():
         found = loaded(key)
         if found is None:
-            missing.append(Job(key, printed[names[0]][0], names[0]))
+            missing.append(Job(key, printed[names[0]][0], names[0], device.target))
         else:
             have(key, found)
     with helpers or Helpers() as team:
         team.grow(helpers_for(len(missing)))
         compile_jobs(missing, team, lambda job, code: have(job.key, code))
     return {
-        name: KernelCode(printed[name][0], machine[key], *printed[name][1:])
+        name: KernelCode(printed[name][0], machine[key], *printed[name][1:], device.target)
         for key, names in users.items()
         for name in names
     }

@@ -16,12 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import IO, Self
 
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, ObjectCode, compiled, keep
+from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
 from explorer.garbage import rare_collections
 
@@ -42,6 +43,7 @@ class Job:
     key: str
     source: str
     name: str
+    target: Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,7 @@ class _Team:
             assert process.stdin is not None and process.stdout is not None
             if _receive(process.stdout) == READY:
                 while (job := self._take()) is not None:
-                    _send(
-                        process.stdin, json.dumps({"key": job.key, "source": job.source}).encode()
-                    )
+                    _send(process.stdin, json.dumps(asdict(job)).encode())
                     self.done.put(_read_answer(process.stdout, job))
                     job = None
         except (OSError, EOFError, ValueError, KeyError, TypeError):
@@ -192,7 +192,7 @@ def _start() -> subprocess.Popen[bytes] | None:
 def _answer(job: Job) -> _Answer:
     begin = time.perf_counter()
     try:
-        code = compiled(job.key, job.source)
+        code = compiled(job.key, job.source, job.target)
     except KernelCompileError as error:
         return _Answer(job, None, time.perf_counter() - begin, str(error))
     return _Answer(job, code, time.perf_counter() - begin)
@@ -240,12 +240,14 @@ def serve() -> None:
     nothing = "\n".join(
         (*HEADER, "", DECORATOR, "def kernel(first, last, args):", "    wide()", "")
     )
-    _answer(Job("nothing", nothing, ""))
+    _answer(Job("nothing", nothing, "", Target()))
     _send(taken, READY)
     with rare_collections(), suppress(EOFError, BrokenPipeError):
         while True:
             asked = json.loads(_receive(given))
-            found = _answer(Job(str(asked["key"]), str(asked["source"]), ""))
+            about = asked["target"]
+            target = Target(str(about["processor"]), tuple(map(str, about["features"])))
+            found = _answer(Job(str(asked["key"]), str(asked["source"]), "", target))
             symbol, code = (found.code.symbol, found.code.code) if found.code else ("", b"")
             about = {"key": found.job.key, "seconds": found.seconds, "symbol": symbol}
             _send(taken, json.dumps({**about, "problem": found.problem}).encode())

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from explorer.codegen.terms import FLOAT, Term, element, has, intrinsic, like, polynomial, suffix
+from explorer.codegen.compiling import has
+from explorer.codegen.terms import FLOAT, Term, element, intrinsic, like, polynomial, suffix
 
 INF, NAN = float("inf"), float("nan")
 LOG2E = 1.4426950408889634

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from explorer.codegen.expressions import Printer, affine_text, dim_text
+from explorer.devices.model import Device
 from explorer.ir.tile_program import (
     Fetch,
     Span,
@@ -14,6 +15,7 @@ from explorer.ir.tile_program import (
 
 @dataclass(slots=True)
 class Emitter:
+    device: Device
     lines: list[str] = field(default_factory=list)
     header: list[str] = field(default_factory=list)
     depth: int = 2

@@ -1,4 +1,4 @@
-"""LLVM IR to machine code of this processor."""
+"""LLVM IR to machine code of a processor."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core.codegen import get_host_cpu_features
+
+from explorer.devices.target import Target
 
 
 @cache
-def _target() -> Any:
-    """This processor, for code that lies anywhere in memory."""
+def _machine(target: Target) -> Any:
+    """A processor, for code that lies anywhere in memory."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=get_host_cpu_features(),
+        cpu=target.processor,
+        features=",".join(target.features),
         opt=3,
         reloc="static",
         codemodel="jitdefault",
@@ -24,29 +25,29 @@ def _target() -> Any:
     )
 
 
-def optimised(text: str, level: int = 1) -> Any:
+def optimised(text: str, target: Target, level: int = 1) -> Any:
     """The module of an IR text after one run of LLVM's pipeline of that level: loops are
     vectorised, straight code is not.
 
     Kernels come with their vectors, tiles and unrolled loops: in those of real sizes -O3, which
     takes a fourth longer, finds nothing more that a run could tell.
     """
-    target = _target()
+    machine = _machine(target)
     module = llvm.parse_assembly(text)
     module.verify()
-    module.data_layout = str(target.target_data)
+    module.data_layout = str(machine.target_data)
     wanted = llvm.create_pipeline_tuning_options(speed_level=level)
     wanted.loop_vectorization, wanted.slp_vectorization = True, False
-    builder = llvm.create_pass_builder(target, wanted)
+    builder = llvm.create_pass_builder(machine, wanted)
     builder.getModulePassManager().run(module, builder)
     return module
 
 
-def object_of(module: Any) -> bytes:
+def object_of(module: Any, target: Target) -> bytes:
     """The object file of a module."""
-    return bytes(_target().emit_object(module))
+    return bytes(_machine(target).emit_object(module))
 
 
-def assembly_of(module: Any) -> str:
+def assembly_of(module: Any, target: Target) -> str:
     """The same in assembly language."""
-    return str(_target().emit_assembly(module))
+    return str(_machine(target).emit_assembly(module))

@@ -6,13 +6,12 @@ the depth. Sums of integers are exact modulo 2 ** 32.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
+from explorer.devices.target import Target
 from explorer.ir.forms import Form
 
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -29,19 +28,14 @@ PAIRS_OF = {
 }
 
 
-@cache
-def dot_product(lanes: int) -> str:
-    """How this processor multiplies and adds groups of small integers in vectors of so many sums:
+def dot_product(lanes: int, target: Target) -> str:
+    """How a processor multiplies and adds groups of small integers in vectors of so many sums:
     "groups" and "pairs" are instructions, "plain" is made of products of int32.
     """
-    if "x86" not in llvm.get_default_triple():
-        return "plain"
-    features = llvm.get_host_cpu_features()
-    wide = features.get("avx512vl", False)
-    if features.get("avx512vnni", False) and (lanes == 16 or wide):
+    if target.has("avx512vnni") and (lanes == 16 or target.has("avx512vl")):
         return "groups"
     needed = {4: "sse2", 8: "avx2", 16: "avx512bw"}.get(lanes, "")
-    return "pairs" if features.get(needed, False) else "plain"
+    return "pairs" if target.has(needed) else "plain"
 
 
 class Elements:

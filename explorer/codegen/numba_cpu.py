@@ -15,6 +15,7 @@ from explorer.codegen.reductions import reduce_, reduce_rows
 from explorer.codegen.scans import scan
 from explorer.codegen.vector_loops import vector_loop, vector_scan
 from explorer.codegen.windows import window
+from explorer.devices.model import Device
 from explorer.ir.dims import product
 from explorer.ir.kernel import Const
 from explorer.ir.tile_program import (
@@ -102,11 +103,11 @@ def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
     e.depth = start
 
 
-def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...]) -> str:
+def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...], device: Device) -> str:
     """The source of a program. `arguments` are (local name, meaning) in the order of the argument
     block.
     """
-    e = Emitter()
+    e = Emitter(device)
     e.depth = 1
     e.line("wide()")
     for n, (local, _) in enumerate(arguments):

@@ -11,22 +11,23 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 import llvmlite
-import llvmlite.binding as llvm
 import numba
 from llvmlite.binding.ffi import lib
 
 from explorer.cache import disk
+from explorer.codegen.compiling import compiling_for
 from explorer.codegen.conversions import NotTranslated
 from explorer.codegen.generator import generator_text
 from explorer.codegen.machine import assembly_of, object_of, optimised
 from explorer.codegen.shelves import Shelf, Shelves
 from explorer.codegen.translate import translate
 from explorer.counters import counters
+from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
 
 FORMAT = "object-code-2"
@@ -77,34 +78,26 @@ class ObjectCode:
     code: bytes
 
 
-@cache
-def target_text() -> str:
-    """What object code depends on besides the source: the processor, its features, and the versions
-    of the tools.
-    """
-    features = llvm.get_host_cpu_features().flatten()
-    return (
-        f"{FORMAT} {llvm.get_host_cpu_name()} {features} {numba.__version__} {llvmlite.__version__}"
-    )
+TOOLS = f"{FORMAT} {numba.__version__} {llvmlite.__version__}"
 
 
 @lru_cache(maxsize=1024)
-def key_of(source: str, function: str = "kernel") -> str:
-    """The content hash of a kernel."""
-    parts = (target_text(), generator_text(source), function, source)
+def key_of(source: str, target: Target, function: str = "kernel") -> str:
+    """The content hash of a kernel: its source, what it is for, and the tools."""
+    parts = (TOOLS, target.text, generator_text(source), function, source)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
-def compile_cfunc(source: str, function: str = "kernel") -> MachineCode:
+def compile_cfunc(source: str, target: Target, function: str = "kernel") -> MachineCode:
     """The machine code of a C function in a source text of our own making; from memory, disk, or
     LLVM, in that order.
     """
-    key = key_of(source, function)
+    key = key_of(source, target, function)
     with _lock:
         found = loaded(key)
         if found is None:
             begin = time.perf_counter()
-            made = compiled(key, source, function)
+            made = compiled(key, source, target, function)
             found = keep(made, time.perf_counter() - begin)
         return found
 
@@ -129,19 +122,20 @@ def keep(made: ObjectCode, seconds: float) -> MachineCode:
         return found
 
 
-def compiled(key: str, source: str, function: str = "kernel") -> ObjectCode:
+def compiled(key: str, source: str, target: Target, function: str = "kernel") -> ObjectCode:
     """The object file of a source.
 
     Raises KernelCompileError with the first line of what was wrong.
     """
     try:
-        return _compiled(key, source, function)
+        with compiling_for(target):
+            return _compiled(key, source, target, function)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise KernelCompileError(f"kernel {key[:8]} does not compile: {first}") from error
 
 
-def _compiled(key: str, source: str, function: str) -> ObjectCode:
+def _compiled(key: str, source: str, target: Target, function: str) -> ObjectCode:
     """Numba's front end is asked where ours does not know a word."""
     symbol = f"kernel_{key}"
     try:
@@ -149,7 +143,7 @@ def _compiled(key: str, source: str, function: str) -> ObjectCode:
     except NotTranslated:
         library, symbol = _by_numba(key, source, function)
         return ObjectCode(key, symbol, library._get_compiled_object())
-    return ObjectCode(key, symbol, object_of(optimised(text)))
+    return ObjectCode(key, symbol, object_of(optimised(text, target), target))
 
 
 def _by_numba(key: str, source: str, function: str) -> tuple[Any, str]:
@@ -200,11 +194,14 @@ def in_memory() -> tuple[int, int]:
         return _shelves.functions, _shelves.size_bytes
 
 
-def disassemble(code: MachineCode, source: str, function: str = "kernel") -> tuple[str, str]:
+def disassemble(
+    code: MachineCode, source: str, target: Target, function: str = "kernel"
+) -> tuple[str, str]:
     """(LLVM IR, assembly) of a kernel, compiled again for the text."""
     try:
-        module = optimised(translate(source, function, code.symbol))
-        return str(module), assembly_of(module)
+        with compiling_for(target):
+            module = optimised(translate(source, function, code.symbol), target)
+        return str(module), assembly_of(module, target)
     except NotTranslated:
         library, _ = _by_numba(code.key, source, function)
         return str(library.get_llvm_str()), str(library.get_asm_str())

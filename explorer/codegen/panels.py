@@ -242,7 +242,7 @@ def _form(e: Emitter, s: Panels) -> str:
     if form == PLAIN:
         return ""
     e.header.append("from explorer.ir.forms import Form")
-    return f", form={form!r}, dot={dot_product(s.micro.lanes)!r}"
+    return f", form={form!r}, dot={dot_product(s.micro.lanes, e.device.target)!r}"
 
 
 def _row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 
 FLOAT, DOUBLE, BIT = ir.FloatType(), ir.DoubleType(), ir.IntType(1)
 SHORT = {FLOAT: "f32", DOUBLE: "f64"}
-
-
-@cache
-def has(feature: str) -> bool:
-    """Whether this processor has a feature, such as "avx512f"."""
-    return bool(llvm.get_host_cpu_features().get(feature, False))
 
 
 def element(kind: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from explorer.codegen.compiling import has
 from explorer.codegen.elementary import ELEMENTARY, power
 from explorer.codegen.terms import (
     DOUBLE,
@@ -17,7 +18,6 @@ from explorer.codegen.terms import (
     Term,
     constant,
     element,
-    has,
     intrinsic,
     like,
     suffix,

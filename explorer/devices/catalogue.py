@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from explorer.devices.cpus import CPUS
 from explorer.devices.model import Device
 from explorer.devices.sheet import SHEETS, read_file, read_sheet
 from explorer.errors import BadSheet, NoSuchDevice
@@ -33,7 +34,7 @@ def device(name: str) -> Device:
         raise NoSuchDevice(
             f"there is no data sheet for {name!r}",
             where=name,
-            expected=", ".join(("this-cpu", *device_names())),
+            expected=", ".join(("this-cpu", *CPUS, *device_names())),
             try_="one of these, or a sheet of your own in a file: ./my_gpu.toml",
         )
     return _shipped(name)
@@ -46,7 +47,7 @@ def _shipped(name: str) -> Device:
 
 def of_ones_own(device: Device, where: str) -> Device:
     """A device that does not ship, under a name that is free; BadSheet where it is taken."""
-    if device.name in (*HERE, *device_names()):
+    if device.name in (*HERE, *CPUS, *device_names()):
         raise BadSheet(
             f"{where}: {device.name!r} is the name of another device",
             where=where,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.costs import Costs
+from explorer.devices.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Device:
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()
     figures: str = ""  # "measured" or "default": how those of a machine that is here were found
+    target: Target = Target()  # what code for a CPU is made for
 
     @property
     def peak_gflops_per_unit(self) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from explorer.allowance import cores
 from explorer.devices.costs import Costs
+from explorer.devices.host import cache_bytes, clock_ghz, lanes, registers, target
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.processor import cache_bytes, clock_ghz, lanes, registers
 
 FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2
 # Bytes that one core reads in a cycle: of L1 and L2 in vectors, of L3 whatever the vectors are.
@@ -56,6 +56,7 @@ def default_cpu() -> Device:
             for name, rate in alone.items()
         ),
         launch_us=LAUNCH_US,
+        target=target(),
         barrier_us=BARRIER_US,
         task_ns=TASK_NS,
         sources=SOURCES,

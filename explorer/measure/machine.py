@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from explorer.allowance import cores
-from explorer.measure.processor import cache_bytes, cpu_name, lanes
+from explorer.devices.host import cache_bytes, cpu_name, lanes
 
 PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
 

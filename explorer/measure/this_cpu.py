@@ -14,15 +14,15 @@ from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from explorer import cache as store
 from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
+from explorer.devices.host import cache_bytes, is_x86, lanes, registers, target
 from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.target import Target
 from explorer.measure.default_cpu import FMA_PER_CYCLE, SHARED, default_cpu
-from explorer.measure.processor import cache_bytes, is_x86, lanes, registers
 
 if TYPE_CHECKING:
     from explorer.codegen.object_code import MachineCode
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-9"
+VERSION = "this-cpu-10"
 RUNS = 40
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
@@ -86,9 +86,7 @@ def remember(device: Device) -> None:
 
 def _key() -> str:
     """What a measurement depends on: the processor, its cores and its caches."""
-    features = llvm.get_host_cpu_features().flatten()
-    processor = f"{llvm.get_host_cpu_name()} {features}"
-    return store.content_key(VERSION, processor, str(cores()), json.dumps(cache_bytes()))
+    return store.content_key(VERSION, target().text, str(cores()), json.dumps(cache_bytes()))
 
 
 def from_json(text: str) -> Device:
@@ -97,6 +95,8 @@ def from_json(text: str) -> Device:
     fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
     fields["costs"] = costs_from(fields["costs"])
+    about = fields["target"]
+    fields["target"] = Target(about["processor"], tuple(about["features"]))
     return Device(**fields)
 
 
@@ -132,6 +132,7 @@ def measure() -> Device:
         sources=SOURCES,
         costs=Costs(stores=stores, together=together),
         figures="measured",
+        target=target(),
     )
     return replace(device, costs=_fitted(device))
 
@@ -162,7 +163,7 @@ def code_of(body: str, *header: str) -> MachineCode:
     from explorer.codegen.object_code import compile_cfunc
 
     source = "\n".join([*HEADER, *header, "", DECORATOR + body])
-    return compile_cfunc(source)
+    return compile_cfunc(source, target())
 
 
 def native_function(body: str, *header: str) -> Native:

@@ -21,6 +21,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from explorer import cache as store
+from explorer.devices.host import target
 
 SYMBOL = "ironworks_device"
 SOURCES = (
@@ -69,8 +70,7 @@ def _native() -> Native:
 def _key() -> str:
     here = files("explorer.runtime")
     texts = [here.joinpath(name).read_text(encoding="utf-8") for name in SOURCES]
-    features = llvm.get_host_cpu_features().flatten()
-    machine = (platform.machine(), llvm.get_host_cpu_name(), features)
+    machine = (platform.machine(), target().text)
     tools = (version("numba"), version("llvmlite"))
     return store.content_key("device program", *tools, *machine, *texts)
 
@@ -80,7 +80,7 @@ def _compiled() -> bytes:
     entry = import_module("explorer.runtime.hands").entry
     text = import_module("explorer.runtime.words").module_text(entry, SYMBOL)
     machine = import_module("explorer.codegen.machine")
-    return bytes(machine.object_of(machine.optimised(text, level=3)))
+    return bytes(machine.object_of(machine.optimised(text, target(), level=3), target()))
 
 
 def _loaded(code: bytes) -> Native:

@@ -18,6 +18,7 @@ from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.numba_cpu import DECORATOR, HEADER
 from explorer.codegen.object_code import MachineCode, key_of, loaded
 from explorer.errors import Cancelled, KernelCompileError
+from tests.tile.programs import TARGET
 
 MODEL = Path(__file__).parent.parent / "data" / "tiny_skip.onnx"
 
@@ -32,7 +33,7 @@ def jobs_of(count: int, tag: str) -> list[Job]:
         source_of(f"st_int64(argument(args, 0), 0, {n} + {len(tag)})  # {tag}")
         for n in range(count)
     ]
-    return [Job(key_of(t), t, f"call{n}") for n, t in enumerate(texts)]
+    return [Job(key_of(t, TARGET), t, f"call{n}", TARGET) for n, t in enumerate(texts)]
 
 
 def children() -> set[int]:
@@ -136,7 +137,9 @@ def test_an_error_names_the_kernel_call_wherever_it_was_found(
             monkeypatch.setattr(compile_processes._Team, "_next", lambda team: team.done.get())
         with pytest.raises(KernelCompileError, match=r"^conv_7: kernel \w{8} does not compile"):
             compile_jobs(
-                [Job(key_of(text), text, "conv_7")], Helpers(int(not here)), lambda *_: None
+                [Job(key_of(text, TARGET), text, "conv_7", TARGET)],
+                Helpers(int(not here)),
+                lambda *_: None,
             )
 
 

@@ -16,6 +16,7 @@ from explorer.ops.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lower import lower
 from tests.codegen.running import run_kernel
+from tests.tile.programs import TARGET
 
 BY_NAME = sorted(FORMS, key=repr)
 WIDTHS = {16: (14, 2), 8: (6, 2), 4: (5, 2)}
@@ -113,9 +114,12 @@ def test_groups_of_small_integers_are_exact_with_any_instruction(
     dot: str, lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums that pass 2 ** 31 wrap, and the largest products do not saturate."""
-    if dot not in {"groups": DOTS, "pairs": DOTS[1:], "plain": DOTS[2:]}[dot_product(lanes)]:
+    if (
+        dot
+        not in {"groups": DOTS, "pairs": DOTS[1:], "plain": DOTS[2:]}[dot_product(lanes, TARGET)]
+    ):
         pytest.skip("this processor has no such instruction")
-    monkeypatch.setattr(panels, "dot_product", lambda lanes: dot)
+    monkeypatch.setattr(panels, "dot_product", lambda lanes, target: dot)
     for form in (Form("uint8", "int8", "int32"), Form("int16", "int16", "int32")):
         kernel = product(form, 7, 70, 19, constant=True)
         tiling = Tiling((("i", 7),), micro(form, lanes))

@@ -16,6 +16,7 @@ from explorer.codegen.object_code import MachineCode, compile_cfunc, in_memory
 from explorer.codegen.shelves import MOST, Shelves
 from explorer.compiler import _codes
 from explorer.errors import KernelCompileError
+from tests.tile.programs import TARGET
 
 
 def source_of(number: int) -> str:
@@ -41,7 +42,7 @@ def now() -> tuple[int, int]:
 def test_code_that_nothing_uses_leaves_memory_and_may_come_again() -> None:
     before = now()
     for _ in range(3):
-        made = [compile_cfunc(source_of(n)) for n in range(2 * MOST)]
+        made = [compile_cfunc(source_of(n), TARGET) for n in range(2 * MOST)]
         assert [ran(code) for code in made] == list(range(2 * MOST))
         functions, size_bytes = now()
         assert functions >= before[0] + MOST and size_bytes > before[1]
@@ -50,15 +51,15 @@ def test_code_that_nothing_uses_leaves_memory_and_may_come_again() -> None:
 
 
 def test_code_that_is_used_stays_while_all_about_it_goes() -> None:
-    kept = compile_cfunc(source_of(-1))
+    kept = compile_cfunc(source_of(-1), TARGET)
     for n in range(3 * MOST):
-        compile_cfunc(source_of(n))
+        compile_cfunc(source_of(n), TARGET)
     gc.collect()
-    assert ran(kept) == -1 and compile_cfunc(source_of(-1)) is kept
+    assert ran(kept) == -1 and compile_cfunc(source_of(-1), TARGET) is kept
 
 
 def test_one_copy_serves_all_that_use_it() -> None:
-    code = object_of(optimised("define i64 @one() { ret i64 1 }"))
+    code = object_of(optimised("define i64 @one() { ret i64 1 }", TARGET), TARGET)
     shelves = Shelves()
     first, again = (shelves.put(code, "one", shared=True) for _ in range(2))
     assert first == again and shelves.functions == 1
@@ -71,13 +72,15 @@ def test_one_copy_serves_all_that_use_it() -> None:
 def test_names_that_do_not_say_what_they_are_lie_apart() -> None:
     shelves = Shelves()
     texts = (f"define i64 @it() {{ ret i64 {n} }}" for n in (1, 2))
-    placed = [shelves.put(object_of(optimised(t)), "it", shared=False) for t in texts]
+    placed = [
+        shelves.put(object_of(optimised(t, TARGET), TARGET), "it", shared=False) for t in texts
+    ]
     kind = ctypes.CFUNCTYPE(ctypes.c_int64)
     assert [kind(address)() for address, _ in placed] == [1, 2]
 
 
 def test_an_object_without_its_function_is_refused() -> None:
-    code = object_of(optimised("define i64 @it() { ret i64 1 }"))
+    code = object_of(optimised("define i64 @it() { ret i64 1 }", TARGET), TARGET)
     with pytest.raises(KernelCompileError, match="clear the cache"):
         Shelves().put(code, "other", shared=True)
 

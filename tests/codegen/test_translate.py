@@ -15,6 +15,7 @@ import pytest
 
 from explorer.codegen import object_code
 from explorer.codegen.build import print_kernel
+from explorer.codegen.compiling import compiling_for
 from explorer.codegen.conversions import NotTranslated
 from explorer.codegen.generator import generator_text
 from explorer.codegen.machine import object_of, optimised
@@ -26,7 +27,7 @@ from explorer.errors import KernelCompileError
 from explorer.ir.decisions import Tiling
 from explorer.ir.dims import ShapeEnv
 from tests.codegen.cases import CASES
-from tests.tile.programs import HERE
+from tests.tile.programs import HERE, TARGET
 
 WIDTHS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 KINDS = (*WIDTHS, "float32", "float64", "bool")
@@ -41,13 +42,15 @@ def source_of(*lines: str) -> str:
 
 def by_translation(source: str) -> int:
     """The address of the function as we translate it."""
-    symbol = f"kernel_{key_of(source)}"
-    return SHELVES.put(object_of(optimised(translate(source, "kernel", symbol))), symbol, False)[0]
+    symbol = f"kernel_{key_of(source, TARGET)}"
+    with compiling_for(TARGET):
+        module = optimised(translate(source, "kernel", symbol), TARGET)
+    return SHELVES.put(object_of(module, TARGET), symbol, False)[0]
 
 
 def by_numba(source: str) -> int:
     """The address of the function as Numba translates it."""
-    library, symbol = object_code._by_numba(key_of(source), source, "kernel")
+    library, symbol = object_code._by_numba(key_of(source, TARGET), source, "kernel")
     return SHELVES.put(library._get_compiled_object(), symbol, shared=False)[0]
 
 
@@ -158,15 +161,15 @@ def test_what_is_not_of_our_language_is_left_to_numba(line: str) -> None:
 
 def test_what_is_left_to_numba_still_compiles_and_can_be_looked_at() -> None:
     source = source_of("st_float32(y, 0, sin_(ld_float32(x, 0)))")
-    code = compile_cfunc(source)
+    code = compile_cfunc(source, TARGET)
     out = np.frombuffer(run(code.address, np.array([0.5], np.float32)), np.float32)
     assert abs(out[0] - np.sin(np.float32(0.5))) < 1e-6
-    assert all(disassemble(code, source))
+    assert all(disassemble(code, source, TARGET))
 
 
 def test_a_kernel_that_no_compiler_takes_is_named_in_one_sentence() -> None:
     with pytest.raises(KernelCompileError, match=r"kernel [0-9a-f]{8} does not compile: "):
-        compile_cfunc(source_of("st_float32(y, 0)"))
+        compile_cfunc(source_of("st_float32(y, 0)"), TARGET)
 
 
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
@@ -198,7 +201,7 @@ def test_where_numba_is_switched_off_what_needs_it_says_so(monkeypatch: pytest.M
     source = source_of("st_float32(y, 0, [ld_float32(x, 0)][0])")  # a list is none of our words
     monkeypatch.setattr(object_code.numba.config, "DISABLE_JIT", 1)
     with pytest.raises(KernelCompileError, match="needs Numba's compiler, which NUMBA_DISABLE_JIT"):
-        compile_cfunc(source)
+        compile_cfunc(source, TARGET)
 
 
 def test_models_run_where_numba_is_switched_off(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from explorer.allowance import cores
 from explorer.counters import counters
+from explorer.devices import host
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure import processor, this_cpu
+from explorer.measure import this_cpu
 
 SMALL = Device(
     name="this-cpu",
@@ -59,11 +60,11 @@ def test_a_machine_that_was_not_measured_is_known_without_a_kernel_or_a_file(
     assert did.kernel_compiles == 0 and not own_cache.exists()
     assert found.figures == "default" and found.units == cores()
     assert "not measured" in dict(found.sources)["costs"]
-    sizes = processor.cache_bytes()
+    sizes = host.cache_bytes()
     assert {m.name: m.capacity_bytes for m in found.levels if m.capacity_bytes} == sizes
     speeds = [m.alone_gb_per_s for m in found.levels]
     assert speeds == sorted(speeds, reverse=True) and min(speeds) > 0
-    assert found.lanes == processor.lanes() and 0.5 <= found.clock_ghz <= 8.0
+    assert found.lanes == host.lanes() and 0.5 <= found.clock_ghz <= 8.0
 
 
 def test_a_measurement_counts_in_the_next_process_not_in_this_one(
@@ -90,16 +91,16 @@ def test_the_clock_is_what_the_system_tells_where_that_can_be(
     ghz: float,
 ) -> None:
     for file, text in (("FREQUENCY", highest), ("CPUINFO", name)):
-        monkeypatch.setattr(processor, file, tmp_path / file)
+        monkeypatch.setattr(host, file, tmp_path / file)
         if text is not None:
             (tmp_path / file).write_text(text)
-    assert processor.clock_ghz() == ghz
+    assert host.clock_ghz() == ghz
 
 
 def test_every_cache_has_a_size() -> None:
-    sizes = processor.cache_bytes()
+    sizes = host.cache_bytes()
     assert sizes["L1"] >= 1 << 13 and sizes["L2"] > sizes["L1"]
-    assert processor.lanes() in (4, 8, 16)
+    assert host.lanes() in (4, 8, 16)
 
 
 def test_a_measurement_is_plausible() -> None:

@@ -14,6 +14,7 @@ from explorer.codegen.machine import object_of, optimised
 from explorer.codegen.shelves import Shelves
 from explorer.runtime import instructions as isa
 from explorer.runtime.words import WordFunction, inlined, module_text, words
+from tests.tile.programs import TARGET
 
 SEVEN = 7
 SHELVES = Shelves()
@@ -74,7 +75,7 @@ def calls(a, b):  # type: ignore[no-untyped-def]
 
 def compiled(function: Callable[..., int], symbol: str) -> Whole:
     text = module_text(WordFunction(function, inline=False), symbol)
-    address, _ = SHELVES.put(object_of(optimised(text)), symbol, shared=True)
+    address, _ = SHELVES.put(object_of(optimised(text, TARGET), TARGET), symbol, shared=True)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
 
 

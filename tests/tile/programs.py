@@ -13,6 +13,7 @@ from explorer.measure.this_cpu import this_cpu
 from explorer.tile.rewrites import steps
 
 HERE = this_cpu()
+TARGET = HERE.target
 
 
 def with_lanes(lanes: int) -> Device:

@@ -1,11 +1,16 @@
-"""What the system says of the processor without running anything: name, vectors, caches, clock."""
+"""What the system says of the processor that is here without running anything: its name, vectors
+and features, caches, clock. Nothing else asks what machine this is.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
+
+from explorer.devices.target import Target
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # in kHz
@@ -13,6 +18,13 @@ CPUINFO = Path("/proc/cpuinfo")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 DEFAULT_GHZ = 3.0
 PLAUSIBLE_GHZ = (0.5, 8.0)
+
+
+@cache
+def target() -> Target:
+    """The processor, with all features that code may use here."""
+    features = str(llvm.get_host_cpu_features().flatten()).split(",")
+    return Target(str(llvm.get_host_cpu_name()), tuple(sorted(filter(None, features))))
 
 
 def lanes() -> int:

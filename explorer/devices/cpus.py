@@ -1,0 +1,50 @@
+"""CPUs that this machine may not be, for "what would AVX2 print?": this one with other vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from explorer.devices.model import Device
+from explorer.devices.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """float32 elements of a vector register, how many registers there are, and what LLVM calls a
+    processor that has them (the levels of the x86-64 psABI, section 3.1.1).
+    """
+
+    lanes: int
+    registers: int
+    target: Target
+
+
+SSE = ("+sse2", "+sse3", "+sse4.1", "+sse4.2", "+ssse3", "+popcnt")
+AVX2 = (*SSE, "+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt")
+AVX512 = (*AVX2, "+avx512bw", "+avx512cd", "+avx512dq", "+avx512f", "+avx512vl")
+CPUS: Mapping[str, Vectors] = {
+    "cpu-sse": Vectors(4, 16, Target("x86-64-v2", SSE)),
+    "cpu-avx2": Vectors(8, 16, Target("x86-64-v3", AVX2)),
+    "cpu-avx512": Vectors(16, 32, Target("x86-64-v4", AVX512)),
+}
+
+
+def like(machine: Device, name: str) -> Device:
+    """A machine with the vectors of one of `CPUS`, its caches and clock as they are."""
+    found = CPUS[name]
+    return replace(
+        machine, name=name, lanes=found.lanes, registers=found.registers, target=found.target
+    )
+
+
+def runs_on(device: Device, machine: Device) -> bool:
+    """Whether code for a device runs on a machine: a CPU with no wider vectors, and no feature
+    that the machine has not.
+    """
+    needed = {f for f in device.target.features if f.startswith("+")}
+    return (
+        device.kind == "cpu"
+        and device.lanes <= machine.lanes
+        and needed <= {*machine.target.features}
+    )
