@@ -89,7 +89,7 @@ DEVIATIONS = (
     ),
     Deviation(
         ("ArgMax", "ArgMin", "TopK", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool",
-         "Hardmax", "ScatterElements", "ScatterND", "Sign"),
+         "Hardmax", "ReduceLogSumExp", "ScatterElements", "ScatterND", "Sign"),
         _nan,
         "its comparisons pass over NaN, by the order of the elements; NumPy, and onnx's evaluator, "
         "let NaN win",
