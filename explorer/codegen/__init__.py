@@ -1,1 +1,1 @@
-"""Tile programs as machine code: one generator, no template per operator."""
+"""Tile programs as machine code, statement by statement: no template per operator."""
