@@ -31,6 +31,7 @@ def levels(p: TileProgram) -> tuple[int, ...]:
     and is done once for a row of tasks. What is stored to memory is done by every task.
     """
     place = {g.variable: n + 1 for n, g in enumerate(p.grid)}
+    place |= {s.name: len(p.grid) for s in p.body if isinstance(s, Find)}  # data may say anything
     made = [frozenset(b.name for b in writes(s)) for s in p.body]
     known = [frozenset(b.name for b in touched(s)) for s in p.body]
     found = [_own_level(s, place, len(p.grid)) for s in p.body]

@@ -15,6 +15,7 @@ from explorer.ir.normal import normalise
 from explorer.ir.tile_program import (
     Buffer,
     Fetch,
+    Find,
     Grid,
     Load,
     Map,
@@ -22,7 +23,8 @@ from explorer.ir.tile_program import (
     Statement,
     TileProgram,
 )
-from explorer.tile.hoisting import levels
+from explorer.tile.hoisting import hoist, levels
+from explorer.tile.interpret import Interpreter
 from explorer.tile.lower import lower
 from tests.tile.programs import HERE
 
@@ -86,6 +88,21 @@ def test_any_range_of_tasks_gives_what_each_task_alone_would(parts: int) -> None
         padded[i : i + 5, j : j + 4] @ arrays["w"][i, j].T for i in range(3) for j in range(3)
     )
     assert np.allclose(arrays["y"], expected, atol=1e-5)
+
+
+def test_what_needs_a_row_that_data_chooses_is_done_by_every_task() -> None:
+    ids, x = Buffer("ids", "input", 3, "int64"), Buffer("x", "input", 30)
+    scratch, y = Buffer("t", "scratch", 5), Buffer("y", "output", 15)
+    i, o = Span("i", Affine(), 5, 5), Span("o", var("t_o"), 1, 3)
+    row = Find("_found0", Fetch(ids, var("t_o")), 6)
+    copy = Map(Fetch(scratch, var("i")), (i,), Fetch(x, var("_found0") * 5 + var("i")))
+    last = Map(Fetch(y, var("o") * 5 + var("i")), (o, i), Fetch(scratch, var("i")))
+    program = TileProgram((Grid("t_o", "o", 1, 3),), (row, copy, last), (ids, x, y, scratch))
+    assert levels(program) == (1, 1, 1)
+    values = {"ids": np.array([4, 0, 2]), "x": np.arange(30, dtype=np.float32)}
+    out = np.full(15, np.nan, np.float32)
+    Interpreter(hoist(program, HERE), {**values, "y": out}, {}).run()
+    assert out.reshape(3, 5)[:, 0].tolist() == [20.0, 0.0, 10.0]
 
 
 def test_scratch_that_is_written_again_is_written_by_every_task() -> None:
