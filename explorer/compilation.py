@@ -250,7 +250,7 @@ class Compilation:
         for b in self.program.kernel_calls:
             assert isinstance(b.expr, KernelCall)
             name = b.var.name
-            if name in self.codes and isinstance(b.expr.tiling, Tiling):
+            if name in self.codes and b.expr.tiling is not None:
                 out.append(CompiledKernel(name, self.codes[name], b.origin, b.expr.tiling))
         return tuple(out)
 

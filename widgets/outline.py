@@ -90,7 +90,7 @@ def _binding(binding: Binding, program: Program) -> Iterator[Line]:
                 kind,
             )
         tiling = binding.expr.tiling
-        if isinstance(tiling, Tiling):
+        if tiling is not None:
             yield Line("    tile " + tiling_text(tiling), ops, kind)
 
 

@@ -67,7 +67,7 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Tile
     found = []
     for b in program.kernel_calls:
         assert isinstance(b.expr, KernelCall)
-        if isinstance(b.expr.tiling, Tiling):
+        if b.expr.tiling is not None:
             decision = program.decisions.tiling(b.var.name)
             ops = tuple(sorted(b.origin))
             found.append(_rows(b.var.name, b.expr.kernel, b.expr.tiling, decision, bound, ops))

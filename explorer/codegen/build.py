@@ -227,5 +227,4 @@ def build(
 def _print(binding: Binding, env: ShapeEnv, device: Device) -> Printed:
     call = binding.expr
     assert isinstance(call, KernelCall)
-    tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()
-    return print_kernel(call.kernel, tiling, env, device)
+    return print_kernel(call.kernel, call.tiling or Tiling(), env, device)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.by_identity import by_identity
+from explorer.ir.decisions import Tiling
 from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Kernel
 from explorer.ir.types import Annotation, Tensor
@@ -49,7 +50,7 @@ class KernelCall:
 
     kernel: Kernel
     args: tuple[Var, ...]
-    tiling: object | None = None  # explorer.ir.decisions.Tiling
+    tiling: Tiling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -190,7 +189,7 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
         for n, a in zip(kernel.inputs, call.args, strict=True)
     )
     tiling = call.tiling
-    tiles = f" tiled {print_tiling(tiling)}" if isinstance(tiling, Tiling) else ""
+    tiles = f" tiled {print_tiling(tiling)}" if tiling is not None else ""
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
     place = f" updating {print_name(kernel.updates)}" if kernel.updates else ""

@@ -40,8 +40,8 @@ def _writer(kernel: Kernel) -> Compute | None:
     return found[0] if len(found) == 1 else None
 
 
-def _cuts(c: Compute, tiling: object) -> Cuts:
-    if not isinstance(tiling, Tiling):
+def _cuts(c: Compute, tiling: Tiling | None) -> Cuts:
+    if tiling is None:
         return []  # nothing is cut before Roller
     found = []
     for a in c.axes:

@@ -140,7 +140,7 @@ class Move(Generic[C]):
         assert isinstance(call, KernelCall)
         known = Kernels.around(changed.snapshot("weld").before, self.value, changed.device)
         group = group_of(changed, self.value)
-        if not isinstance(call.tiling, Tiling) or known is None or group is None:
+        if call.tiling is None or known is None or group is None:
             return True
         (kernel,) = (g.kernel for g in known.grouped(group.members, inside_of(group)))
         tiling = _by_position(call.tiling, call.kernel, kernel)
@@ -282,7 +282,7 @@ class WhatIf(Generic[C]):
                 binding = next(b for b in program.kernel_calls if b.var.name == group.name)
             call = binding.expr
             assert isinstance(call, KernelCall)
-            tiling = call.tiling if isinstance(call.tiling, Tiling) else None
+            tiling = call.tiling
             env = program.env.at(self.sizes)
             self._plans[group.name] = plan_group(call.kernel, c.device, env, tiling)
         return self._plans[group.name]
@@ -293,7 +293,7 @@ class WhatIf(Generic[C]):
         for group in groups:
             binding = binding_of(self.compilation, group.name)
             call = None if binding is None else binding.expr
-            if isinstance(call, KernelCall) and isinstance(call.tiling, Tiling):
+            if isinstance(call, KernelCall) and call.tiling is not None:
                 found.append(_by_position(call.tiling, call.kernel, kernel))
         return list(dict.fromkeys(found))
 

@@ -31,7 +31,7 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
     for b in calls:
         call = b.expr
         assert isinstance(call, KernelCall)
-        tiling = call.tiling if isinstance(call.tiling, Tiling) else Tiling()
+        tiling = call.tiling or Tiling()
         found = [
             (name, print_tile_program(p))
             for name, p in steps(normalise(call.kernel), tiling, c.program.env, c.device)
