@@ -16,7 +16,7 @@ from widgets.rolled import Rolled
 from widgets.svg import Svg, label, rect, stepped, text_width
 from widgets.table import Table
 
-WIDTH, LINE, HEAD = 960.0, 16.0, 24.0
+WIDTH, LINE, HEAD = 780.0, 16.0, 24.0
 MOST = 40  # lines of a step that are drawn
 LONGEST = 3  # lines that one long line becomes
 ROOM = 44.0  # left of a line
