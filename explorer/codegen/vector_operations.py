@@ -23,6 +23,7 @@ from explorer.codegen.terms import (
     suffix,
 )
 from explorer.ir.dtypes import computed, is_float
+from explorer.tile.loop_form import POWERS
 
 HALF, I8, I16, I32, I64 = ir.HalfType(), *(ir.IntType(n) for n in (8, 16, 32, 64))
 BIT = ir.IntType(1)
@@ -38,29 +39,6 @@ NATIVE = {
     for op in ("max", "min")
 }
 BORDER = 16  # bytes: where what goes past the caches may begin; large arrays of NumPy do
-POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
-
-
-def known(op: str, dtype: str) -> bool:
-    """Whether there is a vector form of a function of elements of a dtype."""
-    if dtype not in KINDS:
-        return False
-    if op.startswith("cast_"):
-        return op[5:] in CELLS
-    if op in ("where", "eq", "ne", "and", "or", "xor", "not"):
-        return True
-    if dtype == "bool":
-        return False
-    if op in ("add", "sub", "mul", "neg", "max", "min", *ORDER):
-        return True
-    if not is_float(dtype):
-        return False
-    return (
-        op in ("div", "abs", "sign", "isnan", "isinf")
-        or op in ROUNDED
-        or op in ELEMENTARY
-        or (op == "pow" and dtype == "float32")
-    )
 
 
 def operation(op: str, dtype: str, args: Sequence[Term], exponent: float | None = None) -> Term:
