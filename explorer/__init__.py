@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from explorer.devices.catalogue import device_names
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
+    from explorer.frontends.trace import trace
     from explorer.frontends.tracing.annotations import tensor
     from explorer.frontends.tracing.branches import cond
     from explorer.frontends.tracing.casts import match_cast, shape
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
     from explorer.frontends.tracing.loops import while_loop
     from explorer.frontends.tracing.own_operator import operator
     from explorer.frontends.tracing.scans import scan
-    from explorer.frontends.tracing.trace import trace
     from explorer.ir.stage import Stage
-    from explorer.ops.evaluate import evaluate
+    from explorer.ops.reference.evaluate import evaluate
     from explorer.options import Options
-    from explorer.passes.bind_symbols import bind_symbols
-    from explorer.passes.registry import compiler_pass, forget_pass
+    from explorer.passes.pipeline.registry import compiler_pass, forget_pass
+    from explorer.passes.simplify.bind_symbols import bind_symbols
     from explorer.plugins import load as plugin
     from explorer.relax.dispatch import library
     from explorer.tuning.forecast import check
-    from explorer.tuning.race import race
+    from explorer.tuning.races.race import race
     from explorer.tuning.what_if import compare
 
 __version__ = "0.1.0"
@@ -45,19 +45,19 @@ _HOME = {
     "Model": ("explorer.frontends.model", "Model"),
     "Options": ("explorer.options", "Options"),
     "Stage": ("explorer.ir.stage", "Stage"),
-    "bind_symbols": ("explorer.passes.bind_symbols", "bind_symbols"),
+    "bind_symbols": ("explorer.passes.simplify.bind_symbols", "bind_symbols"),
     "check": ("explorer.tuning.forecast", "check"),
     "compare": ("explorer.tuning.what_if", "compare"),
     "compile": ("explorer.compiler", "compile"),
-    "compiler_pass": ("explorer.passes.registry", "compiler_pass"),
+    "compiler_pass": ("explorer.passes.pipeline.registry", "compiler_pass"),
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
-    "evaluate": ("explorer.ops.evaluate", "evaluate"),
-    "forget_pass": ("explorer.passes.registry", "forget_pass"),
+    "evaluate": ("explorer.ops.reference.evaluate", "evaluate"),
+    "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
-    "race": ("explorer.tuning.race", "race"),
+    "race": ("explorer.tuning.races.race", "race"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
     "function": ("explorer.frontends.tracing.functions", "function"),
@@ -67,7 +67,7 @@ _HOME = {
     "scan": ("explorer.frontends.tracing.scans", "scan"),
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
-    "trace": ("explorer.frontends.tracing.trace", "trace"),
+    "trace": ("explorer.frontends.trace", "trace"),
     "while_loop": ("explorer.frontends.tracing.loops", "while_loop"),
 }
 

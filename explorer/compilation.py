@@ -16,21 +16,21 @@ from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
-from explorer.ir.dims import Sizes
 from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.measure.task_times import task_profile
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
-from explorer.passes.pipeline import Snapshot
-from explorer.passes.random_inputs import index_limits, random_inputs
+from explorer.passes.pipeline.pipeline import Snapshot
+from explorer.passes.pipeline.random_inputs import index_limits, random_inputs
 from explorer.rammer import Schedule
 from explorer.roller.policy import weigh
 from explorer.runtime.executable import Executable
-from explorer.runtime.task_times import TaskFact
+from explorer.runtime.planning.task_times import TaskFact
 
 Inputs = Mapping[str, np.ndarray]
 

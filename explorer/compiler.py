@@ -12,7 +12,7 @@ from typing import Any
 from explorer import plugins
 from explorer.codegen.all_written import check_written
 from explorer.codegen.build import KernelCode, build
-from explorer.codegen.helper_count import HelpersAhead
+from explorer.codegen.cpu.object.helper_count import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -24,32 +24,32 @@ from explorer.garbage import rare_collections
 from explorer.grinder import grind
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.own_operators import own_operators
 from explorer.options import Options
-from explorer.passes.common_subexpressions import share_common_subexpressions
-from explorer.passes.concat_in_place import write_concats_in_place
-from explorer.passes.copies import fold_copies
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.fingerprint import pass_key, program_key
-from explorer.passes.fold_batch_norm import fold_batch_norm
-from explorer.passes.fold_constants import fold_constants
-from explorer.passes.integer_weights import keep_integer_weights
-from explorer.passes.layout import choose_layout
-from explorer.passes.online_price import PriceInBlocks
-from explorer.passes.own_pass import blaming
-from explorer.passes.own_passes import placed
-from explorer.passes.pipeline import Snapshot, Step, changed_by_own, run_steps
-from explorer.passes.shared_products import ShareProducts
-from explorer.passes.winograd import Winograd
+from explorer.passes.convolution.winograd import Winograd
+from explorer.passes.copies.concat_in_place import write_concats_in_place
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.pipeline.fingerprint import pass_key, program_key
+from explorer.passes.pipeline.own_pass import blaming
+from explorer.passes.pipeline.own_passes import placed
+from explorer.passes.pipeline.pipeline import Snapshot, Step, changed_by_own, run_steps
+from explorer.passes.recurrent.shared_products import ShareProducts
+from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
+from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
+from explorer.passes.simplify.fold_constants import fold_constants
+from explorer.passes.simplify.integer_weights import keep_integer_weights
+from explorer.passes.softmax.online_price import PriceInBlocks
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
-from explorer.relax.memory_plan import PlanMemory
+from explorer.relax.memory.plan import PlanMemory
+from explorer.relax.memory.workspace import LiftWorkspaces
+from explorer.relax.reductions.shared_reductions import ShareLongFolds
+from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
-from explorer.relax.share_folds import ShareLongFolds
-from explorer.relax.split_reduction import SplitReduction
-from explorer.relax.workspace import LiftWorkspaces
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.welder import Weld

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from explorer.passes import own_passes
-from explorer.passes.online_softmax import OnlineSoftmax
-from explorer.passes.registry import Passes
-from explorer.passes.shared_products import Options as RecurrentOptions
-from explorer.passes.winograd import Options as ConvolutionOptions
+from explorer.passes.convolution.winograd import Options as ConvolutionOptions
+from explorer.passes.pipeline import own_passes
+from explorer.passes.pipeline.registry import Passes
+from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
+from explorer.passes.softmax.online_softmax import OnlineSoftmax
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.options import Options as RelaxOptions
 from explorer.roller import Options as RollerOptions
 from explorer.welder import Options as WelderOptions

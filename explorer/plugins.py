@@ -23,8 +23,8 @@ from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ops import own_operators
-from explorer.passes.own_pass import article, said
-from explorer.passes.registry import passes, restored
+from explorer.passes.pipeline.own_pass import article, said
+from explorer.passes.pipeline.registry import passes, restored
 
 __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 

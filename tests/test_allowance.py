@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from explorer import allowance
-from explorer.codegen.helper_count import helpers_for
-from explorer.runtime.workers import Team
+from explorer.codegen.cpu.object.helper_count import helpers_for
+from explorer.runtime.workers.workers import Team
 
 GIB = 1 << 30
 

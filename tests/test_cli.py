@@ -18,7 +18,7 @@ from explorer.cli import arguments, settings, text
 from explorer.cli.explained import rammer
 from explorer.errors import BadOption, CheckFailed
 from explorer.options import Options
-from explorer.tuning.peers import PEERS
+from explorer.tuning.peers.runtimes import PEERS
 from tests.tuning.models import mlp, written
 from tests.two_inputs import two_inputs
 
@@ -411,7 +411,7 @@ def test_compile_with_check_puts_a_badge_on_every_step(told: Callable[..., Any])
 def test_a_step_that_changes_values_makes_the_answer_no(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.passes.validate.Validation.of", lambda *_: "y: off by 3")
+    monkeypatch.setattr("explorer.passes.pipeline.validate.Validation.of", lambda *_: "y: off by 3")
     code, out, _ = shell("compile", SKIP, "--check", "--until", "rolled")
     assert code == 1 and "WRONG: y: off by 3" in out
 

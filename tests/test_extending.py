@@ -14,7 +14,7 @@ import pytest
 from explorer import cli, plugins
 from explorer.errors import BadOption
 from explorer.ops import own_operators
-from explorer.passes import registry
+from explorer.passes.pipeline import registry
 from tests.two_inputs import two_inputs
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -116,7 +116,7 @@ def test_what_cannot_be_loaded_or_set_ends_with_2(
 OPERATOR = """
 import numpy as np
 import explorer
-from explorer.ops.elementwise import call, unary
+from explorer.ops.arithmetic.elementwise import call, unary
 explorer.operator(
     unary("Twice", lambda site, x, dtype: call("add", x, x), lambda attrs, args: args[0] * 2),
     domain="acme",

@@ -12,15 +12,15 @@ import pytest
 import explorer
 from explorer.frontends.model import Model
 from explorer.ir.decisions import Candidate
-from explorer.ir.kernel_size import size_of
+from explorer.ir.kernels.kernel_size import size_of
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
-from explorer.passes.random_inputs import random_inputs
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.roller import Price
 from explorer.welder import Options as WelderOptions
 from explorer.welder import Weld
+from explorer.welder.groups.refusals import MOST_DEPTH, MOST_OPERATIONS
 from explorer.welder.policy import ByPairs
-from explorer.welder.refusals import MOST_DEPTH, MOST_OPERATIONS
 from tests.benchmarks.growth import KINDS, Body, chain, tasked
 from tests.roller.test_policy import DEVICE
 

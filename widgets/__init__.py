@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from explorer.garbage import rare_collections
 
 if TYPE_CHECKING:
-    from widgets.compiled import Arrays, Compiled
-    from widgets.race_chart import Result
-    from widgets.shell import House, Room, Rooms
+    from widgets.model.compiled import Arrays, Compiled
+    from widgets.page.shell import House, Room, Rooms
+    from widgets.rammer.race_chart import Result
 
 __all__ = ["data", "explore", "race", "show"]
 
@@ -30,7 +30,7 @@ def explore(
 ) -> House:
     """The whole house: every stage, picture and knob of a compilation, linked by one selection."""
     with rare_collections():
-        from widgets import shell
+        from widgets.page import shell
 
         return shell.explore(c, sizes=sizes, inputs=inputs, kept=kept)
 
@@ -44,10 +44,10 @@ def show(
     inputs: Arrays | None = None,
     measured: bool = False,
 ) -> Room | Rooms:
-    """One room (`widgets.gallery.ROOMS`), about a source operator where one is named; `measured`
-    times the tiles that Roller's rooms offer.
+    """One room (`widgets.rooms.gallery.ROOMS`), about a source operator where one is named;
+    `measured` times the tiles that Roller's rooms offer.
     """
-    from widgets import shell
+    from widgets.page import shell
 
     return shell.show(c, room, op, sizes=sizes, inputs=inputs, measured=measured)
 
@@ -62,8 +62,8 @@ def data(
     measured: bool = False,
 ) -> Any:
     """The rows behind a room's picture, without Jupyter; `measured` as in `show`."""
-    from widgets.gallery import rows
-    from widgets.session import Session
+    from widgets.rooms.gallery import rows
+    from widgets.session.session import Session
 
     session = Session(c, sizes=sizes, inputs=inputs)
     if room == "rammer":
@@ -75,6 +75,6 @@ def data(
 
 def race(result: Result) -> Room:
     """The chart of what `explorer.race` found."""
-    from widgets import shell
+    from widgets.page import shell
 
     return shell.race(result)

@@ -53,7 +53,7 @@ def code_key(*folders: str) -> str:
     rules is not found.
     """
     root = Path(__file__).parent.parent
-    files = (f for folder in folders for f in sorted((root / folder).glob("*.py")))
+    files = (f for folder in folders for f in sorted((root / folder).rglob("*.py")))
     return content_key(*(file.read_bytes() for file in files))
 
 

@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 def _own() -> Iterator[str]:
     """Passes that enter the pipeline, each with what it says of itself and its options."""
     from explorer import plugins
-    from explorer.passes import own_passes
+    from explorer.passes.pipeline import own_passes
 
     own = tuple(own_passes.of(own_passes.entered(())))
     if own:

@@ -17,7 +17,7 @@ from explorer.ir.stage import Stage
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
-    from explorer.passes.pipeline import Snapshot
+    from explorer.passes.pipeline.pipeline import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,11 @@ def options(flags: Namespace) -> Options:
 
 def loaded(flags: Namespace) -> Model:
     """The model, within its bounds."""
-    from explorer.frontends.onnx_import import load
+    from explorer.frontends.load import load_file
 
     limits = arguments.bounds(flags.bounds)
     with doing(f"reading {flags.model}"):
-        return load(flags.model, bounds=limits or None)
+        return load_file(flags.model, bounds=limits or None)
 
 
 def sizes(model: Model, flags: Namespace) -> dict[str, int]:
@@ -88,7 +88,7 @@ def arrays(
 
     What is wrong with them is found here, so before anything is compiled where the model is given.
     """
-    from explorer.passes.random_inputs import random_inputs
+    from explorer.passes.pipeline.random_inputs import random_inputs
 
     if flags.inputs is None:
         return random_inputs(source.program, bound)
@@ -102,6 +102,6 @@ def _runs(target: str) -> bool:
     """Whether code for a target runs on this machine."""
     from explorer.compiler import device_of
     from explorer.devices.cpus import runs_on
-    from explorer.measure.this_cpu import this_cpu
+    from explorer.measure.this_machine.this_cpu import this_cpu
 
     return runs_on(device_of(target), this_cpu())

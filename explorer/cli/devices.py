@@ -14,9 +14,9 @@ from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
-from explorer.measure.in_background import measured_undisturbed
 from explorer.measure.quiet import Disturbance
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_machine.in_background import measured_undisturbed
+from explorer.measure.this_machine.this_cpu import this_cpu
 
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"

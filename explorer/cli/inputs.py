@@ -80,7 +80,7 @@ def sizes(program: Any, bound: Mapping[str, int]) -> dict[str, int]:
 
 def agree(program: Any, given: Mapping[str, np.ndarray], bound: Mapping[str, int]) -> None:
     """Whether the shapes of the inputs say the same sizes as `--bind`; `BoundError` where not."""
-    from explorer.ops.bind import bind_sizes
+    from explorer.ops.reference.bind import bind_sizes
 
     found = bind_sizes(program, given)
     for name, value in bound.items():

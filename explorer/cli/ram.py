@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from explorer.compilation import Compilation
-    from explorer.tuning.side_by_side import Side
+    from explorer.tuning.races.side_by_side import Side
 
 RUNS = 15  # stamped runs of a policy, of which the one in the middle is told
 
@@ -47,7 +47,7 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """The policies side by side; what the first of those asked for weighed; plan against run."""
-    from explorer.tuning.side_by_side import side_by_side
+    from explorer.tuning.races.side_by_side import side_by_side
 
     chosen, policies = options(flags), _policies(flags)
     if flags.measure:
@@ -80,7 +80,7 @@ def answer(flags: Namespace) -> Answer:
 def _policies(flags: Namespace) -> tuple[str, ...]:
     """Those asked for after the baseline; all where none is."""
     from explorer.rammer import POLICIES
-    from explorer.tuning.side_by_side import BASELINE
+    from explorer.tuning.races.side_by_side import BASELINE
 
     asked = POLICIES if flags.policy is None else flags.policy
     unknown = [name for name in asked if name not in POLICIES]

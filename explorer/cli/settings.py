@@ -12,9 +12,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from explorer.errors import BadOption
 from explorer.options import Options
-from explorer.passes import own_passes
-from explorer.passes.own_pass import article, said
-from explorer.passes.ranges import shown
+from explorer.passes.pipeline import own_passes
+from explorer.passes.pipeline.own_pass import article, said
+from explorer.passes.pipeline.ranges import shown
 
 __all__ = ["apply"]
 

@@ -15,7 +15,7 @@ from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing, steps
 from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
 from explorer.measure.profile import KernelTime, OperatorTime, profile_of
-from explorer.ops.bind import bind_sizes
+from explorer.ops.reference.bind import bind_sizes
 
 if TYPE_CHECKING:
     import numpy as np

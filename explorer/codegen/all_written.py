@@ -9,8 +9,8 @@ from math import prod
 from explorer.codegen.build import KernelCode
 from explorer.errors import VerifyError
 from explorer.ir.calls import KernelCall, View
-from explorer.ir.dims import Shape
 from explorer.ir.program import Function, Program
+from explorer.ir.shapes.dims import Shape
 from explorer.tile.covered import Box, Numbers, Unknown, boxes_of, unwritten
 
 

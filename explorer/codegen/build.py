@@ -6,22 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
-from explorer.codegen.expressions import symbol_name
-from explorer.codegen.helper_count import helpers_for
-from explorer.codegen.numba_cpu import emit
-from explorer.codegen.object_code import MachineCode, compile_cfunc, disassemble, key_of, loaded
+from explorer.codegen.cpu.expressions import symbol_name
+from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
+from explorer.codegen.cpu.object.helper_count import helpers_for
+from explorer.codegen.cpu.object.object_code import (
+    MachineCode,
+    compile_cfunc,
+    disassemble,
+    key_of,
+    loaded,
+)
+from explorer.codegen.cpu.print import emit
 from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
 from explorer.ir.calls import KernelCall
-from explorer.ir.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.kernels.rebase import rebased
 from explorer.ir.program import Binding, Program
-from explorer.ir.rebase import rebased
+from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
 from explorer.ir.tile_program import Packing, TileProgram
 from explorer.ir.tile_traversal import dims, touched
 from explorer.ir.types import ITEM_BYTES

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from explorer.ir.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -17,6 +16,7 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
 )
+from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.symbols import symbols_of_kernel
 
 

@@ -25,11 +25,11 @@ from explorer.cost.levels import levels_of
 from explorer.cost.parts import Numbers, Part, Short, Side, place, side
 from explorer.cost.structure import Facts, Structure, Tensors, structure
 from explorer.devices.model import Device
-from explorer.ir.compiled_dims import Evaluator, compile_dims
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.kernel import Axis, Kernel
-from explorer.ir.regions import Interval, Region, Regions, box, propagate, tile_variable
+from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
+from explorer.ir.shapes.compiled_dims import Evaluator, compile_dims
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from explorer.ir.dims import Dim
-from explorer.ir.regions import Interval
+from explorer.ir.patterns.regions import Interval
+from explorer.ir.shapes.dims import Dim
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile

@@ -10,10 +10,6 @@ from typing import TypeAlias
 
 from explorer.cost.operations import function_cycles, operations
 from explorer.ir.by_identity import by_identity
-from explorer.ir.contraction import Contraction, contraction
-from explorer.ir.dims import Dim, Shape
-from explorer.ir.few_columns import few_columns
-from explorer.ir.forms import form_of
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -24,8 +20,12 @@ from explorer.ir.kernel import (
     Read,
     reads,
 )
-from explorer.ir.normal import epilogue_of, writers
-from explorer.ir.running import running
+from explorer.ir.kernels.normal import epilogue_of, writers
+from explorer.ir.patterns.contraction import Contraction, contraction
+from explorer.ir.patterns.few_columns import few_columns
+from explorer.ir.patterns.forms import form_of
+from explorer.ir.patterns.running import running
+from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import ITEM_BYTES
 
 LEAST_ROW = 8  # results that are worth a vector

@@ -10,9 +10,9 @@ from itertools import product
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads
-from explorer.ir.regions import Interval, Regions, interval, tile_variable
+from explorer.ir.patterns.regions import Interval, Regions, interval, tile_variable
+from explorer.ir.shapes.dims import Dim
 
 Origin: TypeAlias = Mapping[str, int]  # of one tile: the value of each tile variable
 Range: TypeAlias = tuple[int, int]  # from, and up to but not including

@@ -11,9 +11,9 @@ from math import prod
 
 from explorer.cost.bound import bind_kernel
 from explorer.cost.touched import Part, grid_of, kinds, middle, number, touched
-from explorer.ir.dims import Sizes
 from explorer.ir.kernel import Kernel
-from explorer.ir.regions import Regions, propagate
+from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import ITEM_BYTES
 
 Tile = Mapping[str, int]  # sizes by output axis; an axis that is not named is not cut

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.frontends.model import Model
+from explorer.frontends.model import ZOO, Model
 from explorer.frontends.symbols import Bounds
 
 
@@ -25,8 +25,6 @@ def load(
     if inputs is not None and kind.__name__ != "Traced":
         raise BadOption("inputs are declared of a traced function only", where="inputs")
     if isinstance(source, (str, Path)):
-        from explorer.frontends.onnx_import import load as load_file
-
         return load_file(source, bounds)
     if kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram":
         from explorer.frontends.torch_export import load_exported
@@ -35,8 +33,19 @@ def load(
     return _traced(source, bounds, inputs or {})
 
 
+def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
+    """The model of an ONNX file, or of "zoo:" and a name."""
+    if str(path).startswith(ZOO):
+        from explorer.frontends import zoo
+
+        return zoo.load(str(path), bounds)
+    from explorer.frontends.onnx.importer import load as read
+
+    return read(path, bounds)
+
+
 def _traced(source: Any, bounds: Bounds | None, inputs: Mapping[str, Any]) -> Model:
-    from explorer.frontends.tracing.trace import Traced
+    from explorer.frontends.trace import Traced
 
     if isinstance(source, Traced):
         return source.model(inputs, bounds)

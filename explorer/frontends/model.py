@@ -9,7 +9,9 @@ from functools import cached_property
 
 from explorer.ir.program import Program
 from explorer.ir.types import Annotation
-from explorer.passes.fingerprint import program_key
+from explorer.passes.pipeline.fingerprint import program_key
+
+ZOO = "zoo:"  # what a path begins with that names a model of the zoo
 
 
 @dataclass(frozen=True)

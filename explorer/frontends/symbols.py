@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from explorer.errors import BadModelFile, BoundError
-from explorer.ir.dims import ShapeEnv, SymbolBound
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 
 Bounds = Mapping[str, "int | tuple[int, int | None]"]
 

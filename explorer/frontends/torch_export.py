@@ -17,9 +17,9 @@ import numpy as np
 import onnx
 
 from explorer.errors import BoundError, UnsupportedOperator
+from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_file import OnnxFile
-from explorer.frontends.onnx_import import from_file
+from explorer.frontends.onnx.importer import from_file
 from explorer.frontends.symbols import Bounds, symbol_name
 
 OPSET = 20  # what PyTorch's exporter is written for

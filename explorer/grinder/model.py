@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.calls import KernelCall, LibraryCall
-from explorer.ir.dims import Dim, Shape
+from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
 
 

@@ -31,10 +31,10 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.dims import Dim, simplify
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import ITEM_BYTES, ShapeType, Tensor
-from explorer.passes.own_policy import Asked, shown
+from explorer.passes.pipeline.own_policy import Asked, shown
 
 Names = dict[str, str]  # a function's own names -> names of values
 

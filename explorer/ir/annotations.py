@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from explorer.errors import DtypeError, ShapeError
-from explorer.ir.algebra import is_symbol
-from explorer.ir.dims import Dim, ShapeEnv, symbol, symbols_of
 from explorer.ir.lattice import (
     Match,
     defined_by,
@@ -24,6 +22,8 @@ from explorer.ir.lattice import (
     symbols_in,
 )
 from explorer.ir.program import Function
+from explorer.ir.shapes.algebra import is_symbol
+from explorer.ir.shapes.dims import Dim, ShapeEnv, symbol, symbols_of
 from explorer.ir.types import Annotation, Callable, ShapeType, Tensor, TupleType
 
 __all__ = [

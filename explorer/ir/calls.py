@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Tensor
 
 AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]

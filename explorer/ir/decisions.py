@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.dims import Dim
+from explorer.ir.shapes.dims import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +433,7 @@ class Decisions:
     rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
     memory: object | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
-    workspaces: tuple[object, ...] = ()  # explorer.relax.workspace.Workspace
+    workspaces: tuple[object, ...] = ()  # explorer.relax.memory.workspace.Workspace
     fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
     products: tuple[ProductsDecision, ...] = ()
     order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...

@@ -12,10 +12,10 @@ from math import copysign
 from operator import is_
 from typing import TypeAlias
 
-from explorer.ir.algebra import is_symbolic, sympy
 from explorer.ir.by_identity import by_identity
-from explorer.ir.dims import Dim, Shape, Sizes, evaluate_dim, simplify
 from explorer.ir.scalar_functions import dtype_of_result
+from explorer.ir.shapes.algebra import is_symbolic, sympy
+from explorer.ir.shapes.dims import Dim, Shape, Sizes, evaluate_dim, simplify
 from explorer.ir.types import DType
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable as Function
 from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 
-from explorer.ir.algebra import is_symbol, sympy
-from explorer.ir.dims import Dim, Shape, ShapeEnv, simplify, symbol, symbols_of
+from explorer.ir.shapes.algebra import is_symbol, sympy
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, simplify, symbol, symbols_of
+from explorer.ir.text.text_tokens import print_dim, print_type
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
-from explorer.ir.words import print_dim, print_type
 
 
 class Match(IntEnum):

@@ -12,7 +12,7 @@ import numpy as np
 
 from explorer.ir.calls import Expr, KernelCall, LibraryCall, Var, reads_of
 from explorer.ir.decisions import Decisions
-from explorer.ir.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
 

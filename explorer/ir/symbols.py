@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from explorer.ir.algebra import is_symbol, is_symbolic
 from explorer.ir.annotations import defined_by as bare_in
 from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import (
@@ -22,10 +21,11 @@ from explorer.ir.calls import (
     ShapeOf,
     View,
 )
-from explorer.ir.dims import Dim, symbols_of
 from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Kernel, Read
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Function
+from explorer.ir.shapes.algebra import is_symbol, is_symbolic
+from explorer.ir.shapes.dims import Dim, symbols_of
 from explorer.ir.types import ShapeType
 
 NONE: frozenset[str] = frozenset()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.decisions import Micro
-from explorer.ir.dims import Dim, Sizes, ceil_div, evaluate_dim
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.scalar_functions import dtype_of_result
+from explorer.ir.shapes.dims import Dim, Sizes, ceil_div, evaluate_dim
 from explorer.ir.types import DType
 
 

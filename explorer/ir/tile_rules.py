@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.dims import Dim
+from explorer.ir.shapes.dims import Dim
 
 
 def whole(value: object) -> int | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_program import (
     Buffer,
     Do,

@@ -20,18 +20,18 @@ import numpy as np
 from explorer import cache as store
 from explorer.errors import Cancelled
 from explorer.grinder import LibraryTask, OperatorTask
-from explorer.ir.dims import Sizes
+from explorer.ir.shapes.dims import Sizes
 from explorer.measure.machine import machine
-from explorer.measure.overheads_seen import overheads_of, trips_of
-from explorer.ops.bind import bind_sizes
+from explorer.measure.this_machine.overheads_seen import overheads_of, trips_of
+from explorer.ops.reference.bind import bind_sizes
 from explorer.rammer import Overheads, ROperator, TaskProfile, TaskTime
-from explorer.rammer.kept import Kept
-from explorer.runtime import clock
-from explorer.runtime.allocations import calls_of
+from explorer.rammer.cache_model import Kept
+from explorer.runtime.binding.recording import Traced
 from explorer.runtime.executable import Executable
-from explorer.runtime.plan import Plan
-from explorer.runtime.recording import Traced
-from explorer.runtime.task_times import Key
+from explorer.runtime.planning.allocations import calls_of
+from explorer.runtime.planning.plan import Plan
+from explorer.runtime.planning.task_times import Key
+from explorer.runtime.workers import clock
 
 FORMAT = "task-times-5"
 LOOKED_AT = 5  # runs around the median, whose gaps are looked at

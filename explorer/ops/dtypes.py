@@ -9,7 +9,7 @@ from onnx import helper
 
 from explorer.errors import DtypeError
 from explorer.ir.dtypes import ITEM_BYTES, DType, numpy_dtype
-from explorer.ops.record import Site
+from explorer.ops.site import Site
 
 
 def check_dtypes(site: Site) -> None:

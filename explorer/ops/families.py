@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from explorer.ir.dims import Dim
 from explorer.ir.kernel import Affine, Apply, Compute, Kernel, Read, reads
+from explorer.ir.shapes.dims import Dim
 
 FAMILIES = (
     "conv",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import KernelCall, ShapeOf, Var, View
-from explorer.ir.dims import Dim, Shape
 from explorer.ir.kernel import (
     Affine,
     Axis,
@@ -23,8 +22,9 @@ from explorer.ir.kernel import (
 )
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant
+from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import DType, Tensor, dtype_of
-from explorer.ops.record import Array, Site
+from explorer.ops.site import Array, Site
 
 LETTERS = "ijklmnpq"
 Number = bool | int | float

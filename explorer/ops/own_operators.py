@@ -14,11 +14,12 @@ from explorer.errors import BadOperator, BadOption, IronworksError
 from explorer.ir.calls import KernelCall
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS, put_record, take_record
-from explorer.ops.broadcast import ImpliedBound, Unprovable
+from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
+from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.lowering import Lowering
-from explorer.ops.record import OperatorRecord, Site
-from explorer.ops.unwanted import while_wanted
-from explorer.ops.verify_kernel import verify_kernel
+from explorer.ops.record import OperatorRecord
+from explorer.ops.reference.unwanted import while_wanted
+from explorer.ops.site import Site
 
 LONGEST = 200  # characters of what somebody else's code says
 SAID = (IronworksError, Unprovable, ImpliedBound)  # what a rule may answer
@@ -54,7 +55,7 @@ def register(record: OperatorRecord, domain: str = "") -> None:
         raise BadOption(
             f"an operator is an OperatorRecord, not {type(record).__name__}",
             where="explorer.operator",
-            try_="explorer.ops.elementwise.unary makes one of an expression",
+            try_="explorer.ops.arithmetic.elementwise.unary makes one of an expression",
         )
     name = record.name
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= 64):

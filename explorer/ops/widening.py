@@ -18,16 +18,16 @@ import numpy as np
 
 from explorer.errors import UnsupportedOperator, VerifyError
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.contraction import product_of
 from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
-from explorer.ir.forms import FORMS, Form
 from explorer.ir.kernel import Apply, Expr, Kernel, Read, reads, rewrite
+from explorer.ir.patterns.contraction import product_of
+from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.dtypes import result_dtypes
+from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
-from explorer.ops.verify_kernel import verify_kernel
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
 LAYOUTS_THAT_COMPUTE = frozenset(  # in some form

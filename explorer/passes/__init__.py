@@ -2,8 +2,8 @@
 what they gave.
 """
 
-from explorer.passes.pipeline import Pass, Snapshot, Step, run_steps
-from explorer.passes.registry import compiler_pass, find_pass, forget_pass, passes
+from explorer.passes.pipeline.pipeline import Pass, Snapshot, Step, run_steps
+from explorer.passes.pipeline.registry import compiler_pass, find_pass, forget_pass, passes
 
 __all__ = [
     "Pass",

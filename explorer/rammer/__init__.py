@@ -7,7 +7,6 @@ append and wait (`append_wait`), the wavefront policy of Algorithm 1 (`wavefront
 `critical_path`, and `weight_stationary`, which leaves weights in caches of units (`kept`).
 """
 
-from explorer.rammer.append_wait import Builder
 from explorer.rammer.model import (
     Facts,
     Placement,
@@ -21,8 +20,9 @@ from explorer.rammer.model import (
 from explorer.rammer.options import Options, Ram
 from explorer.rammer.policy import POLICIES
 from explorer.rammer.schedule import Schedule, schedule
-from explorer.rammer.simulate import simulate
 from explorer.rammer.task_profile import Overheads, TaskProfile, TaskTime
+from explorer.rammer.walls.schedule_builder import Builder
+from explorer.rammer.walls.simulate import simulate
 
 __all__ = [
     "POLICIES",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from explorer.errors import BadOption
 from explorer.rammer.model import Facts, Placement, Policy, ROperator, Share
+from explorer.rammer.policies.rkernels import efficient, fastest
 from explorer.rammer.policy import name_of, named
-from explorer.rammer.rkernels import efficient, fastest
 
 WHICH = ("fastest", "efficient")
 

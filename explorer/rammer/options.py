@@ -8,7 +8,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes import ranges
+from explorer.passes.pipeline import ranges
 from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES, name_of, named
 from explorer.rammer.task_profile import TaskProfile

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from explorer.passes import ranges
-from explorer.passes.own_policy import policy_name
-from explorer.rammer.critical_path import critical_path
-from explorer.rammer.gang import gang
+from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.own_policy import policy_name
 from explorer.rammer.model import Policy
-from explorer.rammer.op_by_op import op_by_op
-from explorer.rammer.wavefront import wavefront
-from explorer.rammer.weight_stationary import weight_stationary
+from explorer.rammer.policies.critical_path import critical_path
+from explorer.rammer.policies.op_by_op import op_by_op
+from explorer.rammer.policies.published_gangs import gang
+from explorer.rammer.policies.wavefront import wavefront
+from explorer.rammer.policies.weight_stationary import weight_stationary
 
 POLICIES: MappingProxyType[str, Policy] = MappingProxyType(
     {

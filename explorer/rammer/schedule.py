@@ -8,12 +8,12 @@ from typing import Any
 
 from explorer.ir.decisions import Candidate, RProgram, Wall
 from explorer.ir.tile_rules import whole
-from explorer.passes.own_policy import Asked, a, shown
-from explorer.rammer.lane_wall import MANY, is_plain, lane_wall
+from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
-from explorer.rammer.simulate import simulate
 from explorer.rammer.transform import Bricks, Order, rprograms
+from explorer.rammer.walls.lane_wall import MANY, is_plain, lane_wall
+from explorer.rammer.walls.simulate import simulate
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.model import Device
 from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
-from explorer.rammer.waves import waves
+from explorer.rammer.policies.topological_levels import waves
 
 AS_FAST = 1.05  # of grids that are as fast as this, the one that takes least of the device
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from explorer.ir.decisions import Instruction, RProgram, Run, Wait
 from explorer.rammer.model import Facts, Placement, ROperator, Share
-from explorer.rammer.placed import Placed
+from explorer.rammer.placement import Placed
 
 
 @dataclass(frozen=True, slots=True)

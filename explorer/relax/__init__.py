@@ -7,15 +7,15 @@ cross-level call, partial lowering (`legalize`), library dispatch (`Dispatch`), 
 
 from __future__ import annotations
 
-from explorer.relax.deduction import deduce
+from explorer.relax.deduction.deduction import deduce
 from explorer.relax.dispatch import Dispatch
 from explorer.relax.fusion import FuseOps
 from explorer.relax.legalization import legalize
-from explorer.relax.memory_plan import Options as MemoryOptions
-from explorer.relax.memory_plan import PlanMemory
+from explorer.relax.memory.plan import Options as MemoryOptions
+from explorer.relax.memory.plan import PlanMemory
+from explorer.relax.memory.storages import plan_storages
 from explorer.relax.options import Options
 from explorer.relax.pattern_kinds import kinds
-from explorer.relax.storages import plan_storages
 
 __all__ = [
     "Dispatch",

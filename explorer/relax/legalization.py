@@ -16,11 +16,11 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.lowering import Lowering
-from explorer.ops.record import Site
+from explorer.ops.site import Site
 from explorer.ops.widening import lower
-from explorer.passes.registry import compiler_pass
-from explorer.relax.known import is_known
-from explorer.relax.library import library_call
+from explorer.passes.pipeline.registry import compiler_pass
+from explorer.relax.deduction.known import is_known
+from explorer.relax.deduction.library import library_call
 
 RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes import ranges
+from explorer.passes.pipeline import ranges
 
 
 @dataclass(frozen=True, slots=True)

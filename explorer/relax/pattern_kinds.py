@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.dims import Shape
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -24,6 +23,7 @@ from explorer.ir.kernel import (
     substitute_index,
 )
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Shape
 
 
 class PatternKind(IntEnum):

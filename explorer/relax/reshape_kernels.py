@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.algebra import sympy
 from explorer.ir.calls import KernelCall, View
-from explorer.ir.dims import Shape, product, symbol
 from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Program
-from explorer.passes.registry import compiler_pass
+from explorer.ir.shapes.algebra import sympy
+from explorer.ir.shapes.dims import Shape, product, symbol
+from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.fusion.graph import pinned
 
 

@@ -5,6 +5,6 @@ rTile: `rtile.RTile`; rProgram: `rtile.TiledProgram`, and as what is compiled
 `enlarge.Search`; alignment rules: `alignment`; data reuse score: `score`; scale-out: `scale_out`.
 """
 
-from explorer.roller.roll import Options, Price, Roll
+from explorer.roller.transform import Options, Price, Roll
 
 __all__ = ["Options", "Price", "Roll"]

@@ -11,17 +11,18 @@ from math import prod
 
 from explorer.cost.estimate import contract_cycles
 from explorer.devices.model import Device
-from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
-from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel, reads
-from explorer.ir.normal import writers
-from explorer.ir.regions import Regions, propagate, tile_variable
-from explorer.ir.sliding import slides
-from explorer.roller.axis_fusion import Fused, unfused
-from explorer.roller.construct import Growth, of_expression
-from explorer.roller.expression import heaviest, of_compute
-from explorer.roller.implicit_gemm import as_matmul
+from explorer.ir.kernels.normal import writers
+from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.patterns.regions import Regions, propagate, tile_variable
+from explorer.ir.patterns.sliding import slides
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
+from explorer.roller.construct.axis_fusion import Fused, unfused
+from explorer.roller.construct.construct import Growth, of_expression
+from explorer.roller.construct.expression import heaviest, of_compute
+from explorer.roller.construct.implicit_gemm import as_matmul
+from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.policy import (
     AS_GOOD,
     SHOWN,
@@ -34,9 +35,8 @@ from explorer.roller.policy import (
     scored,
     weighed_cuts,
 )
-from explorer.roller.rtile import TiledProgram
-from explorer.roller.unrepeated import unrepeated
-from explorer.tile.lower import sums_of, tensor_contraction
+from explorer.roller.reduction_safe_cuts import unrepeated
+from explorer.tile.lowering.lower import sums_of, tensor_contraction
 
 GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
 FEW = 8  # tilings; a product whose operand is packed once for each row of tiles wants more

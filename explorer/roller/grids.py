@@ -10,17 +10,17 @@ from math import prod
 from explorer.cost.bound import bind_kernel
 from explorer.cost.thread_blocks import ThreadBlocks, thread_blocks
 from explorer.devices.model import Device
-from explorer.ir.contraction import contraction
-from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.axis_fusion import Fused, fuse_axes
-from explorer.roller.construct import Growth, of_expression
+from explorer.roller.construct.axis_fusion import Fused, fuse_axes
+from explorer.roller.construct.construct import Growth, of_expression
+from explorer.roller.construct.expression import heaviest, of_compute, work_of
+from explorer.roller.construct.implicit_gemm import as_matmul
+from explorer.roller.construct.rtile import RTile, TiledProgram, unit_tile
+from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import cut_by, tile_of
-from explorer.roller.expression import heaviest, of_compute, work_of
-from explorer.roller.implicit_gemm import as_matmul
-from explorer.roller.rtile import RTile, TiledProgram, unit_tile
-from explorer.roller.shrink import finer
 
 GROWN = 4  # results of the construction that are looked at
 RESIDENT = 0.5  # of a shared cache may be one operand that stays in it

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
 from explorer.roller.policy import refusal
 

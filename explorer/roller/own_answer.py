@@ -10,9 +10,9 @@ from typing import Any
 
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Tiling
-from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.passes.own_policy import Asked, a, shown
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.roller.policy import label_of, refusal
 from explorer.roller.well_formed import in_numbers, malformed
 

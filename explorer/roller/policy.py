@@ -9,16 +9,16 @@ from math import prod
 from explorer.cost.estimate import contract_cycles, kernel_terms, tasks
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.contraction import Contraction
 from explorer.ir.decisions import Candidate, Micro, Tiling
-from explorer.ir.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import writers
-from explorer.ir.regions import Regions, propagate, tile_variable
+from explorer.ir.kernels.normal import writers
+from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.patterns.regions import Regions, propagate, tile_variable
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
-from explorer.roller.crowding import LEAST_ROWS, lies_crowded
+from explorer.roller.cache_set_conflicts import LEAST_ROWS, lies_crowded
 from explorer.roller.well_formed import malformed
-from explorer.tile.lower import sums_of, tensor_contraction
+from explorer.tile.lowering.lower import sums_of, tensor_contraction
 from explorer.tile.rewrites import placed
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)

@@ -11,11 +11,11 @@ from typing import Any
 
 from explorer import cache as store
 from explorer.devices.model import Device
-from explorer.ir.canonical import canonical_symbols, text_of
 from explorer.ir.decisions import Candidate, Micro, Tiling
-from explorer.ir.dims import ShapeEnv, Sizes
 from explorer.ir.kernel import Kernel
-from explorer.roller.policies import DEFAULT, POLICIES
+from explorer.ir.kernels.canonical import canonical_symbols, text_of
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.policy import REFUSED
 
 FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")

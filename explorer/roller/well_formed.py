@@ -6,11 +6,11 @@ from typing import Any
 
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import Dim
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import writers
+from explorer.ir.kernels.normal import writers
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_rules import tile_problem, whole
-from explorer.tile.lower import sums_of, tensor_contraction
+from explorer.tile.lowering.lower import sums_of, tensor_contraction
 
 
 def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:

@@ -14,24 +14,24 @@ from explorer.errors import BadOption, ShapeError
 from explorer.grinder import lowest, uprogram
 from explorer.grinder.policy import LevelPolicy
 from explorer.ir.decisions import MemoryPlan, Wall
-from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
-from explorer.ops.bind import bind_sizes
+from explorer.ir.shapes.dims import Sizes
+from explorer.ops.reference.bind import bind_sizes
 from explorer.rammer import Options as RammerOptions
-from explorer.relax.memory_plan import Options as MemoryOptions
-from explorer.runtime import clock
-from explorer.runtime.bound import Bound
-from explorer.runtime.constants import Constants
+from explorer.relax.memory.plan import Options as MemoryOptions
+from explorer.runtime.binding.bound import Bound
+from explorer.runtime.binding.constants import Constants
+from explorer.runtime.binding.measured_wall import measured_wall
+from explorer.runtime.binding.recording import Traced
+from explorer.runtime.binding.results import copied_out, usable
+from explorer.runtime.device_program.instructions import MAX_UNITS
 from explorer.runtime.frames import Frames, RunRegion
-from explorer.runtime.instructions import MAX_UNITS
-from explorer.runtime.measured_wall import measured_wall
-from explorer.runtime.plan import Plan, Planner, straights
-from explorer.runtime.recording import Traced
+from explorer.runtime.planning.plan import Plan, Planner, straights
+from explorer.runtime.planning.sheet_times import SheetTimes
+from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.regions import is_dynamic
-from explorer.runtime.results import copied_out, usable
-from explorer.runtime.sheet_times import SheetTimes
-from explorer.runtime.task_times import TaskTimes
-from explorer.runtime.workers import team
+from explorer.runtime.workers import clock
+from explorer.runtime.workers.workers import team
 
 Array = np.ndarray
 # Stamps of a unit in a launch, 96 MB at most; room is filled before a run, and takes time.

@@ -15,12 +15,12 @@ import numpy as np
 
 from explorer.counters import counters
 from explorer.ir.annotations import symbols_in
-from explorer.ir.dims import Sizes
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
-from explorer.ops.bind import bind_sizes
-from explorer.ops.evaluate import Interpreter, Unread
-from explorer.runtime.recording import Traced
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.evaluate import Interpreter, Unread
+from explorer.runtime.binding.recording import Traced
 from explorer.runtime.regions import cut
 
 Array = np.ndarray

@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
-from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.kernel import Affine
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.tile_program import (
     Fetch,
     Fill,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import CheckFailed
-from explorer.ir.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
-from explorer.ir.forms import group_of
 from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.patterns.forms import group_of
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.tile_program import (
     Buffer,
     Contract,
@@ -41,8 +41,8 @@ from explorer.ir.tile_program import (
     Window,
 )
 from explorer.ir.tile_traversal import with_loads, writes
-from explorer.ops.scalar import call, identity, number
-from explorer.tile.packing import pack_constant
+from explorer.ops.kernels.scalar import call, identity, number
+from explorer.tile.lowering.packing import pack_constant
 
 TASKS = 3  # that one worker does in a row
 FOLDED = "_folded"  # what a window was folded to

@@ -10,18 +10,18 @@ from typing import TypeAlias
 
 from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import TileProgram
-from explorer.tile.hoisting import hoist
-from explorer.tile.in_output import keep_in_output
-from explorer.tile.lower import lower
-from explorer.tile.map_groups import group_maps
-from explorer.tile.one_pass import one_pass
-from explorer.tile.row_blocks import blocks_of_rows
-from explorer.tile.shared_scratch import share_scratch
-from explorer.tile.vectorise import vectorise
-from explorer.tile.windows import fold_windows
+from explorer.tile.lowering.lower import lower
+from explorer.tile.rewriting.hoisting import hoist
+from explorer.tile.rewriting.in_output import keep_in_output
+from explorer.tile.rewriting.map_groups import group_maps
+from explorer.tile.rewriting.one_pass import one_pass
+from explorer.tile.rewriting.row_blocks import blocks_of_rows
+from explorer.tile.rewriting.shared_scratch import share_scratch
+from explorer.tile.rewriting.vectorise import vectorise
+from explorer.tile.rewriting.windows import fold_windows
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
 

@@ -14,7 +14,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.relax import deduce, legalize
-from explorer.relax.known import is_known
+from explorer.relax.deduction.known import is_known
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ and SubGraphTiling: `two_step`, `layers`; the artifact's greedy grouping: `shipp
 group becomes one kernel.
 """
 
+from explorer.welder.named_policies import POLICIES
 from explorer.welder.options import Options
-from explorer.welder.plan import plan_group
-from explorer.welder.policies import POLICIES
 from explorer.welder.program_bytes import bytes_per_level, dram_bytes
-from explorer.welder.tile_costs import TileCost, curve, tile_cost
+from explorer.welder.tiles.plan import plan_group
+from explorer.welder.tiles.tile_costs import TileCost, curve, tile_cost
 from explorer.welder.transform import Weld
 from explorer.welder.what_if import WhatIf
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from explorer.devices.model import Device
 from explorer.ir.by_identity import by_identity
-from explorer.ir.contraction import contraction
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
 
 Cut = tuple[tuple[str, int], ...]  # sizes by axis of the output

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes import ranges
-from explorer.passes.own_policy import policy_name
-from explorer.welder.policies import DEFAULT, POLICIES, Policy
+from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.own_policy import policy_name
+from explorer.welder.named_policies import DEFAULT, POLICIES, Policy
 
 
 @dataclass(frozen=True, slots=True)

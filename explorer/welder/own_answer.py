@@ -12,9 +12,9 @@ from explorer.ir.decisions import Candidate, TileEdge
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Function
 from explorer.ir.tile_rules import tile_problem
-from explorer.passes.own_policy import Asked, a, shown
-from explorer.welder.groups import Group
-from explorer.welder.sized import Sized
+from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.welder.groups.groups import Group
+from explorer.welder.tiles.sized import Sized
 
 GIVEN = "Groups of the kernels that it was given"
 
@@ -120,7 +120,7 @@ def _reads(asked: Asked, group: Group, known: Mapping[str, Group]) -> None:
             f"gave a group {group.name!r} that reads {text[1]}, and its kernels read {text[0]}",
             text[0],
             text[1],
-            "make groups with explorer.welder.groups.merged and taken",
+            "make groups with explorer.welder.groups.groups.merged and taken",
         )
     try:
         done = {o for c in group.with_origins.computes for o in c.origin}
@@ -132,7 +132,7 @@ def _reads(asked: Asked, group: Group, known: Mapping[str, Group]) -> None:
             raise asked.refused(
                 f"gave a group {group.name!r} whose kernel does nothing of {min(lost)}, which the "
                 f"kernel {m.name!r} does",
-                try_="make groups with explorer.welder.groups.merged and taken",
+                try_="make groups with explorer.welder.groups.groups.merged and taken",
             )
 
 

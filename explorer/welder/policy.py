@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Candidate, Refusal
-from explorer.passes.own_policy import Asked, a, shown
-from explorer.welder.capacity import no_legal_tile
-from explorer.welder.eviction import evicted_us
-from explorer.welder.groups import Facts, Group, Merge, Merged, merged, taken
-from explorer.welder.halo import halo
+from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.welder.groups.duplicated_columns import in_blocks, spread
+from explorer.welder.groups.eviction import evicted_us
+from explorer.welder.groups.groups import Facts, Group, Merge, Merged, merged, taken
+from explorer.welder.groups.halo import halo
+from explorer.welder.groups.heuristics import unwise
+from explorer.welder.groups.refusals import before_merging, impossible, no_gain
+from explorer.welder.groups.windows import is_window
 from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row, loads_of
-from explorer.welder.refusals import before_merging, impossible, no_gain
-from explorer.welder.spread import in_blocks, spread
-from explorer.welder.unwise import unwise
-from explorer.welder.windows import is_window
+from explorer.welder.tiles.capacity import no_legal_tile
 
 Terms = tuple[tuple[str, float], ...]
 Verdict = Callable[[Merge, Facts], Candidate]

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, LibraryCall
 from explorer.ir.decisions import LevelBytes, Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
-from explorer.welder.levels import memories
-from explorer.welder.plan import plan_group
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.plan import plan_group
 
 
 def bytes_per_level(program: Program, device: Device) -> tuple[LevelBytes, ...]:

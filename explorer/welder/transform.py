@@ -10,18 +10,18 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import FusionGroup, TileEdge, TileGraph
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.passes.own_policy import Asked
-from explorer.welder.groups import Facts, Group, alone
-from explorer.welder.levels import memories
+from explorer.passes.pipeline.own_policy import Asked
+from explorer.welder.groups.groups import Facts, Group, alone
 from explorer.welder.model import Price
+from explorer.welder.named_policies import apart, policy_of
 from explorer.welder.options import Options
 from explorer.welder.own_answer import own_groups
-from explorer.welder.plan import plan_group
-from explorer.welder.policies import apart, policy_of
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.plan import plan_group
 
 
 @dataclass(frozen=True, slots=True)

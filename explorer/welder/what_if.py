@@ -19,14 +19,14 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import FusionGroup, GroupPlan, LevelBytes, Refusal, Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Program
-from explorer.welder.groups import Group
-from explorer.welder.level_tiles import Choice, fits, tile_at
-from explorer.welder.levels import REGISTER, memories
-from explorer.welder.plan import plan_group
-from explorer.welder.regroup import Apart, Kernels, tensor_of
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.welder.groups.groups import Group
+from explorer.welder.groups.regroup import Apart, Kernels, tensor_of
+from explorer.welder.tiles.level_tiles import Choice, fits, tile_at
+from explorer.welder.tiles.levels import REGISTER, memories
+from explorer.welder.tiles.plan import plan_group
 
 C = TypeVar("C", bound="Welded")
 

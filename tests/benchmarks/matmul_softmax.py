@@ -27,7 +27,7 @@ from explorer.devices.model import Device
 from explorer.frontends.model import Model
 from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
 from explorer.tuning.answers import check_answers
 from tests.benchmarks.memory_chain import compiled, copying

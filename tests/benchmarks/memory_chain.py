@@ -29,8 +29,8 @@ from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
 from explorer.measure.turns import take_turns
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers import Skipped, prepare
-from explorer.tuning.race import with_threads
+from explorer.tuning.peers.runtimes import Skipped, prepare
+from explorer.tuning.races.race import with_threads
 from explorer.welder import Options as WelderOptions
 
 COLUMNS = 1024

@@ -28,8 +28,8 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 from explorer.measure.interval import Interval, median_interval
-from explorer.runtime import overheads
-from explorer.runtime.workers import team
+from explorer.runtime.workers import overheads
+from explorer.runtime.workers.workers import team
 
 STEPS, WIDTH = 1000, 192
 SPIN = (

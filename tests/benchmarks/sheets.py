@@ -27,8 +27,8 @@ from time import process_time
 import explorer
 from explorer.cli.text import percent, table
 from explorer.options import Options
-from explorer.rammer.account import Account
-from explorer.tuning.side_by_side import BASELINE, side_by_side
+from explorer.rammer.walls.wall_statistics import Account
+from explorer.tuning.races.side_by_side import BASELINE, side_by_side
 
 
 @dataclass(frozen=True, slots=True)

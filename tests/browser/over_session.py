@@ -13,11 +13,12 @@ from playwright.sync_api import Browser, Page
 
 from explorer.errors import IronworksError
 from tests.browser.driver import Tab
-from widgets import front_end, gallery
-from widgets.house import fixed_parts
-from widgets.session import Session
-from widgets.shell import CHANGES, refused
-from widgets.wall_views import Binary
+from widgets.model.house import fixed_parts
+from widgets.page import front_end
+from widgets.page.shell import CHANGES, refused
+from widgets.rooms import gallery
+from widgets.session.session import Session
+from widgets.session.wall_views import Binary
 
 HOST = (Path(__file__).parent / "over_session.js").read_text("utf-8")
 HAS = "([where, text]) => document.querySelector(where)?.textContent.includes(text)"

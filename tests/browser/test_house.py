@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.driver import Tab
 from tests.widgets import made_by_hand as hand
-from widgets import theme
-from widgets.report import page
-from widgets.session import Session
+from widgets.draw import theme
+from widgets.page.report import page
+from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 

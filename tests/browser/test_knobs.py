@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.driver import Tab
 from tests.widgets import made_by_hand as hand
-from widgets import front_end
-from widgets.report import document
-from widgets.session import Session
+from widgets.page import front_end
+from widgets.page.report import document
+from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page
 import explorer
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.test_rammer_rooms import UNITS, wide
-from widgets import gallery
-from widgets.session import Session
+from widgets.rooms import gallery
+from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 

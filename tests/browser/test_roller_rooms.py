@@ -11,11 +11,11 @@ from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets import made_by_hand as hand
-from widgets import gallery
-from widgets.jobs import Job
-from widgets.report import document
-from widgets.session import Session
-from widgets.tuning import Subject
+from widgets.page.report import document
+from widgets.rooms import gallery
+from widgets.session.jobs import Job
+from widgets.session.session import Session
+from widgets.session.tuning import Subject
 
 pytestmark = pytest.mark.browser
 

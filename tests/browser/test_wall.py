@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, Page
 import explorer
 import explorer.np as enp
 from explorer.measure.compare import Comparison, Measurement
-from explorer.rammer.by_hand import ByHand
+from explorer.rammer.moved_by_hand import ByHand
 from tests.browser.over_session import house
 from tests.widgets import many_bricks
 from tests.widgets.test_rammer_rooms import UNITS, wide
-from widgets import wall_slices
-from widgets.session import Session
+from widgets.rammer import wall_slices
+from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 

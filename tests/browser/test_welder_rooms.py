@@ -14,12 +14,12 @@ import explorer
 import explorer.np as enp
 from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
-from widgets import gallery
-from widgets.compiled import Compiled
-from widgets.hand import Move
-from widgets.hands import Hands
-from widgets.jobs import Job
-from widgets.session import Session
+from widgets.model.compiled import Compiled
+from widgets.rooms import gallery
+from widgets.session.jobs import Job
+from widgets.session.moves import Hands
+from widgets.session.session import Session
+from widgets.welder.move_state import Move
 
 pytestmark = pytest.mark.browser
 

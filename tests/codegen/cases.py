@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
 from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.kernel import (
     Affine,
@@ -25,6 +24,7 @@ from explorer.ir.kernel import (
     axes,
     var,
 )
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
 
 BATCH, SEQ = symbol("batch"), symbol("seq")
 ENV = ShapeEnv((SymbolBound("batch", 1, 64), SymbolBound("seq", 2, 512)))

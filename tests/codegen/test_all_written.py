@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Sizes, evaluate_dim
 from explorer.ir.kernel import Affine
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.tile_program import For, Map, Panels, Reduce, TileProgram
 from explorer.roller.policy import candidates
 from explorer.tile.covered import Numbers, Store, Unknown, boxes_of, stores, unwritten

@@ -7,8 +7,8 @@ import pytest
 
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.tile_program import For, Panels, Statement
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.tile.lower import lower
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import ENV, arrays, attention
 from tests.codegen.running import run_kernel
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen import compile_processes, helper_count
-from explorer.codegen.compile_processes import Helpers, Job, compile_jobs
-from explorer.codegen.numba_cpu import DECORATOR, HEADER
-from explorer.codegen.object_code import MachineCode, key_of, loaded
+from explorer.codegen.cpu.object import compile_processes, helper_count
+from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
+from explorer.codegen.cpu.object.object_code import MachineCode, key_of, loaded
+from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import Cancelled, KernelCompileError
 from tests.tile.programs import TARGET
 
@@ -82,11 +82,11 @@ def test_what_a_helper_compiled_is_what_this_process_would_have(
         "raise SystemExit(3)",
         "import no_such_module",
         "import sys; sys.stdout.write('nonsense' * 99)",
-        "from explorer.codegen.compile_processes import *\n"
-        "from explorer.codegen.compile_processes import _receive, _send\n"
+        "from explorer.codegen.cpu.object.compile_processes import *\n"
+        "from explorer.codegen.cpu.object.compile_processes import _receive, _send\n"
         "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer); raise SystemExit",
-        "from explorer.codegen.compile_processes import *\n"
-        "from explorer.codegen.compile_processes import _receive, _send\n"
+        "from explorer.codegen.cpu.object.compile_processes import *\n"
+        "from explorer.codegen.cpu.object.compile_processes import _receive, _send\n"
         "_send(sys.stdout.buffer, READY); _receive(sys.stdin.buffer)\n"
         "for text in (b'{}', b''): _send(sys.stdout.buffer, text)\n"
         "_receive(sys.stdin.buffer)",

@@ -9,9 +9,9 @@ import pytest
 
 from explorer.codegen.build import build_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, var
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.normal import normalise
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.kernels.normal import normalise
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.roller.policy import candidates
 from tests.codegen.cases import (
     ENV,

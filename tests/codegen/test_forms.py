@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.codegen import panels
-from explorer.codegen.micro_elements import dot_product
+from explorer.codegen.cpu.contraction import panels
+from explorer.codegen.cpu.contraction.micro_elements import dot_product
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
-from explorer.ir.forms import FORMS, Form
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.tile_program import Panels
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
 from tests.tile.programs import TARGET
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import CASES, ENV, Case, arrays
 from tests.codegen.running import run_kernel
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
 
 COLUMNS = 64

@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.contraction import contraction
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, at, var
+from explorer.ir.patterns.contraction import contraction
 from explorer.ir.tile_program import For, Panels, Statement
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.tile.lower import lower
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import specs
 from tests.codegen.running import run_kernel
 

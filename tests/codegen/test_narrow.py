@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from explorer.codegen.build import build_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import (
     ITEM_BYTES,
     NARROW_FLOATS,
@@ -23,7 +22,8 @@ from explorer.ir.dtypes import (
     numpy_dtype,
 )
 from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, TensorSpec, at, axes, var
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 

@@ -10,9 +10,9 @@ import explorer.np as enp
 from explorer.codegen.build import print_kernel
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, var
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import arrays, linear
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

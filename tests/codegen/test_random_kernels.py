@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import BadOption
-from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Micro
-from explorer.ir.dims import evaluate_shape
-from explorer.ir.normal import normalise
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.kernels.canonical import canonical, renamed_tiling
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import evaluate_shape
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import (
     BATCH,
     ENV,

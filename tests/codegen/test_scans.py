@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.ir.canonical import canonical
 from explorer.ir.decisions import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes, var
-from explorer.ir.normal import normalise
-from explorer.ir.running import NEUTRAL, running
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.running import NEUTRAL, running
 from explorer.ir.tile_program import Scan
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
 

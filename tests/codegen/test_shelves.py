@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.codegen.machine import object_of, optimised
-from explorer.codegen.numba_cpu import DECORATOR, HEADER
-from explorer.codegen.object_code import MachineCode, compile_cfunc, in_memory
-from explorer.codegen.shelves import MOST, Shelves
+from explorer.codegen.cpu.object.jit_linker import object_of, optimised
+from explorer.codegen.cpu.object.object_code import MachineCode, compile_cfunc, in_memory
+from explorer.codegen.cpu.object.shelves import MOST, Shelves
+from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.compiler import _codes
 from explorer.errors import KernelCompileError
 from tests.tile.programs import TARGET

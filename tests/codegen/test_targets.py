@@ -13,8 +13,8 @@ from explorer import codegen, compilation
 from explorer.devices.cpus import CPUS, like, runs_on
 from explorer.devices.target import Target
 from explorer.errors import BadOption
-from explorer.measure.this_cpu import from_json, this_cpu
-from explorer.passes.random_inputs import random_inputs
+from explorer.measure.this_machine.this_cpu import from_json, this_cpu
+from explorer.passes.pipeline.random_inputs import random_inputs
 from tests.tile.programs import HERE
 
 MODEL = Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx"
@@ -66,7 +66,7 @@ def test_a_feature_that_is_missing_is_enough_not_to_run() -> None:
 def test_no_file_that_prints_asks_what_machine_this_is() -> None:
     folder = Path(str(codegen.__file__)).parent
     for room in (folder, folder.parent / "tile"):
-        for file in room.glob("*.py"):
+        for file in room.rglob("*.py"):
             text = file.read_text(encoding="utf-8")
             for word in ("get_host_cpu", "this_cpu", "devices.host", "cpuinfo"):
                 assert word not in text, file.name

@@ -13,19 +13,19 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from explorer.codegen import object_code
 from explorer.codegen.build import print_kernel
 from explorer.codegen.compiling import compiling_for
-from explorer.codegen.conversions import NotTranslated
-from explorer.codegen.generator import generator_text
-from explorer.codegen.machine import object_of, optimised
-from explorer.codegen.numba_cpu import DECORATOR, HEADER
-from explorer.codegen.object_code import compile_cfunc, disassemble, key_of
-from explorer.codegen.shelves import Shelves
-from explorer.codegen.translate import translate
+from explorer.codegen.cpu.math.conversions import NotTranslated
+from explorer.codegen.cpu.object import object_code
+from explorer.codegen.cpu.object.jit_linker import object_of, optimised
+from explorer.codegen.cpu.object.object_code import compile_cfunc, disassemble, key_of
+from explorer.codegen.cpu.object.shelves import Shelves
+from explorer.codegen.cpu.object.source_digest import generator_text
+from explorer.codegen.cpu.object.translate import translate
+from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.cases import CASES
 from tests.tile.programs import HERE, TARGET
 
@@ -175,25 +175,25 @@ def test_a_kernel_that_no_compiler_takes_is_named_in_one_sentence() -> None:
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import explorer.codegen.generator as generator
+    from explorer.codegen.cpu.object import source_digest
 
     plain = source_of("st_float32(y, 0, ld_float32(x, 0))")
     mathematical = source_of("st_float32(y, 0, exp32(ld_float32(x, 0)))")
     before = generator_text(plain), generator_text(mathematical)
     assert before[0] != before[1]
-    real = generator._file
+    real = source_digest._file
 
     def changed(name: str) -> object:
         found = real(name)
-        other = generator._File(b"changed", found.names, found.imports)
-        return other if name == "elementary" else found
+        other = source_digest._File(b"changed", found.names, found.imports)
+        return other if name == "cpu.math.elementary" else found
 
-    monkeypatch.setattr(generator, "_file", changed)
-    generator._hash_of.cache_clear()
+    monkeypatch.setattr(source_digest, "_file", changed)
+    source_digest._hash_of.cache_clear()
     try:
         after = generator_text(plain), generator_text(mathematical)
     finally:
-        generator._hash_of.cache_clear()
+        source_digest._hash_of.cache_clear()
     assert after[0] == before[0] and after[1] != before[1]
 
 

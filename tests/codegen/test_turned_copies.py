@@ -7,9 +7,9 @@ import pytest
 
 from explorer.codegen.build import print_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import (
     Apply,
@@ -24,7 +23,8 @@ from explorer.ir.kernel import (
     TensorSpec,
     var,
 )
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import Dim, ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

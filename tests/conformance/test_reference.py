@@ -5,9 +5,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from explorer.frontends.onnx_import import load
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.frontends.load import load
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 from tests.conformance.answers import Oracle, agree, inputs
 from tests.conformance.salt import salted

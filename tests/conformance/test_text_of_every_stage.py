@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.ir.text import parse_program, print_program
-from explorer.ops.verify import verify
+from explorer.ir.text.program_text import parse_program, print_program
+from explorer.ops.reference.verify import verify
 
 DATA = Path(__file__).parent.parent / "data"
 

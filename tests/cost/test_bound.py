@@ -5,8 +5,8 @@ from __future__ import annotations
 import sympy
 
 from explorer.cost.bound import bind_kernel, sizes_of
-from explorer.ir.dims import ShapeEnv, SymbolBound
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, var
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.symbols import symbols_of_kernel
 
 N, STEP, M = (sympy.Symbol(n, integer=True) for n in ("n", "step", "m"))

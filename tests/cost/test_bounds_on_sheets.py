@@ -12,16 +12,16 @@ import pytest
 
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.sheets import pair_of
 from explorer.roller import Price
 from explorer.roller.grids import grids
 from explorer.welder import plan_group
-from explorer.welder.groups import Facts
-from explorer.welder.layers import task_tiles
-from explorer.welder.tuned import latency_us
+from explorer.welder.groups.groups import Facts
+from explorer.welder.policies.tuned import latency_us
+from explorer.welder.tiles.layers import task_tiles
 from tests.roller.operators import matmul, relu
 
 FAR = 4.0  # a price is within this factor of the bound where operators are large

@@ -13,7 +13,7 @@ from explorer.cost.estimate import Estimate, kernel_terms, task_terms, tasks
 from explorer.devices.costs import NAMES
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Kernel
-from explorer.measure.sample_kernels import (
+from explorer.measure.this_machine.sample_kernels import (
     batched_product,
     convolution,
     elementwise,

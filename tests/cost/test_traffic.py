@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from explorer.cost.footprint import ALIGN_BYTES, footprint, place
 from explorer.cost.traffic import tile_count, traffic
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
-from explorer.ir.regions import propagate
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.patterns.regions import propagate
+from explorer.ops.reference.evaluate import evaluate_kernel
 
 MIB = 1 << 20
 ROWS, DEPTH, COLUMNS = 98304, 64, 128

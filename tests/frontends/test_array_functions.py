@@ -11,7 +11,7 @@ import pytest
 
 import explorer
 from explorer import np as xp
-from explorer.ir.text import parse_program, print_program
+from explorer.ir.text.program_text import parse_program, print_program
 from tests.frontends.array_functions import (
     ELEMENTWISE,
     INPUTS,

@@ -11,9 +11,9 @@ import pytest
 import explorer
 from explorer import np as xp
 from explorer.errors import BadOption, DtypeError, ShapeError, TraceError
-from explorer.frontends.tracing.trace import Traced
+from explorer.frontends.trace import Traced
 from explorer.ir.calls import Branch, FunctionCall, Loop, MatchCast
-from explorer.ir.text import parse_program, print_program
+from explorer.ir.text.program_text import parse_program, print_program
 
 tensor = explorer.tensor
 Inputs = Mapping[str, np.ndarray]

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.errors import BadModelFile
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.dtypes import HOST_DTYPES, ITEM_BYTES, SMALL_INTEGERS, integer_limits, numpy_dtype
 
 random = np.random.default_rng(3)

@@ -12,9 +12,9 @@ import pytest
 from onnx import helper
 
 from explorer.errors import BadModelFile, UnsupportedOperator
-from explorer.frontends.onnx_import import load
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.frontends.load import load
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 from tests.frontends.models import model, saved, value
 

@@ -19,8 +19,8 @@ from explorer.errors import (
     TooLarge,
     UnsupportedOperator,
 )
-from explorer.frontends.onnx_file import read_onnx
-from explorer.frontends.onnx_import import load
+from explorer.frontends.files.onnx_file import read_onnx
+from explorer.frontends.load import load
 from explorer.relax import deduce, legalize
 from tests.frontends.models import DATA, model, relu, saved, value
 

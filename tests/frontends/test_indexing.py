@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import explorer
 from explorer import np as xp
 from explorer.errors import ShapeError
-from explorer.frontends.tracing.trace import Traced
+from explorer.frontends.trace import Traced
 
 RANK = 3
 extents = st.tuples(*[st.integers(0, 5)] * RANK)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.errors import BadModelFile
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from tests.frontends.models import model, saved, value
 
 ROWS, WIDTH = 9_000_001, 64  # float32: 2.3 GB

@@ -9,15 +9,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from explorer.errors import BoundError
-from explorer.frontends.onnx_file import read_onnx
-from explorer.frontends.onnx_import import load
+from explorer.frontends.files.onnx_file import read_onnx
+from explorer.frontends.load import load
 from explorer.frontends.symbols import environment, symbol_name
 from explorer.ir.calls import Branch, Loop, OpCall
-from explorer.ir.dims import symbol
+from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from tests.frontends.models import DATA, model, relu, saved, value
 
 TINY = sorted(p.stem for p in DATA.glob("tiny_*.onnx"))

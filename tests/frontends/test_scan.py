@@ -12,9 +12,9 @@ from onnx import helper
 
 import explorer
 from explorer.errors import BadModelFile
-from explorer.frontends.onnx_import import load
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.frontends.load import load
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from tests.frontends.models import model, saved, value
 from tests.ops.one_operator import oracle
 

@@ -15,10 +15,10 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.errors import BadModelFile, TooLarge
-from explorer.frontends import plain_file
-from explorer.frontends.onnx_file import read_onnx
-from explorer.frontends.onnx_import import load
-from explorer.frontends.wire import wrapped
+from explorer.frontends.files import plain_file
+from explorer.frontends.files.onnx_file import read_onnx
+from explorer.frontends.files.wire import wrapped
+from explorer.frontends.load import load
 from tests.frontends.models import model, relu, saved, value
 
 MANY = 6 << 30
@@ -77,7 +77,7 @@ def test_a_file_that_grows_when_it_is_parsed_is_refused(inside: bool, tmp_path: 
 
 
 def test_fields_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.frontends.message_weight.MOST_FIELDS", 1000)
+    monkeypatch.setattr("explorer.frontends.files.message_weight.MOST_FIELDS", 1000)
     path = tmp_path / "m.onnx"
     path.write_bytes(relu().SerializeToString() + wrapped(UNKNOWN, b"") * 2000)
     with pytest.raises(TooLarge, match="more than 1000 fields"):
@@ -139,7 +139,7 @@ def test_a_file_that_shrinks_or_is_rewritten_changes_nothing_of_an_open_model(
     on_disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if on_disk:
-        monkeypatch.setattr("explorer.frontends.external_data.ON_DISK_BYTES", 1)
+        monkeypatch.setattr("explorer.frontends.files.external_data.ON_DISK_BYTES", 1)
     rows = 1 << 19  # 2 MiB: many pages
     weights = tmp_path / "w.bin"
     weights.write_bytes(np.full(rows, 2, np.float32).tobytes())

@@ -14,7 +14,7 @@ from explorer.frontends import zoo
 from explorer.frontends.zoo.nasbench import EDGES, OPERATIONS, Module, drawn
 from explorer.frontends.zoo.numpy_layers import NumpyLayers
 from explorer.frontends.zoo.onnx_layers import OnnxLayers
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from tests.conformance.answers import Oracle, agree
 
 SEEDS = range(200)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from explorer.ops.resampling import positions, sampling, stretches
+from explorer.ops.images.resampling import positions, sampling, stretches
 
 Arguments = Sequence[np.ndarray]
 

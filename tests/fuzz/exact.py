@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.calls import OpCall, Var
-from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import dtype_of, is_float
 from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.types import Tensor
-from explorer.ops.bind import bind_sizes
-from explorer.ops.evaluate import Interpreter, evaluate
-from explorer.ops.frame import Frame
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.evaluate import Interpreter, evaluate
+from explorer.ops.reference.frame import Frame
 
 Arrays = Mapping[str, np.ndarray]
 REACH = 8.0  # times the largest spread seen: what more trials would have found

@@ -14,7 +14,7 @@ import explorer
 from explorer.compilation import Compilation
 from explorer.errors import BoundError, IronworksError, UnsupportedOperator
 from explorer.frontends.model import Model
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from tests.fuzz.blame import nodes_seen_otherwise
 from tests.fuzz.compare import compare
 from tests.fuzz.exact import Bound, bounds

@@ -15,7 +15,7 @@ import explorer
 from explorer.errors import UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.answers import LEAST, TOLERANCE, largest, largest_error
 from tests.fuzz.settings import PLAIN, Setting, everywhere
 

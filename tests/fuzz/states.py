@@ -21,7 +21,7 @@ from explorer.compilation import Compilation
 from explorer.errors import IronworksError
 from explorer.ir.decisions import Micro, Tiling
 from explorer.options import Options
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.relax import deduce
 from explorer.roller import Options as RollerOptions
 from tests.fuzz.compare import compare
@@ -30,7 +30,7 @@ from tests.fuzz.files import ODD_NUMBERS, ODD_REALS, ODD_TEXTS
 from tests.fuzz.judge import Failure, crash, sentence_judged
 from tests.fuzz.settings import PLAIN
 from tests.fuzz.state_models import MODELS
-from widgets.session import Session
+from widgets.session.session import Session
 
 Rng = np.random.Generator
 STEPS = 6  # questions of one session

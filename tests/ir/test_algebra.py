@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from explorer.ir.algebra import is_symbol, is_symbolic
-from explorer.ir.dims import symbol
+from explorer.ir.shapes.algebra import is_symbol, is_symbolic
+from explorer.ir.shapes.dims import symbol
 
 PROGRAM = """
 import sys

@@ -11,10 +11,10 @@ import pytest
 
 import explorer
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.ir.canonical import canonical, canonical_symbols, with_symbols
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.kernels.canonical import canonical, canonical_symbols, with_symbols
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.symbols import symbols_in_order
 from explorer.roller.remembered import best_tilings
 from tests.codegen.running import run_kernel
@@ -96,9 +96,9 @@ def test_symbols_with_other_bounds_are_tiled_for_themselves() -> None:
 
 
 FINDS = """
-from explorer.ir.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.kernel import *
-from explorer.ir.canonical import text_of
+from explorer.ir.kernels.canonical import text_of
 names = ("w0", "w1", "x2", "w3", "w4")
 print(text_of(Kernel("k", (), (), names, "y", frozenset(names))))
 """

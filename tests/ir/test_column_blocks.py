@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.column_blocks import Block, blocks_read, split_columns
-from explorer.ir.contraction import contraction
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, reads, var
-from explorer.ir.normal import normalise
-from explorer.ops.loop_nest import evaluate_kernel
+from explorer.ir.kernels.column_blocks import Block, blocks_read, split_columns
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.contraction import contraction
+from explorer.ops.kernels.loop_nest import evaluate_kernel
 
 DEPTH = 5
 

@@ -5,8 +5,8 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.compiled_dims import compile_dims
-from explorer.ir.dims import evaluate_dim, floor_div, simplify, symbol
+from explorer.ir.shapes.compiled_dims import compile_dims
+from explorer.ir.shapes.dims import evaluate_dim, floor_div, simplify, symbol
 
 N, M = symbol("n"), symbol('m"]; x')
 ATOMS = st.one_of(st.integers(-3, 40), st.sampled_from([N, M, N + 1, 2 * N]))

@@ -3,8 +3,8 @@
 import numpy as np
 
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
-from explorer.ir.normal import align, epilogue_of
-from explorer.ops.loop_nest import evaluate_kernel
+from explorer.ir.kernels.normal import align, epilogue_of
+from explorer.ops.kernels.loop_nest import evaluate_kernel
 
 X = np.arange(14, dtype=np.float32)
 

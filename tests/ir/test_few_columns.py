@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.contraction import contraction
-from explorer.ir.few_columns import few_columns
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.patterns.few_columns import few_columns
 from tests.roller.halo_chains import Chain, Step
 
 

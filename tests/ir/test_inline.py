@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.contraction import contraction
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -24,9 +23,10 @@ from explorer.ir.kernel import (
     substitute,
     var,
 )
-from explorer.ir.kernel_size import size_of
-from explorer.ir.normal import LARGEST, _is_cheap, _values, inline, normalise
-from explorer.ops.loop_nest import evaluate_kernel
+from explorer.ir.kernels.kernel_size import size_of
+from explorer.ir.kernels.normal import LARGEST, _is_cheap, _values, inline, normalise
+from explorer.ir.patterns.contraction import contraction
+from explorer.ops.kernels.loop_nest import evaluate_kernel
 
 AXES = (Axis("i", 3), Axis("j", 4))
 SHAPE = (3, 4)

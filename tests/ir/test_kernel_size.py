@@ -1,6 +1,5 @@
 """Expressions as trees: how large they are, walked at any depth, kept where nothing changes."""
 
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -17,7 +16,8 @@ from explorer.ir.kernel import (
     substitute,
     var,
 )
-from explorer.ir.kernel_size import Size, expr_size, size_of
+from explorer.ir.kernels.kernel_size import Size, expr_size, size_of
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 
 X = Read("x", (var("i"),))
 Y = Read("y", (var("j"), X))

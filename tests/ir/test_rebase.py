@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.canonical import canonical
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
-from explorer.ir.rebase import rebased
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.rebase import rebased
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 

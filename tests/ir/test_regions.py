@@ -7,8 +7,8 @@ import pytest
 
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Affine, Axis, Compute, Const, Kernel, Read, TensorSpec, apply, var
-from explorer.ir.regions import Interval, propagate
-from explorer.ops.loop_nest import evaluate_kernel
+from explorer.ir.patterns.regions import Interval, propagate
+from explorer.ops.kernels.loop_nest import evaluate_kernel
 from tests.codegen.running import run_kernel
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import SnapshotError
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -29,7 +29,6 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import ShapeEnv, SymbolBound, ceil_div, floor_div, symbol
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -43,10 +42,10 @@ from explorer.ir.kernel import (
     affine,
     var,
 )
-from explorer.ir.parse_words import parse_affine, parse_dim, parse_expr, parse_type, parse_value
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, ceil_div, floor_div, symbol
 from explorer.ir.stage import Stage
-from explorer.ir.text import (
+from explorer.ir.text.program_text import (
     parse_program,
     print_affine,
     print_dim,
@@ -54,10 +53,17 @@ from explorer.ir.text import (
     print_program,
     print_type,
 )
-from explorer.ir.tokens import Line
+from explorer.ir.text.text_lines import Line
+from explorer.ir.text.text_parser import (
+    parse_affine,
+    parse_dim,
+    parse_expr,
+    parse_type,
+    parse_value,
+)
+from explorer.ir.text.text_tokens import print_value
 from explorer.ir.types import Callable as CallableType
 from explorer.ir.types import Object, ShapeType, Tensor, TupleType
-from explorer.ir.words import print_value
 from explorer.relax import deduce, legalize
 
 DATA = Path(__file__).parent.parent / "data"

@@ -12,7 +12,7 @@ from onnx import helper
 from explorer.compiler import compile as compile_model
 from explorer.frontends.model import Model
 from explorer.ir.kernel import Const, Read, var
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from tests.tuning.models import written
 
 X = np.linspace(-3, 3, 64, dtype=np.float32).reshape(8, 8)

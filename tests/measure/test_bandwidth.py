@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.measure.bandwidth import Bandwidth, bandwidths
-from explorer.measure.this_cpu import code_of
+from explorer.measure.this_machine.bandwidth import Bandwidth, bandwidths
+from explorer.measure.this_machine.this_cpu import code_of
 
 
 def test_a_byte_stored_costs_what_a_copy_takes_beyond_reading() -> None:
@@ -15,7 +15,7 @@ def test_a_byte_stored_costs_what_a_copy_takes_beyond_reading() -> None:
 
 
 def test_every_level_is_read_and_copied_by_one_unit_and_by_all() -> None:
-    from explorer.measure.bandwidth import COPY, READ
+    from explorer.measure.this_machine.bandwidth import COPY, READ
 
     spans = {"L1": 16 << 10, "L2": 128 << 10, "L3": 1 << 20}
     read, copy = code_of(READ), code_of(COPY)

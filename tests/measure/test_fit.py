@@ -8,7 +8,7 @@ import pytest
 
 from explorer.cost.counts import Counts
 from explorer.devices.costs import NAMES, Costs, costs_from
-from explorer.measure.fit import Observation, fitted, probes
+from explorer.measure.this_machine.fit import Observation, fitted, probes
 from tests.roller.test_policy import DEVICE
 
 TRUE = Costs(tile=50.0, pack=0.4, run=3.0, vector=1.25, start=90.0)

@@ -10,12 +10,12 @@ from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
-from explorer.ir.dims import symbol
+from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options, TaskProfile, TaskTime
+from explorer.runtime.device_program.native import native
 from explorer.runtime.executable import Executable
-from explorer.runtime.native import native
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 
 N = 64

@@ -13,7 +13,7 @@ from explorer.allowance import cores
 from explorer.counters import counters
 from explorer.devices import host
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure import this_cpu
+from explorer.measure.this_machine import this_cpu
 
 SMALL = Device(
     name="this-cpu",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.measure.walls import IdleTime, compare_walls, spearman
-from explorer.rammer.account import idle_by_cause
+from explorer.rammer.walls.wall_statistics import idle_by_cause
 
 NONE = frozenset()
 

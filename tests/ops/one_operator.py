@@ -12,11 +12,11 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ir.text import parse_program, print_program
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ir.text.program_text import parse_program, print_program
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 
 

@@ -10,10 +10,10 @@ import onnx
 import pytest
 
 import explorer
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 from tests.ops.one_operator import Case, check, proto
 

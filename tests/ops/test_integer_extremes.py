@@ -10,8 +10,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import explorer
-from explorer.frontends.onnx_import import load
-from explorer.ops.evaluate import evaluate
+from explorer.frontends.load import load
+from explorer.ops.reference.evaluate import evaluate
 from explorer.relax import deduce, legalize
 
 A = (-1, 7, -7, 5, 0, 1)  # and the least number three times

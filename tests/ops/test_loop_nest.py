@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.dims import symbol
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -27,8 +26,9 @@ from explorer.ir.kernel import (
     apply,
     var,
 )
-from explorer.ops import loop_nest
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.shapes.dims import symbol
+from explorer.ops.kernels import loop_nest
+from explorer.ops.reference.evaluate import evaluate_kernel
 
 random = np.random.default_rng(0)
 n = symbol("n")

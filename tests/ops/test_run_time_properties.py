@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from explorer.errors import ShapeError
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
-from explorer.ops.run_time_cuts import cut
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.run_time.cuts import cut
 from explorer.relax import deduce, legalize
 
 SMALL = st.integers(0, 5)

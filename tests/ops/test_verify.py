@@ -18,14 +18,14 @@ from explorer.errors import (
     UnknownInput,
     VerifyError,
 )
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, Var, View
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, IndexValue, Read, var
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
-from explorer.ops.bind import bind_sizes
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 
 DATA = Path(__file__).parent.parent / "data"

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall, View
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
-from explorer.passes.random_inputs import random_inputs
-from explorer.passes.validate import difference
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.pipeline.validate import difference
 from explorer.relax import deduce, legalize
 
 Shape = Sequence[int | str]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from explorer.ir.calls import Attrs, OpCall, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Object, Tensor
 from explorer.relax import deduce
 from tests.passes.programs import weights

@@ -11,8 +11,8 @@ from onnx import helper
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Affine, reads
 from explorer.ir.program import Program
-from explorer.passes.copies import fold_copies
-from explorer.passes.layout import choose_layout
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
 from tests.passes.programs import Shape, keeps_values, legalized, weights
 
 node = helper.make_node

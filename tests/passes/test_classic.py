@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper
 
-from explorer.frontends.onnx_import import load
-from explorer.ops.verify import verify
-from explorer.passes.common_subexpressions import share_common_subexpressions
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.fold_batch_norm import fold_batch_norm
-from explorer.passes.fold_constants import fold_constants
-from explorer.passes.linear_form import Linear
+from explorer.frontends.load import load
+from explorer.ops.reference.verify import verify
+from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
+from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
+from explorer.passes.simplify.fold_constants import fold_constants
+from explorer.passes.simplify.linear_form import Linear
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, keeps_values, kernels, legalized, weights
 

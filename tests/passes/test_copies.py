@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
-from explorer.ir.contraction import contraction
+from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
-from explorer.passes.copies import fold_copies
-from explorer.passes.layout import choose_layout
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.ir.kernel import Affine, Axis, var
-from explorer.passes.copy_maps import AffineMap, CopyMap, Origin, ViewMap
-from explorer.passes.index_maps import Index, Ranges
+from explorer.passes.copies.copy_maps import AffineMap, CopyMap, Origin, ViewMap
+from explorer.passes.copies.index_maps import Index, Ranges
 
 EXTENTS = st.sampled_from([1, 1, 1, 2, 3, 4])
 FILLS = st.sampled_from([None, 0.0, -1.0])

@@ -11,7 +11,7 @@ import explorer
 from explorer.cache import Memory
 from explorer.compilation import Compilation
 from explorer.ir.decisions import Candidate, Micro, Tiling
-from explorer.passes import pipeline
+from explorer.passes.pipeline import pipeline
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer import Placement, Share
 from explorer.roller import Options as RollerOptions

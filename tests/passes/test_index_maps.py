@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.dims import ShapeEnv, symbol
 from explorer.ir.kernel import Affine, var
-from explorer.passes.index_maps import (
+from explorer.ir.shapes.dims import ShapeEnv, symbol
+from explorer.passes.copies.index_maps import (
     Ranges,
     Split,
     divide,

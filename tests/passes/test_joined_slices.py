@@ -12,8 +12,8 @@ from onnx import helper
 from explorer.ir.calls import KernelCall, View
 from explorer.ir.decisions import Tiling
 from explorer.ir.program import Program
-from explorer.passes.copies import fold_copies
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.relax import legalize
 from tests.codegen.running import run_kernel
 from tests.passes.programs import keeps_values, kernels, legalized, views

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
-from explorer.ir.contraction import contraction
-from explorer.ir.dims import evaluate_shape
 from explorer.ir.kernel import Kernel, var
+from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.passes.copies import fold_copies
-from explorer.passes.copy_maps import copy_map
-from explorer.passes.layout import choose_layout
-from explorer.passes.memory_order import Order
-from explorer.passes.permute import permute
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.copies.copy_maps import copy_map
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.memory_order import Order
+from explorer.passes.layout.permute import permute
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 

@@ -15,15 +15,15 @@ from explorer import welder
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.canonical import canonical, renamed_tiling
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Apply, Const, Expr, Kernel
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.canonical import canonical, renamed_tiling
+from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_program import For
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.ops.verify_kernel import verify_kernel
+from explorer.ops.kernels.verify_kernel import verify_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.options import Options
-from explorer.passes.online_softmax import (
+from explorer.passes.softmax.online_softmax import (
     WORTH,
     OnlineSoftmax,
     in_blocks,
@@ -31,7 +31,7 @@ from explorer.passes.online_softmax import (
     softmax_of,
 )
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import BATCH, SEQ, attention, linear, softmax
 from tests.codegen.running import run_kernel
 

@@ -19,14 +19,14 @@ from explorer.errors import BadOption, BadPass
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import apply
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.options import Options
-from explorer.passes import registry
-from explorer.passes.own_pass import OwnPass
+from explorer.passes.pipeline import registry
+from explorer.passes.pipeline.own_pass import OwnPass
 from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
 

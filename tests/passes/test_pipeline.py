@@ -17,16 +17,16 @@ from onnx import TensorProto, helper
 from explorer.cache import Memory
 from explorer.counters import counters
 from explorer.errors import BadOption, Cancelled
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import apply
 from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.stage import Stage
 from explorer.passes import compiler_pass, find_pass, passes
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.fingerprint import pass_key, program_key
-from explorer.passes.pipeline import Step, run_steps
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.pipeline.fingerprint import pass_key, program_key
+from explorer.passes.pipeline.pipeline import Step, run_steps
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, legalized, weights
 
@@ -217,7 +217,7 @@ def test_random_indices_stay_within_what_they_select(tmp_path: Path) -> None:
 
 
 def test_models_not_used_for_long_are_forgotten(program: Program) -> None:
-    from explorer.passes.pipeline import KEPT_MODELS, memo_of
+    from explorer.passes.pipeline.pipeline import KEPT_MODELS, memo_of
 
     first = memo_of("model 0", program)
     assert memo_of("model 0", program) is first
@@ -230,7 +230,7 @@ def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each setting of a pass makes weights of its own: only the last few are remembered."""
-    from explorer.passes import pipeline
+    from explorer.passes.pipeline import pipeline
 
     monkeypatch.setattr(pipeline, "KEPT_BYTES", 40_000)
     monkeypatch.setattr(pipeline, "KEPT_TIMES", 0)
@@ -247,7 +247,7 @@ def test_what_steps_made_of_constants_is_forgotten_before_it_is_too_much(
 def test_large_arrays_are_named_only_while_they_live(tmp_path: Path) -> None:
     from gc import collect
 
-    from explorer.passes.fingerprint import _objects
+    from explorer.passes.pipeline.fingerprint import _objects
 
     nodes = [node("MatMul", ["x", "w"], ["y"])]
     large = legalized(tmp_path, nodes, {"x": ("n", 256)}, ["y"], {"w": weights(256, 256)})

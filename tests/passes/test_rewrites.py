@@ -11,18 +11,18 @@ import pytest
 from onnx import helper
 
 from explorer.cache import Memory
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.ir.text import print_program
-from explorer.passes.common_subexpressions import share_common_subexpressions
-from explorer.passes.concat_in_place import write_concats_in_place
-from explorer.passes.copies import fold_copies
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.fold_batch_norm import fold_batch_norm
-from explorer.passes.fold_constants import fold_constants
-from explorer.passes.layout import choose_layout
-from explorer.passes.pipeline import Step, run_steps
+from explorer.ir.text.program_text import print_program
+from explorer.passes.copies.concat_in_place import write_concats_in_place
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.pipeline.pipeline import Step, run_steps
+from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
+from explorer.passes.simplify.dead_code import remove_dead_code
+from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
+from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.relax import deduce, legalize
 from tests.passes.programs import legalized, weights
 from tests.passes.test_classic import norm

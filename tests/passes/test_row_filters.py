@@ -15,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper, save
 from explorer.compiler import compile
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
 from explorer.options import Options
-from explorer.passes.row_filters import row_sum
-from explorer.passes.winograd import ALGORITHMS, Algorithm, rewritten
-from explorer.passes.winograd import Options as ConvolutionOptions
+from explorer.passes.convolution.row_filters import row_sum
+from explorer.passes.convolution.winograd import ALGORITHMS, Algorithm, rewritten
+from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
 from tests.passes.convolutions import direct, values_of, with_filters
 from tests.passes.test_winograd import gap

@@ -10,8 +10,8 @@ from onnx import helper
 
 from explorer.ir.kernel import Affine, Axis, affine, reads, var
 from explorer.ir.program import Program
-from explorer.passes.copies import fold_copies
-from explorer.passes.index_maps import Ranges, Split, divide
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.copies.index_maps import Ranges, Split, divide
 from tests.passes.programs import Shape, keeps_values, kernels, legalized, views
 
 node = helper.make_node

@@ -19,17 +19,17 @@ from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, OpCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.program import Constant, Program
-from explorer.measure.this_cpu import this_cpu
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.options import Options as AllOptions
-from explorer.passes.binding_order import ORDERS, ordered
-from explorer.passes.concat_in_place import write_concats_in_place
-from explorer.passes.copies import fold_copies
-from explorer.passes.dataflow import Needs, in_turn, needs_of
-from explorer.passes.product_groups import product_groups
-from explorer.passes.product_policy import weigh
-from explorer.passes.shared_products import Options, ShareProducts
+from explorer.passes.copies.concat_in_place import write_concats_in_place
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.recurrent.binding_order import ORDERS, ordered
+from explorer.passes.recurrent.dataflow import Needs, in_turn, needs_of
+from explorer.passes.recurrent.product_groups import product_groups
+from explorer.passes.recurrent.product_policy import weigh
+from explorer.passes.recurrent.shared_products import Options, ShareProducts
 from explorer.relax import legalize
 from tests.passes.programs import keeps_values, kernels
 from tests.passes.recurrent import BATCH, Net, lstm

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, at, var
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.passes.index_maps import Split
-from explorer.passes.split_axes import open_inner_dims, split_axis
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.passes.copies.index_maps import Split
+from explorer.passes.copies.split_axes import open_inner_dims, split_axis
 from tests.codegen.cases import specs
 
 GROUPS, EACH, ROWS = 5, 2, 7

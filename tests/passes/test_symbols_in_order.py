@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 import explorer
 from explorer.ir.program import Program
 from explorer.ir.symbols import are_defined, definitions, needed_by
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
-from explorer.passes.concat_in_place import write_concats_in_place
-from explorer.passes.copies import fold_copies
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
+from explorer.passes.copies.concat_in_place import write_concats_in_place
+from explorer.passes.copies.copies import fold_copies
 from tests.passes.programs import Shape, legalized
 
 node = helper.make_node

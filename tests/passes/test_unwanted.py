@@ -16,7 +16,7 @@ import explorer
 from explorer.errors import Cancelled
 from explorer.ir.program import Program
 from explorer.ops import own_operators
-from explorer.ops.unwanted import cancellable, while_wanted
+from explorer.ops.reference.unwanted import cancellable, while_wanted
 from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions

@@ -17,16 +17,16 @@ from explorer.compiler import compile
 from explorer.errors import BadOption
 from explorer.frontends.load import load
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Kernel, Read
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.options import Options
-from explorer.passes.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
-from explorer.passes.window_sums import window_sum
-from explorer.passes.winograd import ALGORITHMS as WAYS
-from explorer.passes.winograd import Algorithm, Winograd, rewritten
-from explorer.passes.winograd import Options as ConvolutionOptions
+from explorer.passes.convolution.minimal_filters import F2, F4, ROW3, ROW4, MinimalFilter
+from explorer.passes.convolution.window_sums import window_sum
+from explorer.passes.convolution.winograd import ALGORITHMS as WAYS
+from explorer.passes.convolution.winograd import Algorithm, Winograd, rewritten
+from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
 from tests.passes.convolutions import (
     SHAPES,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from explorer.ir.decisions import Refusal
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
-from explorer.rammer.by_hand import Broken, ByHand, Move, moved
+from explorer.rammer.moved_by_hand import Broken, ByHand, Move, moved
 from explorer.rammer.policy import POLICIES
 from tests.rammer.walls import facts, replay
 

@@ -4,7 +4,7 @@ import pytest
 
 from explorer.ir.decisions import Run, Wait
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
-from explorer.rammer.gang import gang, gang_in_a_row
+from explorer.rammer.policies.published_gangs import gang, gang_in_a_row
 
 
 def placed(wall):

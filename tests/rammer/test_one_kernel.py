@@ -4,7 +4,7 @@ import pytest
 
 from explorer.errors import BadOption
 from explorer.rammer import Facts, Options, RKernel, ROperator, VDevice, schedule
-from explorer.rammer.by_hand import ByHand
+from explorer.rammer.moved_by_hand import ByHand
 from explorer.rammer.one_kernel import OneKernel
 
 

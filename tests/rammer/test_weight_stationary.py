@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from explorer.rammer import Facts, Options, ROperator, VDevice, schedule
-from explorer.rammer.kept import Kept
+from explorer.rammer.cache_model import Kept
 
 CPU = VDevice(2, 0.1, 1.0, cache_bytes=1000, resident=True)
 

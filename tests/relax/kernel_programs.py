@@ -9,7 +9,6 @@ import numpy as np
 
 from explorer.frontends.model import Model
 from explorer.ir.calls import Expr, KernelCall, LibraryCall, MatchCast, ShapeOf, Var, View
-from explorer.ir.dims import Dim, Shape, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import (
     Affine,
     Axis,
@@ -25,6 +24,7 @@ from explorer.ir.kernel import (
     var,
 )
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, ShapeType, Tensor
 

@@ -12,13 +12,13 @@ from collections import Counter
 import numpy as np
 
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight
-from explorer.ops.bind import bind_sizes
-from explorer.ops.libraries import call_library
-from explorer.runtime.arena import aligned_array
-from explorer.runtime.bound import Bound
-from explorer.runtime.tables import ARENA, FIRST_INPUT
-from explorer.runtime.timeline import key_of
-from explorer.runtime.views import Views
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.libraries import call_library
+from explorer.runtime.binding.bound import Bound
+from explorer.runtime.binding.tables import ARENA, FIRST_INPUT
+from explorer.runtime.binding.views import Views
+from explorer.runtime.planning.timeline import key_of
+from explorer.runtime.workers.arena import aligned_array
 from tests.rammer.walls import replay
 
 NAN = 0xFF  # as every byte: NaN in any float, -1 or the greatest number in integers

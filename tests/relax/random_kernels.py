@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from explorer.ir.calls import Var
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from tests.relax.kernel_programs import Body, n, tensor
 
 X = Var("x", tensor(n, n))

@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, OpCall, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.types import Tensor
 
 n, m = symbol("n"), symbol("m")

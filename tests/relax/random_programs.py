@@ -11,7 +11,7 @@ from explorer.ir.calls import KernelCall, MatchCast, Var
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.types import Tensor
-from explorer.runtime.intrinsics import load, store
+from explorer.runtime.device_program.intrinsics import load, store
 from tests.runtime.programs import CHUNK, HandCode, Model, extent, vector
 
 COUNT, TRUTH = Tensor((), "int64"), Tensor((), "bool")

@@ -10,16 +10,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from explorer.devices.model import Device, MemoryLevel
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.grinder import uprogram
-from explorer.ir.dims import Dim, Shape, evaluate_dim
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Dim, Shape, evaluate_dim
 from explorer.rammer import Options as RammerOptions
 from explorer.relax import deduce, legalize
-from explorer.relax.memory_plan import Options
-from explorer.relax.storages import Storage, StoragePlan
-from explorer.runtime.plan import Planner
-from explorer.runtime.task_times import TaskFact
+from explorer.relax.memory.plan import Options
+from explorer.relax.memory.storages import Storage, StoragePlan
+from explorer.runtime.planning.plan import Planner
+from explorer.runtime.planning.task_times import TaskFact
 
 DEVICE = Device(
     "test", "cpu", 2, 16, 32, 2.0, 3.0, (MemoryLevel("DRAM", None, 20.0, 64, True),), 1.0, 0.2, 10.0

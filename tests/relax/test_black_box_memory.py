@@ -11,12 +11,12 @@ import explorer
 from explorer.errors import BoundError
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import Decisions
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
-from explorer.relax.memory_plan import Options
+from explorer.ops.reference.evaluate import evaluate
+from explorer.relax.memory.plan import Options
 from explorer.runtime.executable import Executable
 from tests.relax.poisoned import poisoned
 from tests.relax.storage_programs import (

@@ -14,11 +14,11 @@ import explorer
 from explorer.errors import BadOption, DtypeError, ShapeError, UnsupportedOperator
 from explorer.ir.calls import KernelCall, LibraryCall, OpCall
 from explorer.ir.program import Program
-from explorer.ir.text import parse_program, print_program
+from explorer.ir.text.program_text import parse_program, print_program
 from explorer.ir.types import Tensor
-from explorer.ops import library_functions
-from explorer.ops.evaluate import evaluate
-from explorer.ops.libraries import call_library
+from explorer.ops.reference import library_functions
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.libraries import call_library
 from explorer.relax import Dispatch, deduce, legalize
 from explorer.relax import Options as RelaxOptions
 from explorer.relax.dispatch import Moved, Op, number, op, patterns, registry, wild

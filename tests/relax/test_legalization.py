@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, View
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ops import family
-from explorer.ops.verify import verify
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
 from tests.conformance.salt import LIGHT
 from tests.frontends.models import DATA, model, saved, value

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
-from explorer.ir.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
-from explorer.relax.memory_curve import memory_curve
-from explorer.relax.memory_plan import Options
-from explorer.relax.storages import Allocation, Step, plan_storages
+from explorer.relax.memory.curve import memory_curve
+from explorer.relax.memory.plan import Options
+from explorer.relax.memory.storages import Allocation, Step, plan_storages
 from tests.relax.storage_programs import chain, kernels_of, planner
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.rammer import POLICIES, Options, schedule
-from explorer.relax import memory_plan
-from explorer.relax.memory_plan import (
+from explorer.relax.memory import plan as memory_plan
+from explorer.relax.memory.plan import (
     ALIGNMENT,
     Buffer,
     Buffers,
@@ -18,7 +18,7 @@ from explorer.relax.memory_plan import (
     rows,
     tightest_gap,
 )
-from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.relax.memory.plan import Options as MemoryOptions
 from tests.rammer.walls import facts, happens_before, position
 
 POLICY = st.sampled_from(sorted(POLICIES))

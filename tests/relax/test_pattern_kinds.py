@@ -10,8 +10,6 @@ import pytest
 from onnx import helper
 
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.canonical import canonical
-from explorer.ir.dims import Shape
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -30,8 +28,10 @@ from explorer.ir.kernel import (
     rename_tensors,
     var,
 )
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.shapes.dims import Shape
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import FuseOps
 from explorer.relax.pattern_kinds import KindFinding, PatternKind, kinds, pattern_kind
 from explorer.relax.reshape_kernels import is_reshape, name_reshapes

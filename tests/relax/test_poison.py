@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import explorer
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
-from explorer.relax import storages
-from explorer.relax.memory_plan import Buffers
-from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.relax.memory import storages
+from explorer.relax.memory.plan import Buffers
+from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
 from tests.relax.poisoned import poisoned
 from tests.relax.random_programs import programs, put

@@ -27,15 +27,15 @@ from explorer.ir.calls import (
     Var,
 )
 from explorer.ir.calls import View as ViewCall
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
-from explorer.ir.text import print_program
+from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Annotation, ShapeType, Tensor
-from explorer.ops import evaluate as interpreter
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ops.reference import evaluate as interpreter
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from explorer.relax import deduce
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")

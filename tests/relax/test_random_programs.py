@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from explorer.compiler import pipeline
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.calls import OpCall, Var
-from explorer.ir.dims import evaluate_shape
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.stage import Stage
-from explorer.ir.text import print_program
+from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor, dtype_of
-from explorer.ops.bind import bind_sizes
-from explorer.ops.evaluate import Interpreter
-from explorer.ops.frame import Frame
-from explorer.ops.verify import verify
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.evaluate import Interpreter
+from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.verify import verify
 from explorer.options import Options
-from explorer.passes.pipeline import Step
-from explorer.passes.validate import difference
+from explorer.passes.pipeline.pipeline import Step
+from explorer.passes.pipeline.validate import difference
 from explorer.relax.options import Options as RelaxOptions
 from tests.relax.random_operators import inputs_of, programs
 

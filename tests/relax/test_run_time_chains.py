@@ -10,8 +10,8 @@ import onnx
 from hypothesis import HealthCheck, given, settings
 
 import explorer
-from explorer.ops.evaluate import evaluate
-from explorer.ops.verify import verify
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
 from tests.ops.one_operator import agree, oracle
 from tests.relax.run_time_chains import Chain, chains
 

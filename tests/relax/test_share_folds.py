@@ -9,8 +9,8 @@ import explorer
 from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.kernel import Kernel
-from explorer.relax.share_folds import ShareLongFolds
-from explorer.relax.split_reduction import SplitReduction
+from explorer.relax.reductions.shared_reductions import ShareLongFolds
+from explorer.relax.reductions.split_reduction import SplitReduction
 
 
 def model(shape: tuple[int, ...], axis: int | None, how: str) -> Model:

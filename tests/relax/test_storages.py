@@ -14,15 +14,15 @@ from explorer.counters import counters
 from explorer.errors import BadOption, BoundError
 from explorer.ir.calls import Branch, MatchCast, Var
 from explorer.ir.decisions import Decisions
-from explorer.ir.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, apply, at, axes, var
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
-from explorer.relax.in_place import writes_over
-from explorer.relax.memory_plan import Options, aligned
-from explorer.relax.storages import Allocation, Step, plan_storages
+from explorer.ops.reference.evaluate import evaluate
+from explorer.relax.memory.in_place import writes_over
+from explorer.relax.memory.plan import Options, aligned
+from explorer.relax.memory.storages import Allocation, Step, plan_storages
 from explorer.runtime.executable import Executable
-from explorer.runtime.memory_rows import StorageLayout
+from explorer.runtime.planning.memory_rows import StorageLayout
 from tests.relax.poisoned import poisoned
 from tests.relax.random_programs import put
 from tests.relax.storage_programs import DEVICE, model, names

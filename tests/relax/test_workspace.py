@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import explorer
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes, var
 from explorer.ir.program import Binding, Program
-from explorer.ir.text import parse_program, print_program
-from explorer.ops.evaluate import evaluate, evaluate_kernel
-from explorer.ops.verify import verify
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
+from explorer.ir.text.program_text import parse_program, print_program
+from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
+from explorer.ops.reference.verify import verify
 from explorer.relax import FuseOps
 from explorer.relax import Options as RelaxOptions
-from explorer.relax.split_reduction import SplitReduction
-from explorer.relax.workspace import LiftWorkspaces, Workspace
+from explorer.relax.memory.workspace import LiftWorkspaces, Workspace
+from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.welder import Options as WelderOptions
 from tests.relax.kernel_programs import Body, model, n, tensor
 from tests.relax.random_kernels import programs

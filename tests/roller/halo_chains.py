@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, var
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
 
 Kind = Literal["point", "depth", "conv", "pool", "gate"]
 

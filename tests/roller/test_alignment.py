@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.roller.alignment import (
+from explorer.roller.construct.alignment import (
     aligned_base,
     bank,
     bank_padding,

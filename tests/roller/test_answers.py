@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.normal import normalise
-from explorer.roller.answers import answers
+from explorer.ir.kernels.normal import normalise
+from explorer.roller.alignment_report import answers
 from tests.roller.operators import matmul, relu
 from tests.roller.test_policy import DEVICE
 

@@ -12,15 +12,15 @@ from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
 from explorer.roller import Options
-from explorer.roller.construct import Growth, construct, rules_for
+from explorer.roller.construct.construct import Growth, construct, rules_for
+from explorer.roller.construct.expression import expression_of
+from explorer.roller.construct.memory_bound import is_memory_bound, reuse_slopes
+from explorer.roller.construct.rtile import unit_tile
+from explorer.roller.construct.shrink import shrunk
 from explorer.roller.constructed import constructed
-from explorer.roller.expression import expression_of
-from explorer.roller.memory_bound import is_memory_bound, reuse_slopes
-from explorer.roller.policies import POLICIES
-from explorer.roller.rtile import unit_tile
-from explorer.roller.shrink import shrunk
+from explorer.roller.named_policies import POLICIES
 from tests.codegen.cases import CASES, ENV, Case, linear
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
 from tests.roller.test_policy import DEVICE, SIZES

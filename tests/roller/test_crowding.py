@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.policy import candidates
 from tests.roller.test_policy import DEVICE
 

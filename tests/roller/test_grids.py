@@ -7,10 +7,10 @@ import pytest
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device
-from explorer.ir.normal import normalise
-from explorer.roller.construct import Growth, construct
+from explorer.ir.kernels.normal import normalise
+from explorer.roller.construct.construct import Growth, construct
+from explorer.roller.construct.shrink import finer
 from explorer.roller.grids import grids
-from explorer.roller.shrink import finer
 from tests.roller.operators import KERNELS, matmul, relu
 
 V100 = device("v100")

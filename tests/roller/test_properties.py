@@ -14,21 +14,21 @@ from explorer.counters import counters
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import normalise
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.roller.alignment import bank_conflicts, bank_padding, keeps_shape
-from explorer.roller.axis_fusion import fuse_axes
-from explorer.roller.construct import Growth, construct, rules_for
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.roller.construct.alignment import bank_conflicts, bank_padding, keeps_shape
+from explorer.roller.construct.axis_fusion import fuse_axes
+from explorer.roller.construct.construct import Growth, construct, rules_for
+from explorer.roller.construct.expression import Expression, expression_of, reads_of
+from explorer.roller.construct.gpu_rules import GpuRules
+from explorer.roller.construct.rtile import RTile, TiledProgram
+from explorer.roller.construct.scale_out import Waves
+from explorer.roller.construct.score import operator_traffic, reuse_scores
+from explorer.roller.construct.shrink import shrunk
+from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import constructed
-from explorer.roller.expression import Expression, expression_of, reads_of
-from explorer.roller.gpu_rules import GpuRules
-from explorer.roller.rtile import RTile, TiledProgram
-from explorer.roller.scale_out import Waves
-from explorer.roller.score import operator_traffic, reuse_scores
-from explorer.roller.shrink import shrunk
-from explorer.roller.steps import Construction
 from tests.codegen.running import run_kernel
 from tests.roller.operators import KERNELS, conv, depthwise, matmul, reduction, relu
 from tests.roller.test_policy import DEVICE

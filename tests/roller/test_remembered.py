@@ -10,13 +10,13 @@ import pytest
 
 import explorer
 from explorer import cache
-from explorer.ir.canonical import canonical
 from explorer.ir.decisions import Candidate
 from explorer.ir.kernel import Kernel
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise
 from explorer.roller import remembered
 from explorer.roller.remembered import best_tiling, best_tilings
-from explorer.welder import tuned
+from explorer.welder.policies import tuned
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
 
@@ -82,7 +82,7 @@ def test_what_was_found_is_kept_under_all_code_that_it_was_found_by(
 ) -> None:
     """Devices are in the key by what they are; errors and the cache decide nothing."""
     system, folders = asked
-    files = (Path(explorer.__file__).parent / system).glob("*.py")
+    files = (Path(explorer.__file__).parent / system).rglob("*.py")
     texts = [file.read_text(encoding="utf-8") for file in files]
     used = {name for text in texts for name in re.findall(r"^from explorer\.(\w+)", text, re.M)}
     assert used - {"devices", "errors", "counters", "cache"} <= {*folders}

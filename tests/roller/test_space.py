@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from explorer.ir.decisions import Tiling
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.roller.enumerated import Space, aligned_sizes, even_shares, space_of
 from explorer.roller.policy import candidates, refusal
-from explorer.roller.space import Space, aligned_sizes, even_shares, space_of
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 from tests.roller.test_policy import DEVICE, SIZES
 

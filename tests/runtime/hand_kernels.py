@@ -2,7 +2,7 @@
 
 from numba import cfunc
 
-from explorer.runtime.intrinsics import add, load, store
+from explorer.runtime.device_program.intrinsics import add, load, store
 
 
 @cfunc("void(int64, int64, int64)")

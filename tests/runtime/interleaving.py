@@ -1,9 +1,9 @@
 """Launches whose units take turns as a test draws them: by a model, and by the real interpreter.
 
-The model follows the rows of a launch block as `explorer.runtime.instructions` tells of them, and
-shares no code with the interpreter. It knows what each row reads and writes, and with vector clocks
-which rows are ordered by what the rows themselves wait for, whichever order was drawn: so one
-drawn order finds a missing wait that another one would have needed luck for.
+The model follows the rows of a launch block as `explorer.runtime.device_program.instructions` tells
+of them, and shares no code with the interpreter. It knows what each row reads and writes, and with
+vector clocks which rows are ordered by what the rows themselves wait for, whichever order was
+drawn: so one drawn order finds a missing wait that another one would have needed luck for.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import ctypes
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from explorer.runtime import instructions as isa
-from explorer.runtime.workers import Team
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.workers.workers import Team
 from tests.runtime.programs import ADDRESSES, CHUNK
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

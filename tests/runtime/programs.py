@@ -23,11 +23,11 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import evaluate_dim, product
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.shapes.dims import evaluate_dim, product
 from explorer.ir.types import Tensor
-from explorer.runtime.intrinsics import load, store, store_byte
+from explorer.runtime.device_program.intrinsics import load, store, store_byte
 
 CHUNK = 4  # elements of one task
 MODULUS = 1_000_003

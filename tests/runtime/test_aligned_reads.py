@@ -14,8 +14,8 @@ from explorer.compilation import Compilation
 from explorer.grinder import OperatorTask
 from explorer.ir.decisions import Tiling, Wait
 from explorer.ir.kernel import var
-from explorer.ir.regions import Interval, propagate, tile_variable
-from explorer.runtime.aligned_reads import is_aligned
+from explorer.ir.patterns.regions import Interval, propagate, tile_variable
+from explorer.runtime.planning.aligned_reads import is_aligned
 from tests.roller.test_policy import DEVICE
 
 WIDTH = 256

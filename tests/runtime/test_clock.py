@@ -2,7 +2,7 @@
 
 import time
 
-from explorer.runtime import clock
+from explorer.runtime.workers import clock
 
 
 def test_the_two_clocks_agree_on_a_pause():

@@ -11,7 +11,7 @@ from explorer.grinder import lowest, on_host, task_tree
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from explorer.runtime import instructions as isa
-from explorer.runtime.arena import address_of
-from explorer.runtime.launch import Launch, rows_of
-from explorer.runtime.workers import team
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.launch import Launch, rows_of
+from explorer.runtime.workers.workers import team
 from tests.runtime.hand_kernels import add_tasks, note
 
 STOP = (isa.END, 0, 0, 0, 0)

@@ -11,11 +11,11 @@ from explorer.counters import counters
 from explorer.errors import DtypeError, MissingInput, ShapeError, UnknownInput
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
-from explorer.ir.dims import symbol
+from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
-from explorer.relax.memory_plan import Options as MemoryOptions
+from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 

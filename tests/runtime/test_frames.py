@@ -18,7 +18,7 @@ from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.model import Model
 from explorer.ir.calls import FunctionCall
 from explorer.ir.program import Constant
-from explorer.ir.text import parse_program
+from explorer.ir.text.program_text import parse_program
 from explorer.runtime.regions import cut, is_dynamic
 from tests.frontends.models import model, saved, value
 

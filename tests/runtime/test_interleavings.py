@@ -13,13 +13,13 @@ from explorer.grinder import lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
-from explorer.runtime import instructions as isa
-from explorer.runtime.arena import address_of
+from explorer.runtime.binding.results import usable
+from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
-from explorer.runtime.launch import Launch, rows_of
-from explorer.runtime.results import usable
+from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.launch import Launch, rows_of
 from tests.runtime.interleaving import Fault, Modelled, Stepped
 from tests.runtime.programs import ADDRESSES, DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same

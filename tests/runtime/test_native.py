@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import sys
-from explorer.runtime.native import native
+from explorer.runtime.device_program.native import native
 assert native().call(0, 0, 0) > 0
 print("numba" in sys.modules)
 """

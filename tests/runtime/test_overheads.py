@@ -1,6 +1,6 @@
 """The runtime's own costs are measured, and are small."""
 
-from explorer.runtime.overheads import overheads
+from explorer.runtime.workers.overheads import overheads
 
 
 def test_every_cost_is_a_time():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.runtime.bound import Arena
+from explorer.runtime.binding.bound import Arena
 
 MODELS = ["tests/data/tiny_skip.onnx", "tests/data/tiny_while.onnx"]
 

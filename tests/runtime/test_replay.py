@@ -11,9 +11,9 @@ import pytest
 from explorer.counters import counters
 from explorer.grinder import lowest, on_host
 from explorer.ir.calls import Var
-from explorer.ir.dims import symbol
+from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same

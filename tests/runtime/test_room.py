@@ -18,11 +18,11 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.errors import BoundError, ShapeError, TooLarge
-from explorer.frontends.onnx_import import load
-from explorer.passes.fold_constants import fold_constants
-from explorer.passes.random_inputs import random_inputs
+from explorer.frontends.load import load
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.relax import deduce
-from explorer.runtime.arena import aligned_array, aligned_bytes
+from explorer.runtime.workers.arena import aligned_array, aligned_bytes
 from tests.frontends.models import model, saved, value
 
 INT, BOOL = TensorProto.INT64, TensorProto.BOOL

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.codegen.machine import object_of, optimised
-from explorer.codegen.shelves import Shelves
-from explorer.runtime import instructions as isa
-from explorer.runtime.words import WordFunction, inlined, module_text, words
+from explorer.codegen.cpu.object.jit_linker import object_of, optimised
+from explorer.codegen.cpu.object.shelves import Shelves
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.device_program.llvm_words import WordFunction, inlined, module_text, words
 from tests.tile.programs import TARGET
 
 SEVEN = 7
@@ -124,7 +124,7 @@ def test_what_the_language_has_not_is_refused(function: Callable[..., int]) -> N
 
 
 def test_the_interpreter_is_valid_code() -> None:
-    from explorer.runtime.hands import entry
+    from explorer.runtime.device_program.work_stealing import entry
 
     module = llvm.parse_assembly(module_text(entry, "interpreter"))
     module.verify()

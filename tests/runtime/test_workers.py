@@ -16,14 +16,14 @@ from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
+from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options
-from explorer.runtime import instructions as isa
-from explorer.runtime.arena import address_of
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.device_program.instructions import END, JUMP, RUN, WAIT
 from explorer.runtime.executable import Executable
-from explorer.runtime.instructions import END, JUMP, RUN, WAIT
-from explorer.runtime.launch import Launch, rows_of
-from explorer.runtime.workers import Team, team
+from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.launch import Launch, rows_of
+from explorer.runtime.workers.workers import Team, team
 from tests.runtime.hand_kernels import add_tasks
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
-from explorer.ir.normal import normalise
-from explorer.ir.running import running
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.running import running
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 
 WRITTEN = ("whole", "in rows", "in residues")
 

@@ -10,12 +10,12 @@ import pytest
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
-from explorer.ir.normal import writers
-from explorer.ir.regions import Interval, propagate
+from explorer.ir.kernels.normal import writers
+from explorer.ir.patterns.regions import Interval, propagate
 from explorer.ir.tile_program import Fill, For
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.tile.lower import lower
-from explorer.tile.windows import fold_windows
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.tile.lowering.lower import lower
+from explorer.tile.rewriting.windows import fold_windows
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel
 from tests.roller.halo_chains import Chain, Step

@@ -9,9 +9,9 @@ import pytest
 
 from explorer.codegen.build import build_kernel, print_kernel
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, affine, var
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import (
     Buffer,
     Fetch,
@@ -23,9 +23,9 @@ from explorer.ir.tile_program import (
     Statement,
     TileProgram,
 )
-from explorer.tile.hoisting import hoist, levels
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
+from explorer.tile.rewriting.hoisting import hoist, levels
 from tests.tile.programs import HERE
 
 

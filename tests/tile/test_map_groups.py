@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
 from explorer.ir.kernel import apply as scalar
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import Map
-from explorer.ops.loop_nest import evaluate_kernel
-from explorer.tile.lower import lower
-from explorer.tile.map_groups import together
+from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.tile.lowering.lower import lower
+from explorer.tile.rewriting.map_groups import together
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE, after
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from explorer.ir.canonical import canonical
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at, axes
-from explorer.ir.normal import normalise
-from explorer.ir.regions import propagate
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.regions import propagate
 from explorer.ir.tile_program import For, Map, OnePass, Reduce, Statement, TileProgram, fetches
-from explorer.passes.online_softmax import in_blocks, softmax_of
-from explorer.tile.block_by_block import BLOCK, block_by_block
-from explorer.tile.in_output import in_output
-from explorer.tile.one_pass import in_one_pass
+from explorer.passes.softmax.online_softmax import in_blocks, softmax_of
+from explorer.tile.lowering.block_by_block import BLOCK, block_by_block
+from explorer.tile.rewriting.in_output import in_output
+from explorer.tile.rewriting.one_pass import in_one_pass
 from tests.codegen.cases import attention, layer_norm, linear, softmax_computes
 from tests.tile.programs import after
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.canonical import canonical, renamed_tiling
-from explorer.ir.dims import evaluate_shape, symbols_of
-from explorer.ir.normal import normalise
-from explorer.ir.tile_printer import print_tile_program
+from explorer.ir.kernels.canonical import canonical, renamed_tiling
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import evaluate_shape, symbols_of
+from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_program import (
     Buffer,
     Fetch,
@@ -32,7 +32,7 @@ from explorer.ir.tile_traversal import (
     variables,
     writes,
 )
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import REWRITES, steps
 from tests.codegen.cases import CASES, ENV, Case, arrays

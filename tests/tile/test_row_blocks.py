@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import Dim, ShapeEnv, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
+from explorer.ir.shapes.dims import Dim, ShapeEnv, symbol
 from explorer.ir.tile_program import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.row_blocks import L1_BYTES, ROWS
+from explorer.tile.rewriting.row_blocks import L1_BYTES, ROWS
 from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
 from tests.tile.programs import after

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import Buffer, Do, Fetch, Fill, Map, Span, TileProgram, fetches
-from explorer.tile.shared_scratch import share_scratch
+from explorer.tile.rewriting.shared_scratch import share_scratch
 from tests.tile.programs import HERE
 
 SPAN = (Span("i", Affine(), 4, 4),)

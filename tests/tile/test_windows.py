@@ -10,12 +10,12 @@ import pytest
 from explorer.codegen.build import print_kernel
 from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, var
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import Fill, Load, Map, Reduce, Window, fetches
-from explorer.ops.evaluate import evaluate_kernel
-from explorer.tile.lower import lower
-from explorer.tile.windows import window_of, windows_of
+from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.tile.lowering.lower import lower
+from explorer.tile.rewriting.windows import window_of, windows_of
 from tests.codegen.running import run_kernel
 from tests.tile.programs import after, with_lanes
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper, save
 
+from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_import import load
 
 Node = tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]
 

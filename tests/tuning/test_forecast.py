@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 import explorer
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from tests.frontends.models import model, saved, value
 
 

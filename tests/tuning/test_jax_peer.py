@@ -12,11 +12,11 @@ from onnx import helper
 
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
-from explorer.ops.evaluate import evaluate
-from explorer.passes.random_inputs import random_inputs
-from explorer.tuning import peers
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers import Skipped, prepare
+from explorer.tuning.peers import runtimes as peers
+from explorer.tuning.peers.runtimes import Skipped, prepare
 from tests.tuning.models import CASES, of_one_operator, written
 
 pytest.importorskip("jax")
@@ -48,8 +48,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, save
-from explorer.frontends.onnx_import import load
-from explorer.tuning.peers import prepare
+from explorer.frontends.load import load
+from explorer.tuning.peers.runtimes import prepare
 
 for kind, dtype in ((TensorProto.FLOAT, "float32"), (TensorProto.DOUBLE, "float64")):
     x, y = (helper.make_tensor_value_info(n, kind, [4]) for n in "xy")
@@ -81,7 +81,7 @@ def test_an_operator_without_a_call_is_named(tmp_path: Path) -> None:
 def test_a_graph_that_takes_minutes_to_compile_is_refused_with_its_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from explorer.tuning import jax_peer
+    from explorer.tuning.peers.jax import peer as jax_peer
 
     monkeypatch.setattr(jax_peer, "MOST_CALLS", 5)
     model = zoo.load("small_vit")

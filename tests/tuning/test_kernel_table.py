@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from explorer.errors import AnswerMismatch, BadOption
-from explorer.tuning import kernel_table as table_module
-from explorer.tuning.kernel_case import Case
-from explorer.tuning.kernel_operators import Operator, operators
-from explorer.tuning.kernel_peers import Runner, limited_threads, others, ours
-from explorer.tuning.kernel_race import Row, raced
-from explorer.tuning.kernel_roofs import Bandwidth, Roofs
-from explorer.tuning.kernel_table import KernelTable, kernel_table, main
+from explorer.tuning.kernel_table import table as table_module
+from explorer.tuning.kernel_table.case import Case
+from explorer.tuning.kernel_table.operators import Operator, operators
+from explorer.tuning.kernel_table.peers import Runner, limited_threads, others, ours
+from explorer.tuning.kernel_table.race import Row, raced
+from explorer.tuning.kernel_table.roofs import Bandwidth, Roofs
+from explorer.tuning.kernel_table.table import KernelTable, kernel_table, main
 from tests.measure.simulated import Counted, NoisyMachine
 
 ROOFS = Roofs(

@@ -7,8 +7,14 @@ import pytest
 
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.normal import normalise
-from explorer.tuning.kernel_timing import Operands, PreparedKernel, prepare, time_tiling
+from explorer.ir.kernels.normal import normalise
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.tuning.kernel_table.kernel_timing import (
+    Operands,
+    PreparedKernel,
+    prepare,
+    time_tiling,
+)
 from tests.codegen.cases import ENV, linear, softmax
 from tests.roller.test_policy import DEVICE
 
@@ -21,7 +27,7 @@ SOFTMAX = normalise(softmax(2, 33, {}).kernel)
 def test_a_prepared_kernel_computes_on_its_operands(threads: int, tiling: Tiling) -> None:
     operands = Operands(LINEAR, {})
     a = operands.arrays
-    prepared = prepare(LINEAR, tiling, operands, threads)
+    prepared = prepare(LINEAR, tiling, operands, this_cpu(), threads)
     prepared.output.fill(-1)
     prepared.launch(2)
     np.testing.assert_allclose(prepared.output, a["x"] @ a["w"] + a["b"], rtol=1e-5)
@@ -38,8 +44,8 @@ def test_arrays_that_are_given_are_used_and_others_are_the_same_each_time() -> N
 
 def test_tilings_share_constants_that_lie_alike() -> None:
     operands = Operands(LINEAR, {})
-    prepare(LINEAR, Tiling((), Micro(4, 2)), operands)
-    prepare(LINEAR, Tiling((), Micro(7, 2)), operands)
+    prepare(LINEAR, Tiling((), Micro(4, 2)), operands, this_cpu())
+    prepare(LINEAR, Tiling((), Micro(7, 2)), operands, this_cpu())
     assert len(operands._packed) == 1
 
 
@@ -58,7 +64,7 @@ class Ticking:
 
 
 def test_the_best_launch_counts_and_the_budget_ends_the_trials() -> None:
-    prepared = prepare(SOFTMAX, Tiling(), Operands(SOFTMAX, {}))
+    prepared = prepare(SOFTMAX, Tiling(), Operands(SOFTMAX, {}), this_cpu())
     prepared.runs = 10
     clock = Ticking(prepared, [900.0, 700.0, 800.0, 650.0, 100.0])
     assert prepared.best_us(3000.0, clock) == 65.0
@@ -66,7 +72,7 @@ def test_the_best_launch_counts_and_the_budget_ends_the_trials() -> None:
 
 
 def test_three_launches_are_timed_however_long_they_take() -> None:
-    prepared = prepare(SOFTMAX, Tiling(), Operands(SOFTMAX, {}))
+    prepared = prepare(SOFTMAX, Tiling(), Operands(SOFTMAX, {}), this_cpu())
     prepared.runs = 1
     assert prepared.best_us(1.0, Ticking(prepared, [9e6, 8e6, 7e6])) == 7e6
 
@@ -75,4 +81,4 @@ def test_a_tiling_that_is_not_legal_is_not_timed() -> None:
     with pytest.raises(BadOption, match="vector registers"):
         time_tiling(LINEAR, Tiling((), Micro(20, 4)), DEVICE, {}, env=ENV)
     with pytest.raises(BadOption, match="1 thread or more"):
-        prepare(LINEAR, Tiling(), Operands(LINEAR, {}), 0)
+        prepare(LINEAR, Tiling(), Operands(LINEAR, {}), this_cpu(), 0)

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from explorer.frontends import zoo
-from explorer.passes.random_inputs import random_inputs
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.answers import check_answers
-from explorer.tuning.model_forms import LAYERED, forms, in_order, seed_of
-from explorer.tuning.peers import prepare
+from explorer.tuning.peers.model_forms import LAYERED, forms, in_order, seed_of
+from explorer.tuning.peers.runtimes import prepare
 
 
 def test_the_fastest_of_the_forms_that_were_tried_is_first() -> None:
@@ -44,7 +44,7 @@ def test_every_runtime_gives_the_same_answers_in_its_fastest_form(name: str) -> 
 
 def test_more_calls_than_a_compiler_is_given_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from explorer.tuning import torch_forms
+    from explorer.tuning.peers.torch import forms as torch_forms
 
     monkeypatch.setattr(torch_forms, "MOST_CALLS", 5)
     model = zoo.load("small_vit")

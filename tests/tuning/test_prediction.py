@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from explorer.cost.estimate import kernel_terms
-from explorer.tuning import prediction
-from explorer.tuning.prediction import (
+from explorer.tuning.search import prediction
+from explorer.tuning.search.prediction import (
     Prediction,
     operators,
     predict,

@@ -16,12 +16,12 @@ from explorer.compiler import compile as compile_model
 from explorer.devices.model import Device
 from explorer.errors import AnswerMismatch, BadOption
 from explorer.frontends import zoo
+from explorer.frontends.files.onnx_file import read_onnx
 from explorer.frontends.model import Model
-from explorer.frontends.onnx_file import read_onnx
 from explorer.options import Options
-from explorer.tuning import peers
-from explorer.tuning.peers import Peer, Skipped, onnx_source
-from explorer.tuning.race import ALONE, RaceResult, race, threads_of
+from explorer.tuning.peers import runtimes as peers
+from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
+from explorer.tuning.races.race import ALONE, RaceResult, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp
 
@@ -68,7 +68,7 @@ def raced(
         name: (package, lambda *a, n=name, r=ready: replace(r(*a), name=n))
         for name, (package, ready) in others.items()
     }
-    monkeypatch.setattr("explorer.tuning.peers.PEERS", named)
+    monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", named)
     ours: Any = Made(noisy.work(us))
     names, watch = tuple(others), Counted(each=4)
     return race(ours, X, names, seconds=0.5, compilation=ours, clock=noisy.clock, watch=watch)
@@ -183,7 +183,7 @@ def test_an_unknown_runtime_is_refused_before_anything_runs() -> None:
 def test_all_runtimes_get_our_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = NoisyMachine(0)
     work = noisy.work(2_000.0)
-    monkeypatch.setattr("explorer.tuning.peers.PEERS", {"torch": runtime(work)})
+    monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", {"torch": runtime(work)})
     made: Any = Made(work)
     for asked, given in ((None, 2), (1, 1), (3, 3)):
         found = race(made, X, ("torch",), asked, 0.0, made, noisy.clock)

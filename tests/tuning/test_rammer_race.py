@@ -10,10 +10,10 @@ import pytest
 from explorer.errors import BadOption
 from explorer.frontends import zoo
 from explorer.rammer import POLICIES
-from explorer.tuning.rammer_race import PAPER, main, summary
-from explorer.tuning.rammer_row import BASELINE, Planned, RammerRow, rammer_row
-from explorer.tuning.rows import named
-from explorer.tuning.timed import Ratio, Timed
+from explorer.tuning.races.rammer_race import PAPER, main, summary
+from explorer.tuning.races.rammer_row import BASELINE, Planned, RammerRow, rammer_row
+from explorer.tuning.races.rows import named
+from explorer.tuning.races.timed import Ratio, Timed
 
 MODEL = "zoo:small_lstm"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from explorer.errors import BadOption
-from explorer.tuning import rows
-from explorer.tuning.rows import Race, named
-from explorer.tuning.timed import Ratio
+from explorer.tuning.races import rows
+from explorer.tuning.races.rows import Race, named
+from explorer.tuning.races.timed import Ratio
 
 MODEL = "zoo:small_nerf"
 

@@ -10,12 +10,12 @@ import pytest
 
 from explorer.cost.estimate import kernel_terms
 from explorer.ir.decisions import Tiling
-from explorer.ir.dims import ShapeEnv
-from explorer.roller.space import Space, space_of
-from explorer.tuning import search
-from explorer.tuning.prediction import operators
-from explorer.tuning.search import Contender, Rivalry, rivalries, summary
-from explorer.tuning.strategies import STRATEGIES, evolutionary_search, random_search
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.roller.enumerated import Space, space_of
+from explorer.tuning.search import search
+from explorer.tuning.search.prediction import operators
+from explorer.tuning.search.search import Contender, Rivalry, rivalries, summary
+from explorer.tuning.search.strategies import STRATEGIES, evolutionary_search, random_search
 from tests.roller.test_policy import DEVICE
 
 SPACE = space_of(operators()["matmul 127x383x509"], DEVICE, ShapeEnv(), {})

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import BadOption
-from explorer.tuning import peers
-from explorer.tuning.rows import named
-from explorer.tuning.timed import Ratio, Timed
-from explorer.tuning.weld_race import PAPER, WELD_RACE, main, summary
-from explorer.tuning.weld_row import Made, WeldRow, weld_row
+from explorer.tuning.peers import runtimes as peers
+from explorer.tuning.races.rows import named
+from explorer.tuning.races.timed import Ratio, Timed
+from explorer.tuning.races.weld_race import PAPER, WELD_RACE, main, summary
+from explorer.tuning.races.weld_row import Made, WeldRow, weld_row
 
 MODEL = "zoo:small_nerf"
 

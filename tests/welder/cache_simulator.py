@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.dims import Sizes, evaluate_dim
+from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.tile_program import (
     Buffer,
     Contract,

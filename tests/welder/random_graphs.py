@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from explorer.ir.calls import Attrs, OpCall, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 
 UNARY = ("Relu", "Exp", "Tanh", "Neg", "Sigmoid", "Sqrt")

@@ -12,8 +12,8 @@ from explorer.cost.bound import extents
 from explorer.cost.footprint import points
 from explorer.cost.traffic import traffic
 from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, apply, var
-from explorer.ir.regions import propagate
-from explorer.welder.plan import operations, recompute
+from explorer.ir.patterns.regions import propagate
+from explorer.welder.tiles.plan import operations, recompute
 from tests.welder import groups
 from tests.welder.access_counts import Counted, count
 

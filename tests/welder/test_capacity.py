@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.welder.capacity import no_room
-from explorer.welder.sized import Sized
-from explorer.welder.tile_costs import holder
+from explorer.welder.tiles.capacity import no_room
+from explorer.welder.tiles.sized import Sized
+from explorer.welder.tiles.tile_costs import holder
 from tests.roller.test_policy import DEVICE
 
 ROOM = holder(DEVICE).capacity or 0

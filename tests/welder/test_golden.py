@@ -15,14 +15,14 @@ from onnx import helper
 import explorer
 from explorer.devices.catalogue import device
 from explorer.ir.calls import KernelCall
-from explorer.ir.dims import ShapeEnv
 from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller import Price
 from explorer.welder import Options, Weld, curve, plan_group, tile_cost
-from explorer.welder.groups import Facts
-from explorer.welder.sized import sized
-from explorer.welder.tile_costs import holder
-from explorer.welder.tuned import latency_us
+from explorer.welder.groups.groups import Facts
+from explorer.welder.policies.tuned import latency_us
+from explorer.welder.tiles.sized import sized
+from explorer.welder.tiles.tile_costs import holder
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups

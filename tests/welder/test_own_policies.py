@@ -17,8 +17,8 @@ from explorer.errors import BadOption, BadPolicy
 from explorer.ir.program import Program
 from explorer.roller import Price
 from explorer.welder import POLICIES, Options, Weld
-from explorer.welder.groups import Facts, Group, merged, taken
-from explorer.welder.policies import apart
+from explorer.welder.groups.groups import Facts, Group, merged, taken
+from explorer.welder.named_policies import apart
 from explorer.welder.policy import ByPairs
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE

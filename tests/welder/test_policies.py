@@ -18,24 +18,24 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import TileGraph
-from explorer.ir.dims import evaluate_shape
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ir.normal import normalise
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
-from explorer.ir.regions import propagate
-from explorer.ops.evaluate import evaluate, evaluate_kernel
-from explorer.passes.copies import fold_copies
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.layout import choose_layout
-from explorer.passes.random_inputs import random_inputs
+from explorer.ir.shapes.dims import evaluate_shape
+from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
 from explorer.roller import Options as RollerOptions
 from explorer.roller import Price
-from explorer.roller.roll import roll
+from explorer.roller.transform import roll
 from explorer.tile.interpret import Interpreter
-from explorer.tile.lower import lower
+from explorer.tile.lowering.lower import lower
 from explorer.welder import POLICIES, Options, Weld
-from explorer.welder.levels import memories
+from explorer.welder.tiles.levels import memories
 from tests.roller.test_policy import DEVICE
 from tests.welder.random_graphs import Sketch, programs
 
@@ -221,7 +221,7 @@ def test_a_policy_that_is_not_there_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("policy", ["two_step", "shipped"])
 def test_equal_groups_are_searched_once(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from explorer.welder import tuned
+    from explorer.welder.policies import tuned
 
     weld(branches(), policy)
     monkeypatch.setattr(tuned, "_searched", lambda *_: pytest.fail("searched again"))

@@ -12,15 +12,15 @@ from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.decisions import Refusal
 from explorer.ir.kernel import Kernel
+from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
-from explorer.ir.regions import propagate
 from explorer.roller import Price
 from explorer.welder import POLICIES
-from explorer.welder.layers import Layer, layers, task_tiles
-from explorer.welder.levels import memories
-from explorer.welder.operator_tiles import connect_levels
-from explorer.welder.shipped import shipped_tiles
-from explorer.welder.sized import Sized
+from explorer.welder.policies.published_policy import shipped_tiles
+from explorer.welder.tiles.layers import Layer, layers, task_tiles
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.operator_tiles import connect_levels
+from explorer.welder.tiles.sized import Sized
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
 from tests.welder.random_graphs import Sketch

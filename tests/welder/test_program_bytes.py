@@ -10,7 +10,7 @@ from explorer.ir.program import Program
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller import Roll
 from explorer.welder import bytes_per_level, dram_bytes
-from explorer.welder.levels import memories
+from explorer.welder.tiles.levels import memories
 from tests.roller.test_policy import DEVICE
 from tests.welder.test_weld import legal, weld
 

@@ -6,11 +6,11 @@ import pytest
 
 from explorer.cost.touched import touched
 from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at, var
-from explorer.ir.regions import propagate
+from explorer.ir.patterns.regions import propagate
 from explorer.welder import plan_group
-from explorer.welder.levels import memories
-from explorer.welder.operator_tiles import connect_levels, is_tied
-from explorer.welder.tile_graph import links, sub_kernel, virtual_nodes
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.operator_tiles import connect_levels, is_tied
+from explorer.welder.tiles.tile_graph import links, sub_kernel, virtual_nodes
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
 

@@ -18,14 +18,14 @@ from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
 from explorer.ir.decisions import GroupPlan, Micro, OperatorTile, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
-from explorer.ir.regions import propagate, tile_variable
+from explorer.ir.patterns.regions import propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
-from explorer.ops.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.welder import curve, plan_group, tile_cost
-from explorer.welder.levels import resident
-from explorer.welder.sized import sized
-from explorer.welder.tile_costs import holder, steps_of
-from explorer.welder.tile_graph import sub_kernel
+from explorer.welder.tiles.levels import resident
+from explorer.welder.tiles.sized import sized
+from explorer.welder.tiles.tile_costs import holder, steps_of
+from explorer.welder.tiles.tile_graph import sub_kernel
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
 from tests.welder.access_counts import one_tile

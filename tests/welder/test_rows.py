@@ -12,10 +12,10 @@ import pytest
 from onnx import helper
 
 from explorer.ir.program import Program
-from explorer.passes.copies import fold_copies
-from explorer.passes.fold_batch_norm import fold_batch_norm
-from explorer.passes.layout import choose_layout
-from explorer.roller.roll import Price
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
+from explorer.roller.transform import Price
 from explorer.welder import Weld
 from tests.passes.programs import keeps_values, kernels, legalized, weights
 from tests.roller.test_policy import DEVICE

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.frontends.onnx_import import load
+from explorer.frontends.load import load
 from explorer.ir.program import Program
-from explorer.ops.evaluate import evaluate
-from explorer.passes.copies import fold_copies
-from explorer.passes.dead_code import remove_dead_code
-from explorer.passes.layout import choose_layout
-from explorer.passes.random_inputs import random_inputs
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
 from explorer.roller import Price
 from explorer.welder import Options, Weld

@@ -17,12 +17,12 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.stage import Stage
-from explorer.measure.this_cpu import this_cpu
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
 from explorer.tuning.what_if import compare
 from explorer.welder import Options as WelderOptions
-from explorer.welder.level_tiles import reuse_bytes
-from explorer.welder.regroup import Kernels, tensor_of
+from explorer.welder.groups.regroup import Kernels, tensor_of
+from explorer.welder.tiles.level_tiles import reuse_bytes
 from explorer.welder.what_if import Move, WhatIf, group_of, inside_of
 from tests.tuning.models import written
 from tests.welder.test_weld import DATA
@@ -262,7 +262,7 @@ def test_a_data_sheet_of_a_gpu_has_its_own_levels() -> None:
 
 
 def _load(name: str) -> Any:
-    from explorer.frontends.onnx_import import load
+    from explorer.frontends.load import load
 
     return load(DATA / f"{name}.onnx")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from onnx import helper
 
-from explorer.measure.this_cpu import this_cpu
-from explorer.passes.copies import fold_copies
-from explorer.passes.layout import choose_layout
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.passes.copies.copies import fold_copies
+from explorer.passes.layout.layout import choose_layout
 from explorer.roller import Price
 from explorer.welder import Weld
 from tests.passes.programs import legalized, weights

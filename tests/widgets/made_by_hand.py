@@ -30,9 +30,9 @@ from explorer.ir.decisions import (
     TilingDecision,
     Wall,
 )
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.measure.compare import Comparison, Measurement

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tests.widgets import made_by_hand as hand
-from widgets.brick_wall import CAUSES, Call, WallRows
-from widgets.inspection import Walls
-from widgets.session import Session
-from widgets.wall_views import WallViews
+from widgets.model.brick_wall import CAUSES, Call, WallRows
+from widgets.rooms.inspection import Walls
+from widgets.session.session import Session
+from widgets.session.wall_views import WallViews
 
 
 def wall(

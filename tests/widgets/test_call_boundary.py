@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from explorer.ir.calls import Branch, FunctionCall, Loop, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
-from widgets import call_boundary, call_boundary_picture
-from widgets.call_boundary import BoundaryRow
+from widgets.relax import call_boundary, call_boundary_picture
+from widgets.relax.call_boundary import BoundaryRow
 
 n, m = symbol("n"), symbol("m")
 ENV = ShapeEnv((SymbolBound("n", 1), SymbolBound("m", 1)))

@@ -7,7 +7,7 @@ import pytest
 from explorer.ir.decisions import Decisions
 from explorer.relax.fusion import plan
 from tests.widgets import made_by_hand as hand
-from widgets import fusion, fusion_picture
+from widgets.relax import fusion, fusion_picture
 
 C = hand.HandMade()
 

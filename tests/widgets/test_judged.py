@@ -4,7 +4,7 @@ from pathlib import Path
 
 import explorer
 from tests.tuning.models import mlp
-from widgets.judged import judged
+from widgets.welder.judged import judged
 
 
 def test_a_move_is_judged_at_the_sizes_on_show(tmp_path: Path) -> None:

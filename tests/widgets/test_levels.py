@@ -11,8 +11,8 @@ from explorer.ir.calls import Branch, LibraryCall, OpCall, ShapeOf, Var
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
-from widgets import levels, levels_picture
-from widgets.operators import operators
+from widgets.model.operators import operators
+from widgets.relax import levels, levels_picture
 
 C = hand.HandMade()
 DATA = Path(__file__).parents[1] / "data"

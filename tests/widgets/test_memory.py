@@ -9,10 +9,10 @@ import pytest
 
 import explorer
 from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
-from explorer.relax.memory_curve import memory_curve
+from explorer.relax.memory.curve import memory_curve
 from tests.widgets import made_by_hand as hand
-from widgets import memory_picture, memory_plan, memory_policies
-from widgets.memory_policies import PolicyRows
+from widgets.memory import memory_picture, memory_plan, memory_policies
+from widgets.memory.memory_policies import PolicyRows
 
 DATA = Path(__file__).parents[1] / "data"
 SIZES = {"batch": 2, "seq": 24}

@@ -13,11 +13,13 @@ import explorer
 from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.options import Options
-from explorer.passes import registry
+from explorer.passes.pipeline import registry
 from tests.passes.test_own_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
-from widgets import program_diff, stage_strip, state
-from widgets.session import Session
+from widgets.model import stage_strip
+from widgets.program import program_diff
+from widgets.session import state
+from widgets.session.session import Session
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,13 @@ import explorer.np as enp
 import widgets
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
-from explorer.rammer.by_hand import ByHand
-from explorer.tuning.side_by_side import side_by_side
-from widgets import gallery, rammer_view
-from widgets.answers import Seen
-from widgets.rolled import View
-from widgets.session import Session
+from explorer.rammer.moved_by_hand import ByHand
+from explorer.tuning.races.side_by_side import side_by_side
+from widgets.rammer import view as rammer_view
+from widgets.roller.rolled import View
+from widgets.rooms import gallery
+from widgets.session.answers import Seen
+from widgets.session.session import Session
 
 UNITS = explorer.Options(rammer=explorer.rammer.Options(threads=2))
 

@@ -8,12 +8,12 @@ import pytest
 
 import explorer
 from explorer.ir.calls import KernelCall
-from explorer.passes.winograd import Options as Convolutions
-from widgets import gallery
-from widgets.inspection import data
-from widgets.operators import Operator
-from widgets.report import document
-from widgets.session import Session
+from explorer.passes.convolution.winograd import Options as Convolutions
+from widgets.model.operators import Operator
+from widgets.page.report import document
+from widgets.rooms import gallery
+from widgets.rooms.inspection import data
+from widgets.session.session import Session
 
 DATA = Path(__file__).parents[1] / "data"
 MODELS = ("tiny_bert", "tiny_resnet18", "tiny_while")

@@ -14,10 +14,10 @@ import pytest
 
 from explorer.errors import BadOption, IronworksError, SnapshotError
 from tests.widgets import made_by_hand as hand
-from widgets import state
-from widgets.session import Session
-from widgets.shell import House
-from widgets.svg import fit, text_width
+from widgets.draw.svg import fit, text_width
+from widgets.page.shell import House
+from widgets.session import state
+from widgets.session.session import Session
 
 
 @pytest.fixture
@@ -163,6 +163,6 @@ def test_a_very_long_label_is_measured_a_few_times(monkeypatch: pytest.MonkeyPat
         letters += len(text)
         return text_width(text, px, mono=mono)
 
-    monkeypatch.setattr("widgets.svg.text_width", counted)
+    monkeypatch.setattr("widgets.draw.svg.text_width", counted)
     assert len(fit("some/long/name/" * 1100, 120)) < 40
     assert letters < 20_000

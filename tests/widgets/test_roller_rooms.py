@@ -13,19 +13,21 @@ from explorer.devices.catalogue import device as data_sheet
 from explorer.errors import BadOption
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Measurement
-from explorer.roller.steps import Construction
+from explorer.roller.construct.steps import Construction
 from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
-from widgets import gallery, rewrites, roller_view, roofline, scale_out, staircase, tile_panels
-from widgets.answers import Seen
-from widgets.house import House, read
-from widgets.knobs import Setting, first_setting
-from widgets.rolled import Rolled, Times, View
-from widgets.session import Session
-from widgets.staircase_picture import MOST, figure
-from widgets.storage_picture import words
-from widgets.svg import Svg, text_width
-from widgets.tile_panels import Storage
+from widgets.draw.svg import Svg, text_width
+from widgets.model.house import House, read
+from widgets.model.knobs import Setting, first_setting
+from widgets.roller import rewrites, roofline, scale_out, staircase, tile_panels
+from widgets.roller import view as roller_view
+from widgets.roller.rolled import Rolled, Times, View
+from widgets.roller.staircase_picture import MOST, figure
+from widgets.roller.storage_picture import words
+from widgets.roller.tile_panels import Storage
+from widgets.rooms import gallery
+from widgets.session.answers import Seen
+from widgets.session.session import Session
 
 SHEETS = ("v100", "mi50", "a100", "h100")
 

@@ -10,27 +10,21 @@ from explorer.errors import BadOption
 from explorer.ir.decisions import TaskTree
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison, Measurement
-from explorer.tuning.race import RaceResult, Runner
+from explorer.tuning.races.race import RaceResult, Runner
 from tests.widgets import made_by_hand as hand
-from widgets import (
-    brick_wall,
-    data,
-    dataflow_graph,
-    gallery,
-    memory_plan,
-    operators,
-    png,
-    program_diff,
-    race_chart,
-    stage_strip,
-    task_tree,
-    tile_graph,
-    tile_layout,
-)
-from widgets.generated_source import line_origins
-from widgets.layered import layered
-from widgets.session import Session
-from widgets.svg import fit, text_width
+from widgets import data
+from widgets.draw.layered import layered
+from widgets.draw.svg import fit, text_width
+from widgets.grinder import task_tree
+from widgets.memory import memory_plan
+from widgets.model import brick_wall, dataflow_graph, operators, stage_strip
+from widgets.program import program_diff
+from widgets.program.generated_source import line_origins
+from widgets.rammer import png, race_chart
+from widgets.roller import tile_layout
+from widgets.rooms import gallery
+from widgets.session.session import Session
+from widgets.welder import tile_graph
 
 C = hand.HandMade()
 
@@ -137,7 +131,7 @@ WELDED_SOURCE = """def kernel(first, last, args):
 
 
 def test_a_line_of_source_belongs_to_what_it_writes_next() -> None:
-    from explorer.ir.canonical import canonical
+    from explorer.ir.kernels.canonical import canonical
 
     kernel = hand.conv_kernel(with_relu=True)
     inner = canonical(kernel)[0].computes[0].out

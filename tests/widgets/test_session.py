@@ -11,10 +11,10 @@ from explorer.measure.compare import Comparison
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
-from widgets.report import document, page, question_key
-from widgets.session import Session
-from widgets.shell import House
-from widgets.verdict import against
+from widgets.page.report import document, page, question_key
+from widgets.page.shell import House
+from widgets.session.session import Session
+from widgets.session.verdict import against
 
 
 @pytest.fixture

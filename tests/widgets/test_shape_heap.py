@@ -4,12 +4,12 @@ import numpy as np
 
 from explorer.errors import IronworksError
 from explorer.ir.calls import MatchCast, Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
-from explorer.ops.bind import bind_sizes
-from widgets import shape_heap, shape_heap_picture
-from widgets.shape_heap import HeapRows
+from explorer.ops.reference.bind import bind_sizes
+from widgets.relax import shape_heap, shape_heap_picture
+from widgets.relax.shape_heap import HeapRows
 
 n, m, k = symbol("n"), symbol("m"), symbol("k")
 ENV = ShapeEnv((SymbolBound("n", 1, 64, 2), SymbolBound("m", 0), SymbolBound("k", 0, None, 5)))

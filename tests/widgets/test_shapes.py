@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from explorer.ir.calls import FunctionCall, MatchCast, OpCall, Var
-from explorer.ir.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object, ShapeType, Tensor, TupleType
 from tests.widgets import made_by_hand as hand
-from widgets import shapes, shapes_picture
-from widgets.report import document
-from widgets.session import Session
-from widgets.shape_words import annotation_text
-from widgets.svg import Svg, label, symbol_label
-from widgets.symbol_marks import MOST_RULES, named, spans, style, word
+from widgets.draw.svg import Svg, label, symbol_label
+from widgets.draw.symbol_marks import MOST_RULES, named, spans, style, word
+from widgets.page.report import document
+from widgets.relax import shapes, shapes_picture
+from widgets.relax.shape_words import annotation_text
+from widgets.session.session import Session
 
 n, k = symbol("n"), symbol("k found")
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import SnapshotError
-from widgets import front_end
-from widgets.state import (
+from widgets.page import front_end
+from widgets.session.state import (
     CHOICES,
     LONGEST_TEXT,
     State,

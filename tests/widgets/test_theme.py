@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.widgets.colour import contrast, distance
-from widgets import front_end, theme
+from widgets.draw import theme
+from widgets.page import front_end
 
 GROUNDS = ("pane", "app", "tint", "soft", "add", "del")
 FAMILIES = [theme.family_token(f) for f in theme.FAMILIES]
@@ -51,17 +52,17 @@ def test_both_schemes_have_the_same_tokens() -> None:
 
 
 def test_no_other_file_picks_a_colour() -> None:
-    folder = Path(theme.__file__).parent
-    for path in (*folder.glob("*.py"), *folder.glob("canvas/*")):
+    folder = Path(theme.__file__).parent.parent
+    for path in (*folder.rglob("*.py"), *folder.glob("canvas/*")):
         if path.name != "theme.py" and path.suffix in (".py", ".js", ".css"):
             found = re.findall(r"#[0-9a-fA-F]{6}\b|\brgba?\(|\bhsl\(", path.read_text("utf-8"))
             assert not found, (path.name, found)
 
 
 def test_every_colour_that_is_named_exists() -> None:
-    folder = Path(theme.__file__).parent
+    folder = Path(theme.__file__).parent.parent
     known = theme.LIGHT.keys() | theme.FONTS.keys()
-    for path in (*folder.glob("*.py"), *folder.glob("canvas/*")):
+    for path in (*folder.rglob("*.py"), *folder.glob("canvas/*")):
         for token in re.findall(r"var\(--([\w-]+)\)", path.read_text("utf-8")):
             assert token in known, (path.name, token)
 

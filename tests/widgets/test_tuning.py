@@ -13,10 +13,10 @@ from explorer.errors import BadOption, Cancelled
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Micro, Tiling
 from tests.widgets import made_by_hand as hand
-from widgets import tuning
-from widgets.jobs import Job, Jobs
-from widgets.session import Session
-from widgets.tuning import Subject
+from widgets.session import tuning
+from widgets.session.jobs import Job, Jobs
+from widgets.session.session import Session
+from widgets.session.tuning import Subject
 
 FC = 4
 

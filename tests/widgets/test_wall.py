@@ -13,11 +13,12 @@ import explorer.np as enp
 from explorer.errors import BadOption
 from explorer.ir.decisions import Brick, RProgram, Run, Wait, Wall
 from tests.widgets import many_bricks
-from widgets import brick_wall, brick_wall_picture, png, wall_slices, wall_table, wall_waits
-from widgets.brick_wall import Call, WallRows
-from widgets.session import Session
-from widgets.wall_lanes import lane_blocks
-from widgets.wall_slices import Source, Window
+from widgets.model import brick_wall
+from widgets.model.brick_wall import Call, WallRows
+from widgets.rammer import brick_wall_picture, png, wall_slices, wall_table, wall_waits
+from widgets.rammer.wall_lanes import lane_blocks
+from widgets.rammer.wall_slices import Source, Window
+from widgets.session.session import Session
 
 CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",)) for n in range(5))
 

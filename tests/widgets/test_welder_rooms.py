@@ -20,23 +20,25 @@ from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
 from tests.widgets.test_roller_rooms import outside
-from widgets import gallery, tile_curve, tile_graph, tile_stream, welder_view
-from widgets import tile_curve_picture as curve_picture
-from widgets import tile_graph_picture as graph_picture
-from widgets import tile_stream_picture as stream_picture
-from widgets.answers import Seen
-from widgets.compiled import Compiled
-from widgets.hand import Move, Outcome, Totals
-from widgets.hands import Hands
-from widgets.jobs import Job
-from widgets.report import document
-from widgets.rolled import View
-from widgets.session import Session
-from widgets.state import fragment, from_fragment
-from widgets.stream_layout import bands_of
-from widgets.table import time_text
-from widgets.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
-from widgets.welded import Welded
+from widgets.draw.table import time_text
+from widgets.model.compiled import Compiled
+from widgets.page.report import document
+from widgets.roller.rolled import View
+from widgets.rooms import gallery
+from widgets.session.answers import Seen
+from widgets.session.jobs import Job
+from widgets.session.moves import Hands
+from widgets.session.session import Session
+from widgets.session.state import fragment, from_fragment
+from widgets.welder import tile_curve, tile_graph, tile_stream
+from widgets.welder import tile_curve_picture as curve_picture
+from widgets.welder import tile_graph_picture as graph_picture
+from widgets.welder import tile_stream_picture as stream_picture
+from widgets.welder import view as welder_view
+from widgets.welder.move_state import Move, Outcome, Totals
+from widgets.welder.stream_layout import bands_of
+from widgets.welder.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
+from widgets.welder.welded import Welded
 
 MIB = 1 << 20
 LEVELS = ("register", "L1", "L2", "L3", "DRAM")

@@ -59,5 +59,5 @@ export function fileHost({ parts, bytes, answers }) {
   };
 }
 
-/** The name of a question in a saved page; `widgets/report.py` writes the same. */
+/** The name of a question in a saved page; `widgets/page/report.py` writes the same. */
 export const questionKey = (kind, args) => [kind, ...Object.keys(args).sort().map(k => args[k])].join("|");

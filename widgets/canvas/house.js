@@ -91,7 +91,7 @@ export function mount(el, host) {
   }
 
   // Selection
-  const word = name => name.replaceAll(" ", "%20"); // as widgets/svg.py writes it
+  const word = name => name.replaceAll(" ", "%20"); // as widgets/draw/svg.py writes it
   function select(op) {
     const other = op !== state.op;
     state.op = op;
@@ -396,7 +396,7 @@ export function render({ model, el }) {
   return () => driver.close();
 }
 
-/** A saved page's entry: `document_` as widgets/report.py writes it. */
+/** A saved page's entry: `document_` as widgets/page/report.py writes it. */
 export function show(el, document_) {
   const host = fileHost(document_);
   host.saved = document_.saved;

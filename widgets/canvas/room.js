@@ -9,7 +9,7 @@ export function mountRoom(el, host) {
   const root = h("div", { class: "ironworks", "data-lm-suppress-shortcuts": "true" }), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
   const view = roomsView({ host, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
-  const word = name => name.replaceAll(" ", "%20"); // as widgets/svg.py writes it
+  const word = name => name.replaceAll(" ", "%20"); // as widgets/draw/svg.py writes it
   /** All rooms are about the group of this operator. */
   function choose(op) {
     if (op === undefined || op < 0 || op >= names.length) return false;

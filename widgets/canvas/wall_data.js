@@ -1,4 +1,4 @@
-// A wall as slices of typed columns (widgets/wall_slices.py): what is where, found by binary search, so that a million bricks
+// A wall as slices of typed columns (widgets/rammer/wall_slices.py): what is where, found by binary search, so that a million bricks
 // cost what a screen shows.
 
 /** A wall as it is first told of: `head` is its description, `view` its bytes. `base` is a slice of all of it. */

@@ -13,7 +13,7 @@ from explorer.cli.text import binding, counted, duration, size, table
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import FusionGroup, GroupPlan, Refusal, TileGraph
-from explorer.ir.dims import Sizes
+from explorer.ir.shapes.dims import Sizes
 from explorer.welder import plan_group
 from explorer.welder.what_if import Move, WhatIf, inside_of
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such
-from explorer.ir.text import binding_lines, print_program, print_type
+from explorer.ir.text.program_text import binding_lines, print_program, print_type
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

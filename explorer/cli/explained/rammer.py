@@ -14,7 +14,7 @@ from explorer.cli.text import correlation, counted, duration, percent, signed_pe
 from explorer.ir.calls import Loop
 from explorer.ir.decisions import Wall
 from explorer.measure.walls import compare_walls
-from explorer.rammer.account import idle_by_cause
+from explorer.rammer.walls.wall_statistics import idle_by_cause
 
 if TYPE_CHECKING:
     import numpy as np

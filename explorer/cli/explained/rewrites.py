@@ -9,8 +9,8 @@ from explorer.cli.explained.find import about, no_such
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
-from explorer.ir.normal import normalise
-from explorer.ir.tile_printer import print_tile_program
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.text.tile_printer import print_tile_program
 from explorer.tile.rewrites import steps
 
 if TYPE_CHECKING:

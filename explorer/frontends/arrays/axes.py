@@ -10,7 +10,7 @@ from explorer.errors import ShapeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.lines import calling_line
-from explorer.ir.dims import Dim
+from explorer.ir.shapes.dims import Dim
 
 
 def refuse(problem: str) -> NoReturn:

@@ -14,8 +14,8 @@ from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted
-from explorer.ir.dims import Dim, ShapeEnv
-from explorer.ops.dim_arithmetic import least, most
+from explorer.ir.shapes.dims import Dim, ShapeEnv
+from explorer.ops.arithmetic.dim_arithmetic import least, most
 
 
 def _compare(op: str) -> Body:

@@ -14,7 +14,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted, traced
-from explorer.ir.dims import product
+from explorer.ir.shapes.dims import product
 
 WIDER = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
 

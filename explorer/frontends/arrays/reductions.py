@@ -16,7 +16,7 @@ from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.ir.dims import product
+from explorer.ir.shapes.dims import product
 
 SMALL = ("int8", "int16", "uint8", "uint16", "bool")  # ONNX's reductions take larger ones
 

@@ -13,7 +13,7 @@ from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.calls import AttrValue, OpCall, Var
-from explorer.ir.dims import product
+from explorer.ir.shapes.dims import product
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 

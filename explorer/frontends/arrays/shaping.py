@@ -11,7 +11,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
-from explorer.ir.dims import Dim, Shape, floor_div, product
+from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
 
 
 @operation(numpy.reshape)

@@ -14,7 +14,7 @@ from explorer.frontends.tracing.dims import SymbolicDim, plain_dim
 from explorer.frontends.tracing.emit import cast, emit
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.ir.dims import Dim, simplify
+from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import Tensor
 
 END = 1 << 62  # past any dim

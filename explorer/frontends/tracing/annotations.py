@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import BadOption
-from explorer.ir.algebra import is_symbolic, sympy
-from explorer.ir.dims import Dim, floor_div, simplify, symbol
+from explorer.ir.shapes.algebra import is_symbolic, sympy
+from explorer.ir.shapes.dims import Dim, floor_div, simplify, symbol
 from explorer.ir.types import ITEM_BYTES, Tensor
 
 

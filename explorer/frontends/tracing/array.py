@@ -12,7 +12,7 @@ from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.frames import Frame
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.calls import Var
-from explorer.ir.dims import product
+from explorer.ir.shapes.dims import product
 from explorer.ir.types import Tensor, numpy_dtype
 
 

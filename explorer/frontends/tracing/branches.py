@@ -17,7 +17,7 @@ from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.ir.calls import Branch
-from explorer.ir.dims import symbols_of
+from explorer.ir.shapes.dims import symbols_of
 from explorer.ir.types import Tensor
 
 Run = Callable[..., Any]

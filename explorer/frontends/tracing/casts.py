@@ -14,9 +14,9 @@ from explorer.frontends.tracing.emit import matched
 from explorer.frontends.tracing.frames import Frame, current_frame, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced, traced
-from explorer.ir.algebra import is_symbol
-from explorer.ir.dims import Dim, Shape, evaluate_dim, symbols_of
 from explorer.ir.lattice import Match, defined_by, match, replace_symbols, symbols_in
+from explorer.ir.shapes.algebra import is_symbol
+from explorer.ir.shapes.dims import Dim, Shape, evaluate_dim, symbols_of
 from explorer.ir.types import ShapeType, Tensor
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from explorer.ir.dims import Dim, Shape, ShapeEnv
-from explorer.ops.record import Site
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv
+from explorer.ops.site import Site
 
 Known = tuple[Dim | None, ...]
 

@@ -11,8 +11,8 @@ import numpy as np
 from explorer.errors import TraceError
 from explorer.frontends.tracing.frames import current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
-from explorer.ir.algebra import is_symbolic, sympy
-from explorer.ir.dims import Dim, ShapeEnv, floor_div, simplify
+from explorer.ir.shapes.algebra import is_symbolic, sympy
+from explorer.ir.shapes.dims import Dim, ShapeEnv, floor_div, simplify
 
 
 def python_dim(dim: Dim) -> Any:

@@ -13,14 +13,15 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import Known, coarse_dims
 from explorer.frontends.tracing.frames import Frame, current_frame, current_source
 from explorer.ir.calls import AttrValue, Expr, MatchCast, OpCall, ShapeOf, Var
-from explorer.ir.dims import Dim
 from explorer.ir.lattice import defined_by
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
-from explorer.ops.broadcast import Unprovable
+from explorer.ops.arithmetic.broadcast import Unprovable
+from explorer.ops.arithmetic.elementwise import snake_case
 from explorer.ops.dtypes import check_dtypes
-from explorer.ops.elementwise import snake_case
-from explorer.ops.record import OperatorRecord, Site
+from explorer.ops.record import OperatorRecord
+from explorer.ops.site import Site
 
 
 def emit(

@@ -11,8 +11,8 @@ from explorer.errors import TraceError
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.ir.calls import Expr, Var
-from explorer.ir.dims import Dim
 from explorer.ir.program import Binding
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation
 
 

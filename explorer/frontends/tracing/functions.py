@@ -30,9 +30,9 @@ from explorer.frontends.tracing.structure import Structure, flatten, rebuild
 from explorer.ir import types
 from explorer.ir.annotations import derive_call
 from explorer.ir.calls import FunctionCall
-from explorer.ir.dims import Dim
 from explorer.ir.lattice import Match, erase, instantiate, match, symbols_in
 from explorer.ir.program import Function
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.calls import Var
-from explorer.ir.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.program import Constant, Function, SourceOp
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation
 
 HINT = 16  # of a symbol that only a run knows

@@ -17,7 +17,7 @@ from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.loops import emit_loop, same_nesting, steady
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import Structure, flatten, rebuild
-from explorer.ir.dims import Dim, symbols_of
+from explorer.ir.shapes.dims import Dim, symbols_of
 from explorer.ir.types import Tensor
 
 Run = Callable[..., Any]

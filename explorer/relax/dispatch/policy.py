@@ -14,13 +14,13 @@ from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
-from explorer.ops.library_functions import accepted
-from explorer.ops.verify import same
-from explorer.passes.own_policy import Asked, a, shown
+from explorer.ops.reference.library_functions import accepted
+from explorer.ops.reference.verify import same
+from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.relax.deduction.known import is_known
+from explorer.relax.deduction.library import library_call
 from explorer.relax.dispatch.pattern import Match, find
 from explorer.relax.dispatch.registry import LibraryPattern
-from explorer.relax.known import is_known
-from explorer.relax.library import library_call
 
 WRONG_IN_ONNX = {"LRN": "normalises only as many channels as there are images"}  # onnx 1.23
 

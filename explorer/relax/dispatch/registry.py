@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from explorer.errors import BadOption
 from explorer.ir.types import Tensor
-from explorer.ops.blas import DTYPES
-from explorer.ops.library_functions import Annotate, LibraryFunction, register_function
+from explorer.ops.reference.blas import DTYPES
+from explorer.ops.reference.library_functions import Annotate, LibraryFunction, register_function
 from explorer.relax.dispatch.pattern import Match, Op, op
 
 Check = Callable[[Match], str]  # why a match is not taken; empty where it is

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.annotations import defined_by, symbols_in
 from explorer.ir.calls import FunctionCall, KernelCall, ShapeOf, Var, View
-from explorer.ir.dims import symbol
-from explorer.ir.merge import Part, merge
+from explorer.ir.kernels.merge import Part, merge
 from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
 from explorer.ir.symbols import symbols_of_kernel
 from explorer.ir.types import ShapeType
-from explorer.passes.registry import compiler_pass
+from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.views import view_kernel

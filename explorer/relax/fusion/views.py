@@ -6,7 +6,7 @@ from explorer.ir.calls import View
 from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, axes, var
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
-from explorer.passes.index_maps import Ranges, through_reshape
+from explorer.passes.copies.index_maps import Ranges, through_reshape
 
 
 def view_kernel(binding: Binding, program: Program) -> Kernel | None:

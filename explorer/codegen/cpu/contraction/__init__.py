@@ -1,0 +1,1 @@
+"""Contractions: register tiles of fused multiply-adds over panels of packed columns."""

@@ -1,0 +1,300 @@
+"""The register tile of a contraction as LLVM vector code: fused multiply-adds, then the epilogue.
+
+Two loops around `rows` x `vectors` accumulators that stay in registers: over the segments of the
+left operand, and along each segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from explorer.codegen.cpu.contraction.micro_elements import PLAIN, Elements
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.patterns.forms import Form
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+
+LINE_BYTES = 64
+AHEAD_BYTES = 4096  # processors fetch ahead by themselves, but to the end of a page only
+IN_L2, IN_L1 = 2, 3  # LLVM's localities
+SHORT_STEP = 12  # products of vectors: where registers are 16, hints took 3 % of the time
+STEPS = 4
+
+Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
+
+
+@cache
+def micro_kernel(
+    rows: int,
+    vectors: int,
+    lanes: int,
+    a_step: int,
+    b_step: int,
+    stride: int | None = None,
+    tree: Tree = "acc",
+    steps: tuple[tuple[int | None, int], ...] = (),
+    prefetch: bool = False,
+    form: Form = PLAIN,
+    dot: str = "plain",
+    single: bool = False,
+) -> Any:
+    """target[row][column] = tree of acc = sum over segments, k: a[table[row] + segment + k *
+    a_step] * b[n * b_step + column].
+
+    `stride`: rows of `a` a constant distance apart, addressed from the first one, whose offset
+    `table` then is, instead of one register a row. `tree` is computed on the registers: "acc", a
+    float, an operand's number, or (op, tree, ...). Operand 0 is the target; `steps` are the
+    operands' distances from row to row (None: given at run time, in elements, after the operands)
+    and from column to column (0 or 1); default: a dense micro-tile. Depth and segments
+    are 1 or more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace`
+    bytes; for one row it asks for the lines a page ahead.
+    `form` and `dot` say what the elements are and how groups of them are multiplied. `single`:
+    every segment has one step, so there is no inner loop.
+    """
+    shape = _Shape(rows, vectors, lanes, a_step, b_step, stride, prefetch, single)
+    places = steps or ((vectors * lanes, 1),)
+
+    @intrinsic
+    def contract(context, a, table, segments, count, depth, b, ahead, pace, operands):
+        def emit(cx, builder, sig, args):
+            *arguments, others = args
+            emitter = _Emitter(builder, shape, places, Elements(builder, form, lanes, dot))
+            emitter.contract(*arguments)
+            emitter.store(tree, others)
+            return cx.get_dummy_value()
+
+        numbers = len(places) + sum(row is None for row, _ in places)
+        return types.void(*[types.intp] * 8, types.UniTuple(types.intp, numbers)), emit
+
+    return contract
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    rows: int
+    vectors: int
+    lanes: int
+    a_step: int
+    b_step: int
+    stride: int | None
+    prefetch: bool
+    single: bool
+
+
+class _Emitter:
+    """Writes one micro-kernel where the builder stands; `sums` are the accumulators at its end."""
+
+    def __init__(
+        self, b: Any, shape: _Shape, places: tuple[tuple[int | None, int], ...], elements: Elements
+    ) -> None:
+        self.b, self.shape, self.places, self.elements = b, shape, places, elements
+        self.vector = elements.vector
+        self.sums: list[Any] = []
+        self.steps: dict[int, Any] = {}  # rows of operands apart, where run time tells
+
+    def phis(self, starts: list[Any], block: Any) -> list[Any]:
+        """One value a loop carries for each start."""
+        made = [self.b.phi(s.type) for s in starts]
+        for phi, start in zip(made, starts, strict=True):
+            phi.add_incoming(start, block)
+        return made
+
+    def close(self, phis: list[Any], values: list[Any], again: Any, top: Any, after: Any) -> None:
+        """The end of a loop: carry the values to its top while the condition holds."""
+        for phi, value in zip(phis, values, strict=True):
+            phi.add_incoming(value, self.b.block)
+        self.b.cbranch(again, top, after)
+        self.b.position_at_end(after)
+
+    def contract(
+        self,
+        a: Any,
+        table: Any,
+        segments: Any,
+        count: Any,
+        depth: Any,
+        columns: Any,
+        ahead: Any,
+        pace: Any,
+    ) -> None:
+        """Both loops: leaves the sums in registers."""
+        b, shape = self.b, self.shape
+        starts = self.row_starts(b.inttoptr(a, self.elements.left.as_pointer()), table)
+        offsets = b.inttoptr(segments, I64.as_pointer())
+        first = b.inttoptr(columns, self.elements.right.as_pointer())
+        zeros = [self.elements.constant(0.0)] * (shape.rows * shape.vectors)
+        entry = b.block
+        outer, after, done = (b.append_basic_block(n) for n in ("segment", "after", "done"))
+        b.branch(outer)
+        b.position_at_end(outer)
+        carried = self.phis([I64(0), first, ahead, *zeros], entry)
+        offset = b.load(b.gep(offsets, [carried[0]]))
+        along = [offset, I64(0), *carried[1:]]
+        if shape.single:
+            along = self.step(starts, along, pace)
+            b.branch(after)
+            b.position_at_end(after)
+        elif self.hints_apart:
+            along = self.in_fours(starts, along, depth, pace, after)
+        else:
+            along = self.one_by_one(starts, along, depth, pace, after)
+        _, _, panel, line, *self.sums = along
+        segment = b.add(carried[0], I64(1))
+        more = b.icmp_signed("<", segment, count)
+        self.close(carried, [segment, panel, line, *self.sums], more, outer, done)
+
+    @property
+    def hints_apart(self) -> bool:
+        """Whether a hint in every step takes a place that loads need: where a step is short."""
+        shape = self.shape
+        return shape.prefetch and shape.rows > 1 and shape.rows * shape.vectors <= SHORT_STEP
+
+    def one_by_one(
+        self, starts: list[Any], first: list[Any], depth: Any, pace: Any, after: Any
+    ) -> list[Any]:
+        """All steps of a segment, one or more."""
+        b, entry = self.b, self.b.block
+        inner = b.append_basic_block("depth")
+        b.branch(inner)
+        b.position_at_end(inner)
+        within = self.phis(first, entry)
+        along = self.step(starts, within, pace)
+        self.close(within, along, b.icmp_signed("<", along[1], depth), inner, after)
+        return along
+
+    def in_fours(
+        self, starts: list[Any], first: list[Any], depth: Any, pace: Any, after: Any
+    ) -> list[Any]:
+        """The same with a hint for four steps, so long as they move it on by a line at most."""
+        b, entry = self.b, self.b.block
+        fours, rest, one = (b.append_basic_block(n) for n in ("fours", "rest", "one"))
+        slow = b.icmp_signed("<=", pace, I64(LINE_BYTES // STEPS))
+        whole = b.select(slow, b.and_(depth, I64(-STEPS)), I64(0))
+        b.cbranch(b.icmp_signed(">", whole, I64(0)), fours, rest)
+        b.position_at_end(fours)
+        within = self.phis(first, entry)
+        along = self.step(starts, within, b.mul(pace, I64(STEPS)))
+        for _ in range(STEPS - 1):
+            along = self.step(starts, along)
+        self.close(within, along, b.icmp_signed("<", along[1], whole), fours, rest)
+        left = self.phis(first, entry)
+        for phi, value in zip(left, along, strict=True):
+            phi.add_incoming(value, fours)
+        b.cbranch(b.icmp_signed("<", left[1], depth), one, after)
+        b.position_at_end(one)
+        for phi, value in zip(left, self.step(starts, left, pace), strict=True):
+            phi.add_incoming(value, one)
+        b.branch(rest)
+        b.position_at_end(after)
+        return left
+
+    def step(self, starts: list[Any], within: list[Any], pace: Any = None) -> list[Any]:
+        """One step of the depth, with a hint where it has a pace: what the next one begins with."""
+        b, shape = self.b, self.shape
+        k, step, panel, line, *sums = within
+        if shape.prefetch and shape.rows == 1:
+            self.ask_for_lines(panel)
+        elif shape.prefetch and pace is not None:
+            self.ask_for(line, IN_L2)
+            line = b.add(line, pace)
+        sums = self.multiply_add(starts, k, panel, sums)
+        panel = b.gep(panel, [I64(shape.b_step)])
+        return [b.add(k, I64(shape.a_step)), b.add(step, I64(1)), panel, line, *sums]
+
+    def ask_for_lines(self, panel: Any) -> None:
+        """A hint for every line of a step that comes a page later: one row reads each line once,
+        so that nothing but loading them takes time. The products of an LSTM's cell, 512 KB of
+        weights a core, took 9.0 us with hints of the next panel and 8.0 with these (Zen 3).
+        """
+        b, shape = self.b, self.shape
+        step_bytes = shape.b_step * ITEM_BYTES[self.elements.form.right]
+        start = b.ptrtoint(panel, I64)
+        for line in range(0, step_bytes, LINE_BYTES):
+            self.ask_for(b.add(start, I64(AHEAD_BYTES + line)), IN_L1)
+
+    def ask_for(self, address: Any, locality: int) -> None:
+        """A hint that the line at an address will be read, without waiting."""
+        b, byte = self.b, ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        name = "llvm.prefetch.p0"
+        known = b.module.globals
+        ask = known[name] if name in known else ir.Function(b.module, kind, name)
+        b.call(ask, [b.inttoptr(address, byte), I32(0), I32(locality), I32(1)])
+
+    def row_starts(self, base: Any, table: Any) -> list[Any]:
+        """Where each row of the left operand begins; only the first, where a stride tells all."""
+        b = self.b
+        if self.shape.stride is not None:
+            return [b.gep(base, [table])]
+        places = b.inttoptr(table, I64.as_pointer())
+        return [b.gep(base, [b.load(b.gep(places, [I64(i)]))]) for i in range(self.shape.rows)]
+
+    def multiply_add(self, starts: list[Any], k: Any, panel: Any, sums: list[Any]) -> list[Any]:
+        """One step of the depth: every row's value times every column vector, onto the sums."""
+        b, shape = self.b, self.shape
+        e, wide = self.elements, shape.lanes * self.elements.form.group
+        columns = [e.column(b.gep(panel, [I64(j * wide)])) for j in range(shape.vectors)]
+        new = []
+        for i in range(shape.rows):
+            if shape.stride is None:
+                at = b.gep(starts[i], [k])
+            else:
+                at = b.gep(starts[0], [b.add(k, I64(i * shape.stride))])
+            x = e.row(at)
+            new += [
+                e.add_product(x, columns[j], sums[i * shape.vectors + j])
+                for j in range(shape.vectors)
+            ]
+        return new
+
+    def store(self, tree: Tree, operands: Any) -> None:
+        """The epilogue on the registers, and the target written."""
+        b, cell = self.b, self.elements.total.as_pointer()
+        count = len(self.places)
+        bases = [b.inttoptr(b.extract_value(operands, n), cell) for n in range(count)]
+        given = [n for n, (row, _) in enumerate(self.places) if row is None]
+        self.steps = {n: b.extract_value(operands, count + i) for i, n in enumerate(given)}
+        for i in range(self.shape.rows):
+            for j in range(self.shape.vectors):
+                value = self.value(tree, bases, i, j)
+                b.store(
+                    value, b.bitcast(self.place(bases, 0, i, j), self.vector.as_pointer()), align=4
+                )
+
+    def place(self, bases: list[Any], n: int, i: int, j: int) -> Any:
+        """The address of an operand for row i and column vector j."""
+        row, column = self.places[n]
+        along = j * self.shape.lanes * column
+        if row is not None:
+            return self.b.gep(bases[n], [I64(i * row + along)])
+        down = self.b.mul(I64(i), self.steps[n])
+        return self.b.gep(bases[n], [self.b.add(down, I64(along))])
+
+    def value(self, tree: Tree, bases: list[Any], i: int, j: int) -> Any:
+        """The epilogue's value for row i and column vector j."""
+        b, e = self.b, self.elements
+        match tree:
+            case "acc":
+                return self.sums[i * self.shape.vectors + j]
+            case int() if self.places[tree][1]:
+                return e.load(self.place(bases, tree, i, j))
+            case int():
+                return e.splat(b.load(self.place(bases, tree, i, j), align=4))
+            case float():
+                return e.constant(tree)
+            case ("max" | "min" as name, x, float() as limit):  # keeps NaN, in one instruction
+                value, bound = self.value(x, bases, i, j), e.constant(limit)
+                beyond = b.fcmp_ordered(">" if name == "max" else "<", bound, value)
+                return b.select(beyond, bound, value)
+            case (name, x, y):
+                pair = [self.value(x, bases, i, j), self.value(y, bases, i, j)]
+                if name in ("max", "min"):
+                    return b.call(e.overloaded(f"{name}imum", 2), pair)
+                return e.operation(name, *pair)
+        raise AssertionError(tree)

@@ -1,0 +1,302 @@
+"""Contractions as panels of register tiles: runs of rows, row tables, edges, epilogues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from explorer.codegen.cpu.contraction.micro_elements import PLAIN, dot_product
+from explorer.codegen.cpu.contraction.panel_rows import Run, constant_steps
+from explorer.codegen.cpu.emitter import Emitter
+from explorer.codegen.cpu.expressions import affine_text, dim_text
+from explorer.ir.dtypes import ITEM_BYTES, is_float
+from explorer.ir.kernel import Affine, Const
+from explorer.ir.patterns.forms import Form
+from explorer.ir.shapes.dims import Dim, product
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    Panels,
+    Span,
+    TileExpr,
+)
+
+L1_BYTES = 32 * 1024  # of panels that are there for all rows
+AHEAD = 2  # register tiles
+REAL = ("add", "sub", "mul", "div", "max", "min")  # what is done on registers
+WHOLE = ("add", "sub", "mul")
+
+
+def decode(e: Emitter, s: Panels, row: str) -> None:
+    """The row axes from the flattened row number, the last axis fastest."""
+    for n, span in reversed(list(enumerate(s.rows))):
+        if n == 0:
+            e.line(f"{span.axis} = _lo{n} + {row}")
+            continue
+        clipped = span.clip_low or span.clip_high
+        count = f"_count{n}" if clipped else dim_text(span.size)
+        e.line(f"{span.axis} = _lo{n} + urem({row}, {count})")
+        e.line(f"_q = udiv({row}, {count})")
+        row = "_q"
+
+
+def panels(e: Emitter, s: Panels) -> None:
+    """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
+    s = _one_point_outside(e, s)
+    full = _on_registers(s)
+    run = constant_steps(s, full[1]) if full else None
+    if full and run is None and any(_row_step(f.offset, s.rows) is None for f in full[1]):
+        full = None
+    for n, span in enumerate(s.rows):
+        lo, hi = e.bounds(span)
+        e.line(f"_lo{n} = {lo}")
+        e.line(f"_count{n} = {hi} - _lo{n}")
+    name = f"contract{e.kernels}"
+    e.kernels += 1
+    if run is not None and full is not None:
+        walk_runs(e, s, name, run, *full)
+    else:
+        walk_table(e, s, name, full)
+
+
+def _one_point_outside(e: Emitter, s: Panels) -> Panels:
+    """Row axes of one point, as of one batch, as loops around: the others may lie a constant step
+    apart though these do not.
+    """
+    single = tuple(x for x in s.rows if x.size == 1)[: len(s.rows) - 1]
+    for span in single:
+        e.loop(span)
+    return replace(s, rows=tuple(x for x in s.rows if x not in single))
+
+
+def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: list[Fetch]) -> None:
+    """Register tiles along rows a constant step apart; the last one of a run is moved back."""
+    inner, rows = s.rows[-1].axis, s.micro.rows
+    steps = tuple((f.offset.factor(inner), f.offset.factor(s.columns.axis)) for f in operands)
+    stride = s.contract.a.offset.factor(inner)
+    _declare(e, s, f"{name}_full", f"{stride}, {tree!r}, {steps}")
+    whole = _whole_columns(s)
+    if not whole:
+        _declare(e, s, name, f"{stride}")
+    others = s.rows[:-1] if not run.outer else ()
+    for n, span in enumerate(others):
+        e.line(f"{span.axis} = _lo{n}")
+    count = " * ".join(f"_count{n}" for n in range(len(run.outer))) if run.outer else "1"
+    _begin_columns(e, s, f"{count} * udiv({run.count} + {rows - 1}, {rows})")
+    for span in run.outer:
+        e.loop(span)
+    e.line(f"for _i in range(0, {run.count}, {rows}):")
+    e.depth += 1
+    last = f"_lo{len(s.rows) - 1}"
+    e.line(f"_s = {last} + " + ("_i" if run.exact else f"min(_i, {run.count} - {rows})"))
+    e.line(f"{inner} = _s")
+    tile = _operands(s, affine_text(s.contract.a.offset))
+    _ask_for_rows(e, s, stride)
+    if not whole:
+        e.line(f"if _j + {s.micro.columns} <= {e.bounds(s.columns)[1]}:")
+        e.depth += 1
+    _on_full_tile(e, s, f"{name}_full", tile, operands)
+    if not whole:
+        e.depth -= 1
+        e.line("else:")
+        e.depth += 1
+        e.line(f"{name}({tile}, ({s.contract.acc.name},))")
+        e.line(f"for _r in range({rows}):")
+        e.depth += 1
+        e.line(f"{inner} = _s + _r")
+        _store_row(e, s)
+        e.depth -= 2
+    if s.contract.b.buffer.kind == "packed":
+        e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
+
+
+def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] | None) -> None:
+    """Register tiles on rows whose places stand in a table; at the edges they go through L1."""
+    m, table = s.micro, s.row_table.name
+    stride = _constant(_row_step(s.contract.a.offset, s.rows))
+    _declare(e, s, name, "None")
+    if full:
+        steps = tuple(
+            (_constant(_row_step(f.offset, s.rows)), f.offset.factor(s.columns.axis))
+            for f in full[1]
+        )
+        _declare(e, s, f"{name}_full", f"{stride}, {full[0]!r}, {steps}")
+    e.line("_rows = " + " * ".join(f"_count{n}" for n in range(len(s.rows))))
+    e.line(f"for _i in range(udiv(_rows + {m.rows - 1}, {m.rows}) * {m.rows}):")
+    e.depth += 1
+    e.line("_p = min(_i, _rows - 1)")
+    decode(e, s, "_p")
+    e.line(f"st_int64({table}, _i, {affine_text(s.contract.a.offset)})")
+    e.depth -= 1
+    _begin_columns(e, s, f"udiv(_rows + {m.rows - 1}, {m.rows})")
+    e.line(f"for _i in range(0, _rows, {m.rows}):")
+    e.depth += 1
+    lanes, hi = m.columns, e.bounds(s.columns)[1]
+    if full:
+        fits = "" if _whole_columns(s) else f" and _j + {lanes} <= {hi}"
+        e.line(f"if _i + {m.rows} <= _rows{fits}:")
+        e.depth += 1
+        e.line("_p = _i")
+        decode(e, s, "_p")
+        rows = f"{table} + _i * 8" if stride is None else f"ld_int64({table}, _i)"
+        _on_full_tile(e, s, f"{name}_full", _operands(s, rows), full[1])
+        e.depth -= 1
+        e.line("else:")
+        e.depth += 1
+    e.line(f"{name}({_operands(s, f'{table} + _i * 8')}, ({s.contract.acc.name},))")
+    e.line(f"for _r in range(min({m.rows}, _rows - _i)):")
+    e.depth += 1
+    e.line("_p = _i + _r")
+    decode(e, s, "_p")
+    _store_row(e, s)
+    e.depth -= 2 if full else 1
+    if s.contract.b.buffer.kind == "packed":
+        e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
+
+
+def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
+    """A micro-kernel in the header of the source."""
+    c, m = s.contract, s.micro
+    options = {
+        "prefetch": c.b.buffer.kind == "packed",
+        "single": c.depth == 1,
+    }
+    named = "".join(f", {k}=True" for k, on in options.items() if on)
+    shape = f"{m.rows}, {m.vectors}, {m.lanes}, {c.a_step}, {c.b_step}"
+    e.header.append(f"{name} = micro_kernel({shape}, {rest}{named}{_form(e, s)})")
+
+
+def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
+    """The loop over panels; while one is read, its tiles ask for the next, each for its share."""
+    lo, hi = e.bounds(s.columns)
+    c = s.contract
+    ahead = c.b.buffer.kind == "packed"
+    step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
+    if ahead:
+        e.line(f"_tiles = max({tiles}, 1)")  # a task past the end of an axis has none
+        e.line(f"_pace = udiv({step_bytes} + _tiles - 1, _tiles)")
+    e.line(f"for _j in range({lo}, {hi}, {s.micro.columns}):")
+    e.depth += 1
+    e.line(f"{s.columns.axis} = _j")
+    e.line(f"_panel = {c.b.buffer.name} + ({affine_text(c.b.offset)}) * {_item_bytes(c.b)}")
+    e.line(f"_ahead = _panel + {_depth(s)} * {step_bytes}" if ahead else "_ahead = _pace = 0")
+
+
+def _ask_for_rows(e: Emitter, s: Panels, stride: Dim) -> None:
+    """Where the panels stay in L1, it is the left operand's next rows that are asked for."""
+    c = s.contract
+    size = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
+    if c.b.buffer.kind != "packed" or not isinstance(size, int) or size > L1_BYTES:
+        return
+    if c.a_step != 1 or len(c.segment_values) != 1 or stride != c.depth:
+        return
+    item, rows = _item_bytes(c.a), s.micro.rows
+    next_rows = affine_text(c.a.offset + AHEAD * rows * stride)
+    e.line(f"_ahead = {c.a.buffer.name} + ({next_rows}) * {item}")
+    e.line(f"_pace = {rows * item}")
+
+
+def _operands(s: Panels, rows: str) -> str:
+    c = s.contract
+    return (
+        f"{c.a.buffer.name}, {rows}, {c.segments.name}, {len(c.segment_values)}, "
+        f"{dim_text(c.depth)}, _panel, _ahead, _pace"
+    )
+
+
+def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str, operands: list[Fetch]) -> None:
+    e.line(f"{s.columns.axis} = _j")
+    at = [f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}" for f in operands]
+    steps = [_row_step(f.offset, s.rows) for f in operands]
+    at += [dim_text(x) for x in steps if x is not None and _constant(x) is None]
+    e.line(f"{name}({tile}, ({', '.join(at)},))")
+
+
+def _store_row(e: Emitter, s: Panels) -> None:
+    """The epilogue on row `_r` of the tile in L1."""
+    depth, lanes = e.depth, s.micro.columns
+    end = f"_j + {lanes}" if _whole_columns(s) else f"min(_j + {lanes}, {e.bounds(s.columns)[1]})"
+    e.line(f"for {s.columns.axis} in range(_j, {end}):")
+    e.depth += 1
+    e.store(s.epilogue.target, e.expression(s.epilogue.expr))
+    e.depth = depth
+
+
+def _whole_columns(s: Panels) -> bool:
+    c = s.columns
+    return not c.clip_high and isinstance(c.size, int) and c.size % s.micro.columns == 0
+
+
+def _depth(s: Panels) -> str:
+    return f"{len(s.contract.segment_values)} * {dim_text(s.contract.depth)}"
+
+
+def _item_bytes(f: Fetch) -> int:
+    return ITEM_BYTES[f.buffer.dtype]
+
+
+def _form(e: Emitter, s: Panels) -> str:
+    """What the micro-kernel is told of the elements, where they are not all float32."""
+    c = s.contract
+    form = Form(c.a.buffer.dtype, c.b.buffer.dtype, c.acc.dtype)
+    if form == PLAIN:
+        return ""
+    e.header.append("from explorer.ir.patterns.forms import Form")
+    return f", form={form!r}, dot={dot_product(s.micro.lanes, e.device.target)!r}"
+
+
+def _row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
+    """The distance in memory of a flattened row to the next, where it is the same for all."""
+    inner = step = offset.factor(rows[-1].axis)
+    for outer, span in zip(rows[-2::-1], rows[:0:-1], strict=True):
+        if not isinstance(span.size, int):
+            return None
+        step = step * span.size
+        if span.clip_low or span.clip_high or offset.factor(outer.axis) != step:
+            return None
+    return inner
+
+
+def _constant(step: Dim | None) -> int | None:
+    """A step that is a number; None: it is passed when the register tile runs."""
+    return int(step) if isinstance(step, int) else None
+
+
+def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
+    """The epilogue as a tree for the micro-kernel, and its operands, target first; None: it must
+    run on the tile in L1.
+
+    Arithmetic is done on the registers; a function like erf would need more of them, and its cost
+    hides the trip to L1.
+    """
+    operands, total = [s.epilogue.target], s.contract.acc.dtype
+    if operands[0].buffer.dtype != total:
+        return None
+
+    def tree(e: TileExpr) -> Any:
+        match e:
+            case Fetch(buffer, _, _) if buffer == s.contract.acc:
+                return "acc"
+            case Fetch(buffer, _, dynamic):
+                if dynamic or buffer.dtype != total:
+                    raise LookupError
+                if e not in operands[1:]:
+                    operands.append(e)
+                return operands.index(e, 1)
+            case Const(value, dtype) if (
+                dtype == total and isinstance(value, (int, float)) and value == value
+            ):
+                return float(value)
+            case Do(op, (x, y)) if op in (REAL if is_float(total) else WHOLE):
+                left, right = tree(x), tree(y)
+                if op in ("max", "min") and isinstance(left, float):
+                    left, right = right, left
+                return (op, left, right)
+        raise LookupError
+
+    try:
+        found = tree(s.epilogue.expr)
+    except LookupError:
+        return None
+    good = all(f.offset.factor(s.columns.axis) in (0, 1) for f in operands)
+    return (found, operands) if good and operands[0].offset.factor(s.columns.axis) == 1 else None

@@ -1,0 +1,207 @@
+"""Prints maps and reductions as calls of nests over vectors, in the form chosen for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from explorer.codegen.cpu.emitter import Emitter
+from explorer.codegen.cpu.expressions import affine_text, dim_text
+from explorer.codegen.cpu.vector.nest import Folded, Nest, Node, Operand, Stored
+from explorer.codegen.cpu.vector.vector_operations import BORDER
+from explorer.ir.dtypes import ITEM_BYTES, computed, is_float
+from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    LoopForm,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    TileExpr,
+    dtype_of_tile,
+)
+from explorer.ir.tile_traversal import Part
+from explorer.tile.lowering.streams import STREAM
+from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
+
+PAGE = 1 << 14  # bytes of a row that is asked for while the one before it is folded
+
+
+def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
+    """Print a statement as vector loops."""
+    _Plan(e, loop_of(s), form).emit()
+
+
+def vector_scan(e: Emitter, s: Scan, form: LoopForm) -> None:
+    """Print a running fold along what is dense, a prefix within each vector."""
+    fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
+    _Plan(e, Pass(s.spans, (s.over,), (), (fold,)), form, s).emit()
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A nest while it is put together."""
+
+    e: Emitter
+    p: Pass
+    form: LoopForm
+    running: Scan | None = None
+    operands: list[Operand] = field(default_factory=list)
+    bases: dict[tuple[str, Affine], int] = field(default_factory=dict)
+    distances: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    numbers: dict[TileExpr, int] = field(default_factory=dict)
+
+    def emit(self) -> None:
+        """The loops around the nest, and its call."""
+        p, e, order = self.p, self.e, self.form.order
+        for span in p.around(order):
+            e.loop(span)
+        inside = p.axes(order)
+        starts = {s.axis: self.start(s) for s in inside}
+        axes = tuple(s.axis for s in inside)
+        stores = tuple(self.store(t, x, axes, starts) for t, x in p.maps)
+        folds = tuple(self.fold(f, axes, starts) for f in p.folds)
+        counts = tuple(_count(s) for s in inside)
+        turns = [self.turns(s, starts[s.axis]) for s, n in zip(inside, counts) if n is None]
+        bases, operands = self.addresses()
+        nest = Nest(
+            self.named_order,
+            self.form.lanes,
+            self.form.unroll,
+            counts,
+            len(bases),
+            operands,
+            tuple(self.nodes),
+            stores,
+            folds,
+        )
+        e.line(f"{self.named(nest)}(({', '.join((*bases, *turns, *self.distances))},))")
+
+    @property
+    def named_order(self) -> str:
+        """The order under the name that a nest has it by."""
+        if self.running is None:
+            return self.form.order
+        ways = ("backwards", self.running.backwards), ("exclusive", self.running.exclusive)
+        return " ".join(("scan", *(name for name, on in ways if on)))
+
+    def addresses(self) -> tuple[list[str], tuple[Operand, ...]]:
+        """The addresses that are passed, and the operands by how far from them they begin: what
+        lies a known distance apart shares one.
+        """
+        least = [min(o.first for o in self.operands if o.base == n) for n in range(len(self.bases))]
+        text = []
+        for (name, terms), first in zip(self.bases, least, strict=True):
+            offset = affine_text(terms + first)
+            text.append(f"{name} + ({offset}) * {self.item_bytes(name)}" if name else offset)
+        moved = (replace(o, first=o.first - least[o.base]) for o in self.operands)
+        return text, tuple(moved)
+
+    def item_bytes(self, name: str) -> int:
+        """The bytes of an element of a buffer."""
+        every = (*self.p.loads, *self.p.targets)
+        return ITEM_BYTES[next(f.buffer.dtype for f in every if f.buffer.name == name)]
+
+    def named(self, nest: Nest) -> str:
+        """The name of a nest in the header; equal ones are one."""
+        text = f" = vector_nest({nest!r})"
+        for line in self.e.header:
+            if line.endswith(text):
+                return line.removesuffix(text)
+        name = f"nest{len(self.e.header)}"
+        self.e.header.append(name + text)
+        return name
+
+    def start(self, s: Span) -> Affine:
+        """The first value of an axis."""
+        if not s.clip_low:
+            return s.base
+        name = f"_first{self.e.expressions}"
+        self.e.expressions += 1
+        self.e.line(f"{name} = max({affine_text(s.base)}, 0)")
+        return var(name)
+
+    def turns(self, s: Span, start: Affine) -> str:
+        """How many values an axis has."""
+        if not (s.clip_low or s.clip_high):
+            return dim_text(s.size)
+        end = affine_text(s.base + s.size)
+        end = f"min({end}, {dim_text(s.extent)})" if s.clip_high else end
+        return f"max({end} - ({affine_text(start)}), 0)"
+
+    def operand(
+        self, f: Fetch | IndexValue, axes: tuple[str, ...], starts: dict[str, Affine]
+    ) -> int:
+        """The number of what is read or written."""
+        index = f.offset if isinstance(f, Fetch) else f.index
+        moved = index.substitute(starts)
+        factors = tuple(index.factor(a) for a in axes)
+        steps = tuple(s if isinstance(s, int) else None for s in factors)
+        self.distances += [dim_text(s) for s in factors if not isinstance(s, int)]
+        name, dtype = (f.buffer.name, f.buffer.dtype) if isinstance(f, Fetch) else ("", "")
+        first = moved.const if name and isinstance(moved.const, int) else 0
+        key = (name, moved - first if name else moved)
+        base = self.bases.setdefault(key, len(self.bases))
+        turned = self.form.order == "turned" and name != "" and steps[-1] not in (0, 1)
+        ahead = self.ahead(f, steps) if isinstance(f, Fetch) else 0
+        self.operands.append(Operand(dtype, steps, base, first, turned, ahead))
+        return len(self.operands) - 1
+
+    def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
+        """How far the next row of an operand lies that no cache holds, where rows are folded."""
+        row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
+        far = f.buffer.level == STREAM and f.buffer.kind == "input"
+        return row if far and self.p.folds and steps == (1,) and row <= PAGE else 0
+
+    def store(
+        self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
+    ) -> Stored:
+        """What one map stores; later parts take the value and not the element."""
+        node = self.node(expr, axes, starts)
+        self.numbers[target] = node
+        number = self.operand(target, axes, starts)
+        steps = self.operands[number].steps[:-1]
+        each = ITEM_BYTES[target.buffer.dtype]
+        whole = all(s is not None and s * each % BORDER == 0 for s in steps)
+        return Stored(number, node, whole and target.buffer.level == STREAM)
+
+    def fold(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Folded:
+        """What one reduction folds."""
+        node = self.node(f.expr, axes, starts)
+        place = self.operand(f.target, axes, starts)
+        return Folded(place, node, f.combiner, computed(f.dtype))
+
+    def node(self, x: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]) -> int:
+        """The number of an expression's value."""
+        if x in self.numbers:
+            return self.numbers[x]
+        match x:
+            case Fetch():
+                varies = x.offset.factor(axes[-1]) != 0
+                made = Node("load", x.buffer.dtype, (self.operand(x, axes, starts),), "", varies)
+            case IndexValue(index):
+                varies = index.factor(axes[-1]) != 0
+                made = Node("index", "int64", (self.operand(x, axes, starts),), "", varies)
+            case Const():
+                made = Node("const", x.dtype, (), _text(x), False)
+            case Do(op, args):
+                small = is_small_power(x)
+                given = tuple(self.node(a, axes, starts) for a in (args[:1] if small else args))
+                varies = any(self.nodes[a].varies for a in given)
+                value = _text(args[1]) if small and isinstance(args[1], Const) else ""
+                made = Node(op, dtype_of_tile(args[0]), given, value, varies)
+        self.nodes.append(made)
+        self.numbers[x] = len(self.nodes) - 1
+        return self.numbers[x]
+
+
+def _text(c: Const) -> str:
+    """A number that reads back as the same."""
+    assert isinstance(c.value, (int, float))
+    return float(c.value).hex() if is_float(c.dtype) else str(int(c.value))
+
+
+def _count(s: Span) -> int | None:
+    return s.size if isinstance(s.size, int) and not (s.clip_low or s.clip_high) else None

@@ -1,0 +1,1 @@
+"""From the Python of a kernel to machine code in memory: translated, compiled, linked, kept."""

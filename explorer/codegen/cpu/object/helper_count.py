@@ -1,0 +1,40 @@
+"""How many processes should help to compile: by what is to be done, the cores and the memory."""
+
+from __future__ import annotations
+
+from explorer import cache
+from explorer.allowance import cores, free_bytes
+from explorer.codegen.cpu.object.compile_processes import Helpers
+
+OPERATORS = 4  # of a model become a kernel, more or less
+EACH = 8  # kernels a process: a helper needs half a second to start, the time of six kernels
+HELPER_BYTES = 192 << 20  # what one was measured to take, and a third more
+KEPT_FREE_BYTES = 512 << 20  # for what runs beside
+MOST = 7
+
+
+class HelpersAhead(Helpers):
+    """Helpers for a model that was never compiled here: they load what they need while its passes
+    run. One that was, by its key, is not expected to miss a kernel.
+    """
+
+    def __init__(self, model: str, operators: int) -> None:
+        super().__init__()
+        self.key = cache.content_key("compiled before", model)
+        expected = helpers_for(operators // OPERATORS)
+        self.is_new = expected > 0 and cache.get(self.key) is None
+        if self.is_new:
+            self.grow(expected)
+
+    def remember(self) -> None:
+        """After: the model counts as compiled."""
+        if self.is_new:
+            cache.put(self.key, b"")
+
+
+def helpers_for(kernels: int) -> int:
+    """How many processes should help this one to compile that many kernels; none on one core."""
+    if kernels < 2 * EACH:
+        return 0
+    room = (free_bytes() - KEPT_FREE_BYTES) // HELPER_BYTES
+    return max(0, min(cores() - 1, kernels // EACH - 1, room, MOST))

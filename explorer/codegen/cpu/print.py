@@ -1,0 +1,136 @@
+"""TileProgram -> Python source of one kernel `kernel(first, last, args)`, which Numba compiles to a
+C function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.codegen.cpu.contraction.pack_panels import pack
+from explorer.codegen.cpu.contraction.panels import panels
+from explorer.codegen.cpu.copies import map_, swap
+from explorer.codegen.cpu.emitter import Emitter
+from explorer.codegen.cpu.expressions import Printer, dim_text
+from explorer.codegen.cpu.loops import vector_loop, vector_scan
+from explorer.codegen.cpu.reductions import reduce_, reduce_rows
+from explorer.codegen.cpu.scans import scan
+from explorer.codegen.cpu.windows import window
+from explorer.devices.model import Device
+from explorer.ir.kernel import Const
+from explorer.ir.shapes.dims import product
+from explorer.ir.tile_program import (
+    Fill,
+    Find,
+    For,
+    LoopForm,
+    Map,
+    Once,
+    OnePass,
+    Pack,
+    Panels,
+    Reduce,
+    Scan,
+    Statement,
+    TileProgram,
+    Window,
+)
+
+HEADER = (
+    "import math",
+    "from numba import cfunc, types",
+    "from explorer.codegen.cpu.simd import *",
+    "from explorer.codegen.cpu.memory import ACCESS",
+    "from explorer.codegen.cpu.contraction.micro_kernel import micro_kernel",
+    "from explorer.codegen.cpu.math.scalar import *",
+    "from explorer.codegen.cpu.math.whole_numbers import *",
+    "from explorer.codegen.cpu.math.vector_math import *",
+    "from explorer.codegen.cpu.vector.vector_nest import *",
+    "from explorer.codegen.cpu.vector.window_tile import *",
+    "globals().update(ACCESS)",
+)
+DECORATOR = (
+    "@cfunc(types.void(types.int64, types.int64, types.uintp), "
+    'fastmath={"contract", "nsz"}, error_model="numpy", boundscheck=False)'
+)
+
+
+def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
+    """One statement. `first[level]` is the condition under which the first of the tasks that share
+    that many tile variables has its turn.
+    """
+    start = e.depth
+    match s:
+        case For(span, body):
+            e.loop(span)
+            for inner in body:
+                statement(e, inner)
+        case Once(level, body):
+            e.line(f"if {first[level]}:")
+            e.depth += 1
+            for inner in body:
+                statement(e, inner)
+        case Find(name, index, extent):
+            at = e.expression(index)
+            e.line(f"{name} = min(max(I({at}), I(0)), I({dim_text(extent)} - 1))")
+        case Fill(target, value):
+            number = Printer().constant(Const(value, target.dtype))
+            e.line(f"for _f in range({dim_text(target.size)}):")
+            e.line(f"    st_{target.dtype}({target.name}, _f, {number})")
+        case Map(form=None):
+            map_(e, s)
+        case Map(form=LoopForm("blocks") as form):
+            swap(e, s, form)
+        case Reduce(form=None):
+            reduce_(e, s)
+        case Reduce(form=LoopForm("sums in memory")):
+            reduce_rows(e, s)
+        case Map(form=LoopForm() as form) | Reduce(form=LoopForm() as form):
+            vector_loop(e, s, form)
+        case OnePass(_, LoopForm() as form):
+            vector_loop(e, s, form)
+        case Scan(form=None):
+            scan(e, s)
+        case Scan(form=LoopForm() as form):
+            vector_scan(e, s, form)
+        case Pack():
+            pack(e, s)
+        case Window():
+            window(e, s)
+        case Panels():
+            panels(e, s)
+        case _:
+            raise AssertionError(f"{type(s).__name__} is not printed: it has no loop form")
+    e.depth = start
+
+
+def emit(p: TileProgram, arguments: tuple[tuple[str, str], ...], device: Device) -> str:
+    """The source of a program. `arguments` are (local name, meaning) in the order of the argument
+    block.
+    """
+    e = Emitter(device)
+    e.depth = 1
+    e.line("wide()")
+    for n, (local, _) in enumerate(arguments):
+        e.line(f"{local} = argument(args, {n})")
+    e.line("for task in range(first, last):")
+    e.depth = 2
+    e.line("_t = task")
+    for n, g in reversed(list(enumerate(p.grid))):
+        if n:
+            count = dim_text(g.count)
+            e.line(f"{g.variable} = urem(_t, {count}) * {g.tile}")
+            e.line(f"_t = udiv(_t, {count})")
+        else:
+            e.line(f"{g.variable} = _t * {g.tile}")
+    first = [
+        f"task == first or urem(task, {dim_text(product(tuple(g.count for g in p.grid[n:])))}) == 0"
+        for n in range(len(p.grid))
+    ]
+    for s in p.body:
+        statement(e, s, first)
+        e.depth = 2
+    if any("past=True" in text for text in e.header):
+        e.depth = 1
+        e.line("fence()")
+    body = [DECORATOR, "def kernel(first, last, args):", *e.lines]
+    return "\n".join([*HEADER, *e.header, "", *body]) + "\n"

@@ -1,0 +1,49 @@
+"""Reductions as loops: along what is summed, or along the row of results."""
+
+from __future__ import annotations
+
+from explorer.codegen.cpu.emitter import Emitter
+from explorer.codegen.cpu.expressions import Printer, affine_text
+from explorer.ir.tile_program import Reduce, TileExpr
+from explorer.ops.kernels.scalar import start_value
+
+COMBINE = {"sum": "add_any_order", "prod": "mul_any_order", "max": "maximum", "min": "minimum"}
+
+
+def reduce_(e: Emitter, s: Reduce) -> None:
+    """A reduction one by one, the sums in a register."""
+    first = Printer().constant(start_value(s.combiner, s.dtype))
+    for span in s.spans:
+        e.loop(span)
+    acc = f"_acc{e.expressions}"
+    e.line(f"{acc} = {first}")
+    before = e.depth
+    for span in s.over:
+        e.loop(span)
+    e.line(f"{acc} = {combined(e, s, acc, s.expr)}")
+    e.depth = before
+    e.store(s.target, acc)
+
+
+def combined(e: Emitter, s: Reduce, so_far: str, expr: TileExpr) -> str:
+    text = f"{COMBINE[s.combiner]}({so_far}, {e.expression(expr)})"
+    return f"bool({text})" if s.dtype == "bool" else text
+
+
+def reduce_rows(e: Emitter, s: Reduce) -> None:
+    """The last spatial axis innermost, so that it is the one in vectors; the sums stay in the
+    target, in L1.
+    """
+    first = Printer().constant(start_value(s.combiner, s.dtype))
+    for span in s.spans[:-1]:
+        e.loop(span)
+    outside = e.depth
+    e.loop(s.spans[-1])
+    e.store(s.target, first)
+    e.depth = outside
+    for span in (*s.over, s.spans[-1]):
+        e.loop(span)
+    at = f"ld_{s.target.buffer.dtype}({s.target.buffer.name}, {affine_text(s.target.offset)})"
+    acc = f"_acc{e.expressions}"
+    e.line(f"{acc} = {at}")
+    e.store(s.target, combined(e, s, acc, s.expr))

@@ -1,0 +1,1 @@
+"""Loops over vectors as LLVM code: maps, reductions, transposes, windows."""

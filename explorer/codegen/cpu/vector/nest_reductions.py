@@ -1,0 +1,259 @@
+"""Maps and folds of a nest: along a row, across rows, and running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from explorer.codegen.cpu.math.llvm_value import LlvmValue, constant
+from explorer.codegen.cpu.vector.nest import Folded
+from explorer.codegen.cpu.vector.nest_loops import I32, I64, Counters, Loops, Values
+from explorer.codegen.cpu.vector.vector_operations import KINDS, beyond, extreme, load, splat, store
+from explorer.ir.dtypes import integer_limits, is_float
+
+ROWS = 8  # that are folded at a time in the order "rows"
+
+
+def identity(f: Folded) -> Any:
+    """What a fold begins with."""
+    if f.combiner in ("sum", "prod"):
+        one = int(f.combiner == "prod")
+        return float(one) if is_float(f.dtype) else one
+    if is_float(f.dtype):
+        return float("-inf") if f.combiner == "max" else float("inf")
+    return integer_limits(f.dtype)[f.combiner == "min"]
+
+
+def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+    """Two results of a fold as one; sums and products in any order."""
+    if f.combiner in ("max", "min"):
+        return extreme(f.combiner, x, y)
+    name = {"sum": "add", "prod": "mul"}[f.combiner]
+    if not is_float(f.dtype):
+        return LlvmValue(x.b, getattr(x.b, name)(x.v, y.v))
+    flags = ("reassoc", "nsz", "contract")
+    return LlvmValue(x.b, getattr(x.b, f"f{name}")(x.v, y.v, flags=flags))
+
+
+class Folds(Loops):
+    """The orders of folds, and of maps along a row."""
+
+    notes: dict[int, Any]  # by fold: which lanes met a NaN
+
+    def write(self) -> None:
+        """The whole nest."""
+        self.notes = {}
+        match self.nest.order:
+            case "along":
+                self.along()
+            case "across":
+                self.across()
+            case "rows":
+                self.rows()
+            case _:
+                self.scan()
+
+    def start(self, f: Folded, lanes: int) -> LlvmValue:
+        kind = KINDS[f.dtype]
+        return LlvmValue(
+            self.b, constant(ir.VectorType(kind, lanes) if lanes else kind, identity(f))
+        )
+
+    def room(self, count: int) -> list[list[Any]]:
+        """Accumulators, `count` vectors a fold, that LLVM keeps in registers."""
+        kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.folds]
+        return [[cgutils.alloca_once(self.b, k) for _ in range(count)] for k in kinds]
+
+    def sum_up(self, values: list[Values], mask: Any, sums: list[list[Any]]) -> None:
+        """Several vectors into the accumulators; NaN is noted apart, for two vectors at once."""
+        for n, (f, places) in enumerate(zip(self.nest.folds, sums, strict=True)):
+            found = [v[f.node] for v in values]
+            if mask is not None:
+                found = [
+                    LlvmValue(self.b, mask).where(x, self.start(f, self.nest.lanes)) for x in found
+                ]
+            for place, x in zip(places, found, strict=False):
+                total = LlvmValue(self.b, self.b.load(place))
+                one = beyond(f.combiner, x, total) if n in self.notes else combined(f, total, x)
+                self.b.store(one.v, place)
+            if n in self.notes:
+                for x, y in zip(found[::2], [*found[1::2], found[-1]], strict=False):
+                    self.note(self.notes[n], x, y)
+
+    def note(self, place: Any, x: LlvmValue, y: LlvmValue) -> None:
+        """Remember whether one of two vectors has a NaN."""
+        b, kind = self.b, ir.IntType(self.nest.lanes)
+        either = b.bitcast(b.fcmp_unordered("uno", x.v, y.v), kind)
+        b.store(b.or_(b.load(place), either), place)
+
+    def begin(self, sums: list[list[Any]]) -> None:
+        """Every accumulator is as if nothing was folded."""
+        for f, places in zip(self.nest.folds, sums, strict=True):
+            for place in places:
+                self.b.store(self.start(f, self.nest.lanes).v, place)
+
+    def points(
+        self, known: Values, lead: Counters, at: list[Any], mask: Any, sums: list[list[Any]]
+    ) -> None:
+        """Several vectors: all that is read is read before anything is stored. One alone stores
+        each value as soon as it is there.
+        """
+        places = [[*lead, i] for i in at]
+        alone = len(at) == 1
+        found = [self.varying(known, p, mask, alone) for p in places]
+        if not alone:
+            for values, place in zip(found, places, strict=True):
+                self.stored(values, place, mask)
+        self.sum_up(found, mask, sums)
+
+    def along(self) -> None:
+        nest, one = self.nest, ir.IntType(self.nest.lanes)
+        sums = self.room(nest.unroll)
+        self.begin(sums)
+        for n, f in enumerate(nest.folds):
+            if f.combiner in ("max", "min") and is_float(f.dtype):
+                self.notes[n] = cgutils.alloca_once(self.b, one)
+                self.b.store(one(0), self.notes[n])
+
+        def row(lead: Counters) -> None:
+            known = self.uniform([*lead, I64(0)])
+            self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
+
+        self.nested([], len(nest.counts) - 1, row)
+        for n, (f, places) in enumerate(zip(nest.folds, sums, strict=True)):
+            total = self.lanes_folded(f, self.together(f, places))
+            if n in self.notes:
+                noted = self.b.icmp_unsigned("!=", self.b.load(self.notes[n]), one(0))
+                total = LlvmValue(self.b, noted).where(float("nan"), total)
+            store(self.b, self.bases[f.operand], total, nest.operands[f.operand].dtype)
+
+    def together(self, f: Folded, places: list[Any]) -> LlvmValue:
+        """All accumulators of a fold as one, in pairs."""
+        found = [LlvmValue(self.b, self.b.load(p)) for p in places]
+        while len(found) > 1:
+            half = len(found) // 2
+            pairs = [self.without_nan(f, found[k], found[k + half]) for k in range(half)]
+            found = [*pairs, *found[2 * half :]]
+        return found[0]
+
+    def lanes_folded(self, f: Folded, x: LlvmValue) -> LlvmValue:
+        """All lanes of a vector as one number."""
+        b, kind = self.b, x.v.type
+        half = self.nest.lanes // 2
+        while half:
+            order = [(n + half) % self.nest.lanes for n in range(self.nest.lanes)]
+            pick = ir.Constant(ir.VectorType(I32, self.nest.lanes), order)
+            other = LlvmValue(b, b.shuffle_vector(x.v, ir.Constant(kind, ir.Undefined), pick))
+            x = self.without_nan(f, x, other)
+            half //= 2
+        return LlvmValue(b, b.extract_element(x.v, I32(0)))
+
+    def without_nan(self, f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+        """Two results as one, where NaN was noted apart."""
+        extremes = f.combiner in ("max", "min")
+        return beyond(f.combiner, x, y) if extremes else combined(f, x, y)
+
+    def across(self) -> None:
+        nest = self.nest
+        sums = self.room(nest.unroll)
+
+        def block(at: list[Any], mask: Any) -> None:
+            self.begin(sums)
+            self.nested([], len(nest.counts) - 1, lambda lead: inner(lead, at, mask))
+            for f, places in zip(nest.folds, sums, strict=True):
+                for place, i in zip(places, at, strict=False):
+                    lead = [I64(0)] * (len(nest.counts) - 1)
+                    where, value = (
+                        self.at(f.operand, [*lead, i]),
+                        LlvmValue(self.b, self.b.load(place)),
+                    )
+                    store(self.b, where, value, nest.operands[f.operand].dtype, mask)
+
+        def inner(lead: Counters, at: list[Any], mask: Any) -> None:
+            self.points(self.uniform([*lead, I64(0)]), lead, at, mask, sums)
+
+        self.vectors(nest.unroll, block)
+
+    def rows(self) -> None:
+        depth = len(self.nest.counts) - 2
+        self.vectors(1, lambda at, m: self.clear([I64(0)] * (depth + 1), at[0], m))
+        self.nested([], depth, self.blocks)
+
+    def clear(self, lead: Counters, i: Any, mask: Any) -> None:
+        """The results of one vector as if nothing was folded."""
+        for f in self.nest.folds:
+            dtype, where = self.nest.operands[f.operand].dtype, self.at(f.operand, [*lead, i])
+            store(self.b, where, self.start(f, self.nest.lanes), dtype, mask)
+
+    def blocks(self, lead: Counters) -> None:
+        """The last loop but that of vectors, several turns at a time, then those that remain."""
+        count = self.counts[-2]
+        many = self.b.and_(count, I64(-ROWS))
+        self.loop(many, ROWS, lambda i: self.several(lead, i, ROWS))
+        self.loop(count, 1, lambda i: self.several(lead, i, 1), many)
+
+    def several(self, lead: Counters, i: Any, count: int) -> None:
+        """Some rows folded into the results."""
+        turns = [[*lead, self.b.add(i, I64(k))] for k in range(count)]
+        known = [self.uniform([*t, I64(0)]) for t in turns]
+
+        def vector(at: list[Any], mask: Any) -> None:
+            places = [[*t, at[0]] for t in turns]
+            found = [self.varying(k, p, mask) for k, p in zip(known, places, strict=True)]
+            for values, place in zip(found, places, strict=True):
+                self.stored(values, place, mask)
+            for f in self.nest.folds:
+                where, dtype = self.at(f.operand, places[0]), self.nest.operands[f.operand].dtype
+                total = load(self.b, where, dtype, self.nest.lanes, mask)
+                parts = [values[f.node] for values in found]
+                while len(parts) > 1:
+                    half = len(parts) // 2
+                    parts = [combined(f, parts[k], parts[k + half]) for k in range(half)]
+                store(self.b, where, combined(f, total, parts[0]), dtype, mask)
+
+        self.vectors(1, vector)
+
+    # A running fold: the prefix of each vector, and what was folded before it.
+
+    def scan(self) -> None:
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        carry = cgutils.alloca_once(b, ir.VectorType(KINDS[f.dtype], lanes))
+        b.store(self.start(f, lanes).v, carry)
+        known = self.uniform([I64(0)])
+        if "backwards" not in self.nest.order:
+            self.vectors(1, lambda at, m: self.prefix(known, at[0], m, carry))
+            return
+        count = self.counts[-1]
+        end, left = b.sub(count, I64(lanes)), b.and_(count, I64(lanes - 1))
+        whole = self.opaque(b.and_(count, I64(-lanes)))
+        self.loop(whole, lanes, lambda i: self.prefix(known, b.sub(end, i), None, carry))
+        with b.if_then(b.icmp_signed(">", left, I64(0))):
+            self.prefix(known, I64(0), self.mask(left), carry)
+
+    def prefix(self, known: Values, at: Any, mask: Any, carry: Any) -> None:
+        """One vector of results; what they carry on is left in every lane."""
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        back = "backwards" in self.nest.order
+        x, none = self.varying(known, [at], mask)[f.node], self.start(f, lanes)
+        x = x if mask is None else LlvmValue(b, mask).where(x, none)
+        step = 1
+        while step < lanes:
+            x = combined(f, x, self.shifted(x, none, -step if back else step))
+            step *= 2
+        before = LlvmValue(b, b.load(carry))
+        x = combined(f, before, x)
+        last = LlvmValue(b, b.extract_element(x.v, I32(0 if back else lanes - 1)))
+        b.store(splat(last, lanes).v, carry)
+        if "exclusive" in self.nest.order:
+            x = self.shifted(x, before, -1 if back else 1)
+        store(b, self.at(f.operand, [at]), x, self.nest.operands[f.operand].dtype, mask)
+
+    def shifted(self, x: LlvmValue, filler: LlvmValue, by: int) -> LlvmValue:
+        """Lanes moved up by some places, or down; those that are free are the filler's."""
+        lanes = self.nest.lanes
+        places = (n - by for n in range(lanes))
+        pick = [p if 0 <= p < lanes else lanes for p in places]
+        order = ir.Constant(ir.VectorType(I32, lanes), pick)
+        return LlvmValue(x.b, x.b.shuffle_vector(x.v, filler.v, order))

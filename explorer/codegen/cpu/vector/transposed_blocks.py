@@ -1,0 +1,58 @@
+"""Square blocks of elements of any size, copied with their axes swapped in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from explorer.tile.rewriting.vectorise import SIDES
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+
+
+def _turning(size: int) -> Any:
+    n, cell = SIDES[size], ir.IntType(8 * size)
+    vector = ir.VectorType(cell, n)
+
+    @intrinsic
+    def turn_block(
+        context: Any, source: Any, source_step: Any, target: Any, target_step: Any
+    ) -> Any:
+        """target[c * target_step + r] = source[r * source_step + c] for a block."""
+
+        def emit(cx: Any, b: Any, sig: Any, a: Any) -> Any:
+            def at(base: Any, step: Any, r: int) -> Any:
+                place = b.gep(b.inttoptr(base, cell.as_pointer()), [b.mul(step, I64(r))])
+                return b.bitcast(place, vector.as_pointer())
+
+            rows = [b.load(at(a[0], a[1], r), align=1) for r in range(n)]
+            for c, column in enumerate(turned(b, rows)):
+                b.store(column, at(a[2], a[3], c), align=1)
+            return cx.get_dummy_value()
+
+        return types.void(*[types.intp] * 4), emit
+
+    return turn_block
+
+
+def turned(b: Any, rows: list[Any]) -> list[Any]:
+    """The columns of as many rows as a row has elements: halves are exchanged, then quarters."""
+    n = len(rows)
+    d = n // 2
+    while d:
+        low = ir.Constant(ir.VectorType(I32, n), [n + c - d if c & d else c for c in range(n)])
+        high = ir.Constant(ir.VectorType(I32, n), [n + c if c & d else c + d for c in range(n)])
+        rows = [
+            b.shuffle_vector(rows[r - d], rows[r], high)
+            if r & d
+            else b.shuffle_vector(rows[r], rows[r + d], low)
+            for r in range(n)
+        ]
+        d //= 2
+    return rows
+
+
+turn1, turn2, turn4, turn8 = (_turning(size) for size in SIDES)

@@ -1,0 +1,298 @@
+"""Folds over sliding windows as LLVM vector code: several neighbouring results at once, so that an
+element that several windows hold is loaded once.
+
+A tile is some results beside each other along the window's last axis, for every element of the
+dense axis (channels that lie last): its sums stay in registers from the first element of the window
+to the last, and so does what is computed of them before they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from explorer.codegen.cpu.math.llvm_value import LlvmValue, constant
+from explorer.codegen.cpu.simd import of_integers
+from explorer.codegen.cpu.vector.nest import Folded
+from explorer.codegen.cpu.vector.nest_reductions import combined, identity
+from explorer.codegen.cpu.vector.vector_operations import (
+    CELLS,
+    KINDS,
+    beyond,
+    load,
+    operation,
+    splat,
+    store,
+)
+
+__all__ = ["Place", "Tile", "window_tile"]
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+BYTES = {"float32": 4, "float64": 8}
+
+Tree = Any  # "acc" | number of an operand | hexadecimal float | (op, Tree, ...)
+Body = Callable[[list[Any], Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far an operand moves, in elements: from one result to the next, along each axis of the
+    window, and along the dense axis (0 or 1).
+    """
+
+    result: int
+    window: tuple[int, ...]
+    dense: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`results` folds of `data * weights` (or of `data`) over windows of `counts`, then `tree`.
+
+    A count of None is passed: along such an axis there is a loop. `channels`: the extent of the
+    dense axis, None where it is passed. Addresses are passed in the order data, weights, target,
+    operands of the tree.
+    """
+
+    dtype: str
+    lanes: int
+    results: int
+    channels: int | None
+    counts: tuple[int | None, ...]
+    combiner: str
+    data: Place
+    weights: Place | None
+    target: Place
+    operands: tuple[Place, ...]
+    tree: Tree
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Every operand, in the order in which their addresses are passed."""
+        weights = () if self.weights is None else (self.weights,)
+        return (self.data, *weights, self.target, *self.operands)
+
+    @property
+    def arguments(self) -> int:
+        """How many numbers are passed: addresses, channels, counts."""
+        return len(self.places) + (self.channels is None) + self.counts.count(None)
+
+    @property
+    def fold(self) -> Folded:
+        """The fold, as loops of vectors know it."""
+        return Folded(0, 0, self.combiner, self.dtype)
+
+
+@cache
+def window_tile(tile: Tile) -> Any:
+    """A function of a tuple of integers that computes a tile."""
+    return of_integers(tile.arguments, lambda b, given: _Writer(b, tile, given).write())
+
+
+class _Writer:
+    """Writes one tile where the builder stands."""
+
+    def __init__(self, b: Any, tile: Tile, given: Sequence[Any]) -> None:
+        self.b, self.tile, rest = b, tile, list(given)
+        cell = CELLS[tile.dtype].as_pointer()
+        bases = [b.inttoptr(rest.pop(0), cell) for _ in tile.places]
+        self.data = bases.pop(0)
+        self.weights = bases.pop(0) if tile.weights is not None else None
+        self.target, *self.operands = bases
+        self.channels = I64(tile.channels) if tile.channels is not None else rest.pop(0)
+        self.counts = [I64(n) if n is not None else rest.pop(0) for n in tile.counts]
+
+    def write(self) -> None:
+        """The loop over vectors of the dense axis, then a masked one for what remains."""
+        tile, b = self.tile, self.b
+        fixed = None not in tile.counts
+        body: Body = self.straight if fixed else self.looped
+        wide = 4 if tile.results == 1 and not fixed else 1
+        many, whole = (b.and_(self.channels, I64(-tile.lanes * n)) for n in (wide, 1))
+        self.loop(I64(0), many, wide * tile.lanes, lambda i: body(self.vectors(i, wide), None))
+        if wide > 1:
+            self.loop(many, whole, tile.lanes, lambda i: body([i], None))
+        if tile.channels is None or tile.channels % tile.lanes:
+            with b.if_then(b.icmp_signed(">", self.channels, whole)):
+                body([whole], self.mask(b.sub(self.channels, whole)))
+
+    def vectors(self, i: Any, count: int) -> list[Any]:
+        """Where neighbouring vectors begin."""
+        return [self.b.add(i, I64(n * self.tile.lanes)) for n in range(count)]
+
+    def loop(self, start: Any, stop: Any, step: int, body: Callable[[Any], None]) -> None:
+        """The body for each `start, start + step, ...` below `stop`."""
+        b, first = self.b, self.b.block
+        top, inside, after = (b.append_basic_block(n) for n in ("top", "inside", "after"))
+        b.branch(top)
+        b.position_at_end(top)
+        i = b.phi(I64)
+        i.add_incoming(start, first)
+        b.cbranch(b.icmp_signed("<", i, stop), inside, after)
+        b.position_at_end(inside)
+        body(i)
+        i.add_incoming(b.add(i, I64(step)), b.block)
+        b.branch(top)
+        b.position_at_end(after)
+
+    def mask(self, left: Any) -> Any:
+        """The first lanes."""
+        few = splat(LlvmValue(self.b, self.b.trunc(left, I32)), self.tile.lanes)
+        lanes = ir.Constant(few.v.type, list(range(self.tile.lanes)))
+        return self.b.icmp_unsigned("<", lanes, few.v)
+
+    def element(self, base: Any, place: Place, offset: Any, i: Any, mask: Any) -> LlvmValue:
+        """Elements of an operand, or one in all lanes where it does not move."""
+        b, tile = self.b, self.tile
+        at = b.gep(base, [b.add(offset, i) if place.dense else offset])
+        if place.dense:
+            return load(b, at, tile.dtype, tile.lanes, mask)
+        return splat(load(b, at, tile.dtype, 0), tile.lanes)
+
+    # Windows whose elements are all there.
+
+    def straight(self, at: list[Any], mask: Any) -> None:
+        """A block of results at one vector, written out."""
+        (i,) = at
+        if self.tile.combiner not in ("max", "min"):
+            self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+            return
+        found, loaded = self.folded(i, mask, exact=False)
+        with self.b.if_else(self.any_nan(loaded)) as (some, none):
+            with some:
+                self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+            with none:
+                self.stored(found, i, mask)
+
+    def folded(self, i: Any, mask: Any, *, exact: bool) -> tuple[list[LlvmValue], list[LlvmValue]]:
+        """The folds of all results, and what was loaded for them; `exact`: NaN stays."""
+        tile = self.tile
+        sums: list[LlvmValue | None] = [None] * tile.results
+        loaded: dict[int, LlvmValue] = {}
+        for window in product(*(range(n or 0) for n in tile.counts)):
+            weight = self.weight(window, i, mask)
+            for p in range(tile.results):
+                key = tile.data.result * p + _offset(tile.data, window)
+                if key not in loaded:
+                    loaded[key] = self.element(self.data, tile.data, I64(key), i, mask)
+                sums[p] = self.more(sums[p], loaded[key], weight, exact=exact)
+        return [s for s in sums if s is not None], list(loaded.values())
+
+    def weight(self, window: Sequence[int], i: Any, mask: Any) -> LlvmValue | None:
+        place = self.tile.weights
+        if place is None:
+            return None
+        return self.element(self.weights, place, I64(_offset(place, window)), i, mask)
+
+    def more(
+        self, so_far: LlvmValue | None, data: LlvmValue, weight: LlvmValue | None, *, exact: bool
+    ) -> LlvmValue:
+        """One element more in a fold."""
+        value = data if weight is None else data * weight
+        if so_far is None:
+            return value
+        fold = self.tile.fold
+        return combined(fold, so_far, value) if exact else beyond(fold.combiner, value, so_far)
+
+    def any_nan(self, values: list[LlvmValue]) -> Any:
+        """Whether some lane of some vector is NaN; two vectors a comparison."""
+        b, kind = self.b, ir.IntType(self.tile.lanes)
+        pairs = zip(values[::2], [*values[1::2], values[-1]], strict=False)
+        notes = [b.fcmp_unordered("uno", x.v, y.v) for x, y in pairs]
+        while len(notes) > 1:
+            notes = [b.or_(*notes[n : n + 2]) if notes[n + 1 :] else notes[n]
+                     for n in range(0, len(notes), 2)]  # fmt: skip
+        return b.icmp_unsigned("!=", b.bitcast(notes[0], kind), kind(0))
+
+    # Windows of which a part may be there.
+
+    def looped(self, at: list[Any], mask: Any) -> None:
+        """Results at some vectors: loops over what there is of their windows."""
+        b, tile = self.b, self.tile
+        kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
+        sums = [[cgutils.alloca_once(b, kind) for _ in range(tile.results)] for _ in at]
+        for place in (place for places in sums for place in places):
+            b.store(constant(kind, identity(tile.fold)), place)
+
+        def inner(window: list[Any]) -> None:
+            for places, i in zip(sums, at, strict=True):
+                self.added(places, window, i, mask)
+
+        self.nested([], inner)
+        for places, i in zip(sums, at, strict=True):
+            self.stored([LlvmValue(b, b.load(place)) for place in places], i, mask)
+
+    def added(self, sums: list[Any], window: list[Any], i: Any, mask: Any) -> None:
+        """What lies at one place along the axes with loops, into every result."""
+        b, tile = self.b, self.tile
+        values = [LlvmValue(b, b.load(place)) for place in sums]
+        loaded: dict[int, LlvmValue] = {}
+        data = self.moved(tile.data, window)
+        for fixed in product(*(range(n or 1) for n in tile.counts)):
+            weight = None
+            if tile.weights is not None:
+                far = b.add(self.moved(tile.weights, window), I64(_offset(tile.weights, fixed)))
+                weight = self.element(self.weights, tile.weights, far, i, mask)
+            for p, value in enumerate(values):
+                key = tile.data.result * p + _offset(tile.data, fixed)
+                if key not in loaded:
+                    far = b.add(data, I64(key))
+                    loaded[key] = self.element(self.data, tile.data, far, i, mask)
+                values[p] = self.more(value, loaded[key], weight, exact=True)
+        for place, value in zip(sums, values, strict=True):
+            b.store(value.v, place)
+
+    def nested(self, window: list[Any], body: Callable[[list[Any]], None]) -> None:
+        """The body for every place along the axes whose counts are passed."""
+        if len(window) == len(self.counts):
+            body(window)
+            return
+        if self.tile.counts[len(window)] is not None:
+            self.nested([*window, I64(0)], body)
+            return
+        count = self.counts[len(window)]
+        self.loop(I64(0), count, 1, lambda k: self.nested([*window, k], body))
+
+    def moved(self, place: Place, window: list[Any]) -> Any:
+        """How far into an operand a place of the window lies."""
+        b, total = self.b, I64(0)
+        for k, step in zip(window, place.window, strict=True):
+            total = b.add(total, b.mul(k, I64(step)))
+        return total
+
+    # Results.
+
+    def stored(self, sums: list[LlvmValue], i: Any, mask: Any) -> None:
+        """What is computed of the folds, and to memory."""
+        b, tile = self.b, self.tile
+        for p, total in enumerate(sums):
+            value = self.value(tile.tree, total, p, i, mask)
+            at = b.gep(self.target, [b.add(I64(tile.target.result * p), i)])
+            store(b, at, value, tile.dtype, mask)
+
+    def value(self, tree: Tree, total: LlvmValue, p: int, i: Any, mask: Any) -> LlvmValue:
+        """The value of an expression of a fold."""
+        tile = self.tile
+        match tree:
+            case "acc":
+                return total
+            case str():
+                kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
+                return LlvmValue(self.b, constant(kind, float.fromhex(tree)))
+            case int():
+                place = tile.operands[tree]
+                offset = I64(place.result * p)
+                return self.element(self.operands[tree], place, offset, i, mask)
+        name, *parts = tree
+        values = [self.value(part, total, p, i, mask) for part in parts]
+        return operation(name, tile.dtype, values)
+
+
+def _offset(place: Place, window: Sequence[int]) -> int:
+    return sum(k * step for k, step in zip(window, place.window, strict=True))

@@ -1,0 +1,161 @@
+"""The tensors of an ONNX file: their types and shapes checked, their values as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from explorer.errors import BadModelFile
+from explorer.frontends.files.plain_file import PlainFile
+from explorer.frontends.symbols import symbol_name
+from explorer.ir.dtypes import (
+    HOST_DTYPES,
+    ITEM_BYTES,
+    SMALL_INTEGERS,
+    DType,
+    computed,
+    numpy_dtype,
+)
+from explorer.ir.shapes.dims import Dim, symbol
+from explorer.ir.types import Tensor
+
+MAX_RANK = 16
+MAX_ELEMENTS = 1 << 40
+ALIGNMENT = 64
+
+
+def element_type(data_type: int, name: str) -> DType:
+    """The dtype of an ONNX element type; BadModelFile where nothing computes with it."""
+    try:
+        found = onnx.helper.tensor_dtype_to_np_dtype(data_type)
+    except KeyError:
+        found = np.dtype(np.void)
+    dtype = "string" if data_type == onnx.TensorProto.STRING else str(found.name)
+    if dtype not in ITEM_BYTES and dtype not in HOST_DTYPES:
+        kinds = {v: k for k, v in onnx.TensorProto.DataType.items()}
+        kind = kinds.get(data_type, str(data_type))
+        raise BadModelFile(f"holds {name!r} with elements of type {kind}, which has no kernels")
+    return dtype
+
+
+def declared_type(value: onnx.ValueInfoProto, unnamed: Callable[[int], Dim]) -> Tensor:
+    """What a file declares of a tensor; `unnamed` gives the dim of an axis without number or name.
+
+    Raises BadModelFile where it is of no element type, or of too many dims.
+    """
+    kind = value.type.tensor_type
+    dtype = element_type(kind.elem_type, value.name) if kind.elem_type else None
+    if not kind.HasField("shape"):
+        return Tensor(None, dtype)
+    if len(kind.shape.dim) > MAX_RANK:
+        raise BadModelFile(f"declares {value.name!r} of rank {len(kind.shape.dim)}")
+    dims: list[Dim] = []
+    for axis, dim in enumerate(kind.shape.dim):
+        if dim.dim_param:
+            dims.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
+        elif dim.HasField("dim_value") and dim.dim_value >= 0:
+            dims.append(int(dim.dim_value))
+        else:
+            dims.append(unnamed(axis))
+    return Tensor(tuple(dims), dtype)
+
+
+def checked_shape(dims: Sequence[int], name: str) -> tuple[int, ...]:
+    """The dims of a tensor; BadModelFile where they are negative, or too many, or too large."""
+    shape = tuple(int(d) for d in dims)
+    if len(shape) > MAX_RANK or any(d < 0 for d in shape) or prod(shape) > MAX_ELEMENTS:
+        raise BadModelFile(f"holds {name!r} with the impossible shape {list(shape)[:MAX_RANK]}")
+    return shape
+
+
+def small_array(tensor: onnx.TensorProto) -> np.ndarray:
+    """The value of a tensor that stands in the graph itself."""
+    dtype = element_type(tensor.data_type, tensor.name)
+    shape = checked_shape(tensor.dims, tensor.name)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise BadModelFile(f"keeps {tensor.name!r}, which is no initializer, in another file")
+    if tensor.HasField("raw_data"):
+        if dtype == "string":
+            raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
+        _check_length(tensor.name, len(tensor.raw_data), shape, dtype)
+    try:
+        array: np.ndarray = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:  # bytes that are no text are a ValueError
+        raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape") from error
+    if array.shape != shape:
+        raise BadModelFile(f"holds {tensor.name!r}, whose data does not fit its shape")
+    return _normal(array, dtype)
+
+
+def _normal(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Integers of less than a byte as bytes with their sign, as every kernel leaves them."""
+    if dtype not in SMALL_INTEGERS:
+        return array
+    spare = 8 - SMALL_INTEGERS[dtype]
+    bits = array.view(computed(dtype))
+    return np.asarray((bits << spare) >> spare, bits.dtype).view(numpy_dtype(dtype))
+
+
+def checked_tensor(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    """The shape of a tensor whose elements are raw data; BadModelFile where it cannot be."""
+    if element_type(tensor.data_type, tensor.name) == "string":
+        raise BadModelFile(f"holds {tensor.name!r}, whose strings are raw data")
+    return checked_shape(tensor.dims, tensor.name)
+
+
+def file_bytes(tensor: onnx.TensorProto, length: int) -> int:
+    """What a tensor takes in memory that has this length in a file; BadModelFile where that does
+    not fit its shape.
+    """
+    shape, dtype = checked_tensor(tensor), element_type(tensor.data_type, tensor.name)
+    _check_length(tensor.name, length, shape, dtype)
+    return length + ALIGNMENT + (3 * prod(shape) if _bits(dtype) < 8 else 0)
+
+
+def file_array(file: PlainFile, tensor: onnx.TensorProto, offset: int, length: int) -> np.ndarray:
+    """The tensor that has these bytes of a file; `file_bytes` has judged their number."""
+    raw = _aligned(length)
+    if not file.read_into(raw, offset):
+        raise BadModelFile(f"breaks off inside of {tensor.name!r}")
+    return as_array(tensor, raw)
+
+
+def as_array(tensor: onnx.TensorProto, raw: np.ndarray) -> np.ndarray:
+    """The value of a tensor whose raw data these bytes are."""
+    shape, dtype = checked_tensor(tensor), element_type(tensor.data_type, tensor.name)
+    if _bits(dtype) < 8:
+        return _unpacked(raw, shape, dtype)
+    return raw.view(numpy_dtype(dtype)).reshape(shape)
+
+
+def _bits(dtype: DType) -> int:
+    """How many bits an element takes in a file."""
+    if dtype == "float4_e2m1fn":
+        return 4
+    return SMALL_INTEGERS.get(dtype, 8 * numpy_dtype(dtype).itemsize)
+
+
+def _unpacked(raw: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Elements of less than a byte, several in one with the first one lowest, as a byte each."""
+    bits = _bits(dtype)
+    lanes = np.arange(0, 8, bits, dtype=np.uint8)
+    each = (raw[:, None] >> lanes) & np.uint8((1 << bits) - 1)
+    return _normal(each.reshape(-1)[: prod(shape)].reshape(shape).view(numpy_dtype(dtype)), dtype)
+
+
+def _check_length(name: str, length: int, shape: tuple[int, ...], dtype: DType) -> None:
+    wanted = -(-prod(shape) * _bits(dtype) // 8)
+    if length != wanted:
+        raise BadModelFile(
+            f"holds {name!r}: {dtype}{list(shape)} takes {wanted} bytes and there are {length}"
+        )
+
+
+def _aligned(length: int) -> np.ndarray:
+    room = np.empty(length + ALIGNMENT, np.uint8)
+    skip = -room.ctypes.data % ALIGNMENT
+    return room[skip : skip + length]

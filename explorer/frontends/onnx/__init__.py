@@ -1,0 +1,1 @@
+"""ONNX graphs as programs: scopes, functions, control flow, older operator sets."""

@@ -1,0 +1,156 @@
+"""If, Loop and Scan: subgraphs become functions, and what they capture parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends.files.tensors import declared_type
+from explorer.frontends.onnx.scan import ScanForm
+from explorer.frontends.onnx.scope import Scope, add, import_graph
+from explorer.ir.calls import Branch, Loop, OpCall, Var
+from explorer.ir.program import Binding, Function
+from explorer.ir.types import Tensor
+
+
+def _graph_attribute(proto: onnx.NodeProto, wanted: str, name: str) -> onnx.GraphProto:
+    for attribute in proto.attribute:
+        if attribute.name == wanted and attribute.type == onnx.AttributeProto.GRAPH:
+            graph: onnx.GraphProto = attribute.g
+            return graph
+    raise BadModelFile(f"holds {proto.op_type} at {name!r} without its {wanted}")
+
+
+def import_if(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    cond = scope.find(proto.input[0])
+    inner = [
+        _inner(scope, _graph_attribute(proto, f"{side}_branch", name), f"{label}.{side}")
+        for side in ("then", "else")
+    ]
+    names = _captures(s for s, _ in inner)
+    for side, outputs in inner:
+        if len(outputs) != len(proto.output):
+            raise BadModelFile(f"holds If at {name!r} whose branches give other numbers of values")
+        _function(side, (), names, outputs)
+    args = tuple(scope.find(n) for n in names)
+    then, orelse = (s.name for s, _ in inner)
+    add(scope, proto.output, Branch(cond, then, orelse, args), name)
+
+
+def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    body = _graph_attribute(proto, "body", name)
+    state = tuple(scope.find(i) for i in proto.input[2:])
+    trip, cond = (scope.find(i) if i else None for i in (*proto.input, "", "")[:2])
+    if len(body.input) != 2 + len(state) or len(body.output) < 1 + len(state):
+        raise BadModelFile(
+            f"holds Loop at {name!r} whose body does not fit its {len(state)} values"
+        )
+    if len(proto.output) > len(body.output) - 1:
+        raise BadModelFile(f"wants {len(proto.output)} values of Loop at {name!r}")
+    inner, outputs = _inner(scope, body, f"{label}.body")
+    names = _captures([inner])
+    params = tuple(inner.values[i.name] for i in body.input)
+    _function(inner, params, names, outputs)
+    args = tuple(scope.find(n) for n in names)
+    scans = len(outputs) - 1 - len(state)
+    wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
+    rows = _declared(body.output[1 + len(state) :])
+    add(scope, wanted, Loop(inner.name, trip, cond, state, args, scans, rows), name)
+
+
+def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    """A loop over the extent of the scanned inputs, whose body takes a slice of each."""
+    if scope.opsets[""] < 9:
+        raise UnsupportedOperator(f"Scan at {name!r} is of a version before 9", where=name)
+    scan = ScanForm(proto, _graph_attribute(proto, "body", name), name)
+    state = tuple(scope.find(i) for i in proto.input[: scan.states])
+    scanned = tuple(scope.find(i) for i in proto.input[scan.states :])
+    trip = _extent(scope, scanned[0], scan.input_axes[0], name, label)
+    inner = Scope(scope.importer, f"{label}.body", scope.opsets, scope, scope.depth + 1)
+    counters = inner.importer.value(f"{label}.step"), inner.importer.value(f"{label}.going")
+    params = tuple(inner.define(i.name) for i in scan.body.input[: scan.states])
+    wholes = tuple(inner.importer.value(f"{label}.{v.name}") for v in scanned)
+    for i, formal in enumerate(scan.body.input[scan.states :]):
+        step = counters[0]
+        if scan.input_backwards[i]:
+            last = scope.importer.constant(f"{label}.last", np.array(-1, np.int64))
+            back = inner.importer.value(f"{label}.back")
+            inner.body.append(Binding((back,), OpCall("Sub", (last, step)), frozenset((name,))))
+            step = back
+        part = OpCall("Gather", (wholes[i], step), (("axis", scan.input_axes[i]),))
+        inner.body.append(Binding((inner.define(formal.name),), part, frozenset((name,))))
+    outputs = (counters[1], *import_graph(inner, scan.body))
+    names = _captures([inner])
+    _function(inner, (*counters, *params, *wholes), names, outputs)
+    args = (*scanned, *(scope.find(n) for n in names))
+    wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
+    rows = _declared(scan.body.output[scan.states :])
+    loop = Loop(inner.name, trip, None, state, args, len(outputs) - 1 - scan.states, rows)
+    add(
+        scope,
+        (*wanted[: scan.states], *scan.loop_outputs(wanted[scan.states :], label)),
+        loop,
+        name,
+    )
+    for at, output in enumerate(wanted[scan.states :]):
+        if output:
+            _turned(scope, scan, at, output, name, label)
+
+
+def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
+    """The types that a body declares for what is stacked; 0 for a dim without number or name."""
+    return tuple(declared_type(row, lambda axis: 0) for row in rows)
+
+
+def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:
+    """The extent of a dim as a scalar."""
+    importer, origin = scope.importer, frozenset((name,))
+    row, extent = importer.value(f"{label}.extents"), importer.value(f"{label}.trip")
+    at = importer.constant(f"{label}.axis", np.array(axis, np.int64))
+    scope.body.append(Binding((row,), OpCall("Shape", (value,)), origin))
+    scope.body.append(Binding((extent,), OpCall("Gather", (row, at), (("axis", 0),)), origin))
+    return extent
+
+
+def _turned(scope: Scope, scan: ScanForm, at: int, output: str, name: str, label: str) -> None:
+    """What a loop stacked, as the scan's direction and axis want it."""
+    if not scan.is_turned(at):
+        return
+    importer, origin = scope.importer, frozenset((name,))
+    value = scope.values[scan.loop_output(at, label)]
+    if scan.output_backwards[at]:
+        bounds = (("starts", -1), ("ends", -(1 << 31)), ("axes", 0), ("steps", -1))
+        rows = [importer.constant(f"{label}.{n}", np.array([v], np.int64)) for n, v in bounds]
+        reverse = OpCall("Slice", (value, *rows))
+        value = importer.value(f"{label}.forwards") if scan.moves(at) else scope.define(output)
+        scope.body.append(Binding((value,), reverse, origin))
+    if scan.moves(at):
+        turn = OpCall("Transpose", (value,), (("perm", scan.permutation(at)),))
+        scope.body.append(Binding((scope.define(output),), turn, origin))
+
+
+def _inner(outer: Scope, graph: onnx.GraphProto, name: str) -> tuple[Scope, tuple[Var, ...]]:
+    scope = Scope(outer.importer, name, outer.opsets, outer, outer.depth + 1)
+    for value in graph.input:
+        scope.define(value.name)
+    return scope, import_graph(scope, graph)
+
+
+def _captures(scopes: Iterable[Scope]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(n for s in scopes for n in s.captured))
+
+
+def _function(
+    scope: Scope, params: tuple[Var, ...], captures: Sequence[str], outputs: tuple[Var, ...]
+) -> None:
+    """Close a graph over what it captures; the other branch's captures are parameters too."""
+    taken = tuple(
+        scope.captured.get(n) or scope.importer.value(f"{scope.name}.{n}", inner=True)
+        for n in captures
+    )
+    scope.importer.functions.append(
+        Function(scope.name, (*params, *taken), tuple(scope.body), outputs)
+    )

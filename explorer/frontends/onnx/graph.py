@@ -1,0 +1,100 @@
+"""ONNX nodes become bindings, by what they are: calls, control flow, constants, operators."""
+
+from __future__ import annotations
+
+import onnx
+
+from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends.onnx.attributes import (
+    attributes,
+    constant_value,
+    filled_constant,
+    make_constant,
+)
+from explorer.frontends.onnx.calls import expand, import_local
+from explorer.frontends.onnx.control_flow import import_if, import_loop, import_scan
+from explorer.frontends.onnx.functions import key_of, plain_domain
+from explorer.frontends.onnx.opsets import Node, modern
+from explorer.frontends.onnx.schema import check_node
+from explorer.frontends.onnx.scope import Scope, add
+from explorer.ir.calls import OpCall
+from explorer.ops import RECORDS
+from explorer.ops.own_operators import is_own
+
+LIBRARY_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+
+
+def import_node(scope: Scope, proto: onnx.NodeProto) -> None:
+    """Bind one node, or make its result a constant."""
+    importer, key = scope.importer, key_of(proto)
+    if key in importer.local:
+        import_local(scope, proto, importer.local[key])
+        return
+    if scope.origin:
+        name, label = scope.origin, importer.label(f"{scope.origin}.{proto.op_type}")
+    else:
+        name = label = importer.node_name(proto, scope.prefix)
+    if is_own(proto.op_type, key[0]):
+        _bind(scope, Node(*_head(proto, name), attributes(proto, name), 1), proto.domain)
+        return
+    opset = _version(scope, proto, name)
+    check_node(proto, name, opset, key[0])
+    match proto.op_type:
+        case "If":
+            import_if(scope, proto, name, label)
+        case "Loop":
+            import_loop(scope, proto, name, label)
+        case "Scan":
+            import_scan(scope, proto, name, label)
+        case "Constant":
+            make_constant(scope, proto.output[0], constant_value(proto, name))
+            importer.drop(name, "became a constant")
+        case _ if proto.op_type not in RECORDS and expand(scope, proto, opset, name, label):
+            pass
+        case _:
+            _import_operator(scope, proto, opset, name)
+
+
+def _version(scope: Scope, proto: onnx.NodeProto, name: str) -> int:
+    """The version of the operator's domain that the model, or the function, names."""
+    domain = plain_domain(proto.domain)
+    if domain and domain not in LIBRARY_DOMAINS:
+        raise UnsupportedOperator(
+            f"{proto.op_type} at {name!r} is of the operator domain {proto.domain!r}; "
+            "only ONNX's own operators, the model's functions and operators of your own are known",
+            where=name,
+            try_=f"explorer.operator(record, domain={proto.domain!r})",
+        )
+    if domain not in scope.opsets:
+        raise BadModelFile(f"names no version of the operator domain {proto.domain!r} of {name!r}")
+    return scope.opsets[domain]
+
+
+def _import_operator(scope: Scope, proto: onnx.NodeProto, opset: int, name: str) -> None:
+    attrs = attributes(proto, name)
+    if plain_domain(proto.domain) and proto.op_type not in RECORDS:
+        attrs["domain"] = proto.domain
+    node = Node(*_head(proto, name), attrs, opset)
+    if not filled_constant(scope, node):
+        _bind(scope, modern(node), proto.domain)
+
+
+def _head(proto: onnx.NodeProto, name: str) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    return proto.op_type, name, tuple(proto.input), tuple(proto.output)
+
+
+def _bind(scope: Scope, node: Node, domain: str = "") -> None:
+    record = RECORDS.get(node.op)
+    attrs = dict(node.attrs)
+    if record is None:
+        attrs["opset"] = node.opset
+    elif node.opset < record.first and not plain_domain(domain):
+        raise UnsupportedOperator(
+            f"{node.op} at {node.name!r} is of version {node.opset} of the operator set; "
+            f"it is known from version {record.first} on",
+            where=node.name,
+        )
+    args = [scope.find(i) if i else None for i in node.inputs]
+    while args and args[-1] is None:
+        args.pop()
+    add(scope, node.outputs, OpCall(node.op, tuple(args), tuple(attrs.items())), node.name)

@@ -1,0 +1,103 @@
+"""An ONNX file becomes a program of graph operators, as they stand in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+
+from explorer.errors import BadModelFile, UnsupportedOperator
+from explorer.frontends.files.onnx_file import OnnxFile, read_onnx
+from explorer.frontends.files.tensors import declared_type, element_type
+from explorer.frontends.model import Model
+from explorer.frontends.onnx.functions import opsets_of
+from explorer.frontends.onnx.graph import import_node
+from explorer.frontends.onnx.scope import Importer, Scope, import_graph
+from explorer.frontends.symbols import Bounds, environment, symbol_name
+from explorer.ir.calls import Var
+from explorer.ir.program import Constant, Function, Program
+from explorer.ir.shapes.dims import symbol, symbols_of
+from explorer.ir.types import Annotation, Object, Tensor
+
+FIRST_OPSET = 7
+
+
+def load(path: str | Path, bounds: Bounds | None = None) -> Model:
+    """Read an ONNX file.
+
+    `bounds` limits its symbolic dims: `{"batch": (1, 64)}`.
+    Raises BadModelFile, UnsupportedOperator or BoundError.
+    """
+    path = Path(path)
+    file = read_onnx(path)
+    try:
+        return from_file(file, path.stem, str(path), bounds)
+    except BadModelFile as error:
+        raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
+
+
+def from_file(file: OnnxFile, name: str, path: str, bounds: Bounds | None = None) -> Model:
+    """The model of a file that was read; `path` says where it is from."""
+    return Model(name, path, _program(file, name, bounds), file.head)
+
+
+def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
+    graph = file.model.graph
+    constants = {n: Constant(a) for n, a in file.initializers.items()}
+    outer = frozenset(o for n in graph.node for o in n.output)
+    importer = Importer(file.model, constants, import_node, outer)
+    scope = Scope(importer, "main", _opsets(file.model))
+    for given, constant in importer.constants.items():
+        scope.values[given] = _constant_var(given, constant)
+    params = tuple(
+        scope.define(i.name, _input_type(i)) for i in graph.input if i.name not in file.initializers
+    )
+    env = environment(_symbols(p.type for p in params if isinstance(p.type, Tensor)), bounds)
+    outputs = import_graph(scope, graph)
+    if not outputs:
+        raise BadModelFile("is a model without outputs")
+    names = tuple(o.name for o in graph.output)
+    main = Function("main", params, tuple(scope.body), outputs, names)
+    return Program(
+        (main, *importer.functions),
+        importer.constants,
+        env,
+        tuple(importer.sources),
+        tuple(importer.dropped),
+        name=name,
+    )
+
+
+def _constant_var(name: str, constant: Constant) -> Var:
+    return Var(name, constant.type)
+
+
+def _opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """The version of each operator set; of ONNX's own, only those that are known."""
+    found = opsets_of(model.opset_import)
+    version = found.get("")
+    if version is not None and not FIRST_OPSET <= version <= onnx.defs.onnx_opset_version():
+        raise UnsupportedOperator(
+            f"the model is of version {version} of the operator set; versions "
+            f"{FIRST_OPSET} to {onnx.defs.onnx_opset_version()} are known"
+        )
+    return found
+
+
+def _input_type(value: onnx.ValueInfoProto) -> Annotation:
+    """What a file says of an input; sequences and optional values are objects of the host."""
+    kind = value.type
+    if kind.HasField("sparse_tensor_type") or kind.HasField("map_type"):
+        raise UnsupportedOperator(
+            f"the input {value.name!r} is a sparse tensor or a map, which have no kernels",
+            where=value.name,
+        )
+    if not kind.HasField("tensor_type"):
+        return Object()
+    element_type(kind.tensor_type.elem_type, value.name)  # an input has one
+    return declared_type(value, lambda axis: symbol(symbol_name("", f"{value.name}_{axis}")))
+
+
+def _symbols(types: Iterable[Tensor]) -> list[str]:
+    return [name for t in types for dim in t.shape or () for name in sorted(symbols_of(dim))]

@@ -1,0 +1,1 @@
+"""Kernels made of kernels: merged, normalised, rebased, under canonical names."""

@@ -1,0 +1,145 @@
+"""A tensor made inside of a kernel that is read in blocks of its columns is one tensor a block.
+
+t[j] = sum[k] a[k] * b[k, j];  y[i] = t[i] * t[i + 256]
+->
+t[i] = sum[k] a[k] * b[k, i];  u[i] = sum[k] a[k] * b[k, i + 256];  y[i] = t[i] * u[i]
+
+A tile of y then needs a tile of each block, where it needed all columns from the first block's to
+the last one's. What no one reads is not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from explorer.ir.kernel import (
+    Affine,
+    Axis,
+    Compute,
+    Expr,
+    Kernel,
+    Read,
+    TensorSpec,
+    reads,
+    rewrite,
+    substitute,
+    var,
+)
+from explorer.ir.kernels.normal import writers
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Block:
+    """The columns `first .. first + count - 1` of a tensor."""
+
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The column after the last one."""
+        return self.first + self.count
+
+
+def split_columns(kernel: Kernel) -> Kernel:
+    """After: each tensor made inside whose readers take disjoint blocks of its last dim is one
+    tensor a block, and so is what it is made of.
+    """
+    while True:
+        split = next(_splits(kernel), None)
+        if split is None:
+            return kernel
+        kernel = split
+
+
+def blocks_read(kernel: Kernel, tensor: str) -> tuple[Block, ...] | None:
+    """The blocks of columns of a tensor that the computes of a kernel take, in order; None where a
+    load is of none, or where two of them overlap without being the same.
+    """
+    found: set[Block] = set()
+    for c in kernel.computes:
+        for read in reads(c.expr):
+            if read.tensor == tensor:
+                block = _block(read, c)
+                if block is None:
+                    return None
+                found.add(block)
+    order = sorted(found)
+    apart = all(a.end <= b.first for a, b in pairwise(order))
+    return tuple(order) if apart else None
+
+
+def _block(read: Read, c: Compute) -> Block | None:
+    """The columns that a load takes while an axis of its own moves it, and nothing else does."""
+    last = read.index[-1] if read.index else None
+    if not isinstance(last, Affine) or read.fill is not None or len(last.terms) != 1:
+        return None
+    ((name, step),) = last.terms
+    others = (i for i in read.index[:-1] if isinstance(i, Affine))
+    if step != 1 or any(name in i.variables for i in others):
+        return None
+    extent = next((a.extent for a in c.axes if a.name == name), None)
+    if not isinstance(extent, int) or not isinstance(last.const, int):
+        return None
+    return Block(last.const, extent)
+
+
+def _splits(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel with one tensor more in blocks, for each that can be."""
+    for n, c in enumerate(kernel.computes):
+        if c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+            continue
+        column = c.target[-1].bare if c.target else None
+        axis = next((a for a in c.axes if a.name == column), None)
+        if axis is None or any(column in i.variables for i in c.target[:-1]):
+            continue
+        found = blocks_read(kernel, c.out)
+        if found and found != (Block(0, axis.extent),):
+            yield _split(kernel, n, axis, found)
+
+
+def _split(kernel: Kernel, n: int, axis: Axis, blocks: tuple[Block, ...]) -> Kernel:
+    """The kernel with what compute `n` writes as a tensor a block."""
+    c, spec = kernel.computes[n], kernel.spec(kernel.computes[n].out)
+    taken = {t.name for t in kernel.tensors}
+    used = {a.name for k in kernel.computes for a in (*k.axes, *k.reduce)}
+    names = {b: _fresh(f"{spec.name}_{number}", taken) for number, b in enumerate(blocks)}
+    specs = [TensorSpec(names[b], (*spec.shape[:-1], b.count), spec.dtype) for b in blocks]
+    parts = tuple(_part(c, axis, b, names[b], _fresh(axis.name, used)) for b in blocks)
+
+    def moved(c: Compute) -> Compute:
+        def leaf(read: Read) -> Expr:
+            if read.tensor != spec.name:
+                return read
+            block = _block(read, c)
+            assert block is not None
+            last = read.index[-1]
+            assert isinstance(last, Affine)
+            return Read(names[block], (*read.index[:-1], last - block.first))
+
+        return replace(c, expr=rewrite(c.expr, leaf))
+
+    before, after = kernel.computes[:n], kernel.computes[n + 1 :]
+    computes = (*before, *parts, *(moved(k) for k in after))
+    others = tuple(t for t in kernel.tensors if t.name != spec.name)
+    return replace(kernel, tensors=(*others, *specs), computes=computes)
+
+
+def _part(c: Compute, axis: Axis, block: Block, name: str, column: str) -> Compute:
+    """The compute of one block, along an axis of its own."""
+    there = {axis.name: var(column) + block.first}
+    here = {axis.name: var(column)}
+    axes = tuple(Axis(column, block.count) if a == axis else a for a in c.axes)
+    store = tuple(i.substitute(here) for i in c.store)
+    return replace(c, out=name, axes=axes, store=store, expr=substitute(c.expr, there))
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    new, n = name, 1
+    while new in taken:
+        n += 1
+        new = f"{name}_{n}"
+    taken.add(new)
+    return new

@@ -1,0 +1,126 @@
+"""Kernels that do the same at other places of their tensors, as one kernel and where it begins.
+
+y[i, j] = x[i + 7, j]  ->  y[i, j] = x[i, j], where x begins 7 rows later
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.shapes.dims import Dim, product, simplify
+
+Starts: TypeAlias = Mapping[str, tuple[Dim, ...]]  # by tensor, what is taken off each index
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """A kernel that begins at the front of each tensor, and by tensor how many elements in it has
+    to be given the tensor; of what is not named none.
+    """
+
+    kernel: Kernel
+    offsets: Mapping[str, Dim]
+
+
+def rebased(kernel: Kernel) -> Rebased:
+    """The kernel without what all indices of a tensor have in common; a tensor of which fewer rows
+    are touched than it has is as long as those. Constants stay, and what is read past its border or
+    at places that depend on data.
+    """
+    touched = _touched(kernel)
+    starts = {name: _start(indices) for name, indices in touched.items()}
+    starts = {name: start for name, start in starts.items() if any(n != 0 for n in start)}
+    rows = {name: _rows(indices, kernel, starts.get(name)) for name, indices in touched.items()}
+    tensors = tuple(_with_rows(t, rows.get(t.name)) for t in kernel.tensors)
+    if not starts and tensors == kernel.tensors:
+        return Rebased(kernel, {})
+    computes = tuple(_moved(c, starts) for c in kernel.computes) if starts else kernel.computes
+    offsets = {n: _elements(start, kernel.shape(n)) for n, start in starts.items()}
+    return Rebased(replace(kernel, tensors=tensors, computes=computes), offsets)
+
+
+Index: TypeAlias = tuple[Affine, ...]
+Touched: TypeAlias = list[tuple[Index, Compute]]  # an index of a tensor, and whose axes it is over
+
+
+def _touched(kernel: Kernel) -> dict[str, Touched]:
+    """Every index of the tensors that can begin elsewhere."""
+    found: dict[str, Touched] = {}
+    fixed = set(kernel.constants)
+    for c in kernel.computes:
+        if c.out == kernel.output:
+            found.setdefault(c.out, []).append((c.target, c))
+        for r in reads(c.expr):
+            index = tuple(i for i in r.index if isinstance(i, Affine))
+            if len(index) < len(r.index) or r.fill is not None:
+                fixed.add(r.tensor)
+            found.setdefault(r.tensor, []).append((index, c))
+    if kernel.updates in found:  # the same memory under two names
+        if fixed & {kernel.updates, kernel.output}:
+            fixed |= {kernel.updates, kernel.output}
+        both = found[kernel.updates] + found[kernel.output]
+        found |= {kernel.updates: both, kernel.output: both}
+    outside = {*kernel.inputs, kernel.output}
+    return {n: t for n, t in found.items() if n in outside and n not in fixed and t[0][0]}
+
+
+def _start(indices: Touched) -> tuple[Dim, ...]:
+    """The constant part that the indices of a tensor share, by dim."""
+    return tuple(_least([i.const for i in entries]) for entries in zip(*(i for i, _ in indices)))
+
+
+def _least(values: Sequence[Dim]) -> Dim:
+    whole = [v for v in values if isinstance(v, int)]
+    if len(whole) == len(values):
+        return max(0, min(whole))
+    return values[0] if all(v == values[0] for v in values) else 0
+
+
+def _rows(indices: Touched, kernel: Kernel, start: tuple[Dim, ...] | None) -> int | None:
+    """How many rows of a tensor are touched, from the first one on that is; None: nobody knows."""
+    most = 0
+    for index, c in indices:
+        extents = {a.name: a.extent for a in (*c.axes, *c.reduce)}
+        last = index[0].const - (start[0] if start else 0)
+        for name, factor in index[0].terms:
+            extent = extents.get(name)
+            if not isinstance(factor, int) or not isinstance(extent, int) or extent < 1:
+                return None
+            last = last + max(0, factor) * (extent - 1)
+        if not isinstance(last := simplify(last), int):
+            return None
+        most = max(most, last + 1)
+    return most
+
+
+def _with_rows(spec: TensorSpec, rows: int | None) -> TensorSpec:
+    if rows is None or not (isinstance(spec.shape[0], int) and rows >= spec.shape[0]):
+        return spec if rows is None else replace(spec, shape=(rows, *spec.shape[1:]))
+    return spec
+
+
+def _moved(c: Compute, starts: Starts) -> Compute:
+    def leaf(read: Read) -> Expr:
+        start = starts.get(read.tensor)
+        if start is None:
+            return read
+        return replace(read, index=_without(tuple(read.index), start))  # type: ignore[arg-type]
+
+    expr = rewrite(c.expr, leaf)
+    start = starts.get(c.out)
+    return replace(c, expr=expr, store=_without(c.target, start) if start else c.store)
+
+
+def _without(index: Index, start: tuple[Dim, ...]) -> Index:
+    return tuple(i if n == 0 else i - n for i, n in zip(index, start, strict=True))
+
+
+def _elements(start: tuple[Dim, ...], shape: Sequence[Dim]) -> Dim:
+    """How far an index lies behind the first element, in row-major memory."""
+    total: Dim = 0
+    for d, n in enumerate(start):
+        total = total + product((n, *shape[d + 1 :]))
+    return simplify(total)

@@ -1,0 +1,285 @@
+"""From an output tile to the part of every tensor that it needs: interval arithmetic on affine
+indices (Welder, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from explorer.ir.by_identity import by_identity, by_identity_at
+from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, reads, var
+from explorer.ir.patterns.running import running
+from explorer.ir.shapes.algebra import sympy
+from explorer.ir.shapes.dims import Dim, Shape, simplify
+
+REMEMBERED = 128  # tiles, of all kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`lo <= value < lo + size`, with `lo` affine in the tile variables."""
+
+    lo: Affine
+    size: Dim
+
+
+Region = tuple[Interval, ...]
+
+
+@dataclass(slots=True)
+class Regions:
+    """What one output tile needs: the range of every axis of every compute, and the box of every
+    tensor.
+    """
+
+    axes: list[dict[str, Interval]]
+    tensors: dict[str, Region] = field(default_factory=dict)
+
+
+def tile_variable(axis: str) -> str:
+    """The first index of the current tile along an axis."""
+    return f"t_{axis}"
+
+
+def whole(shape: Shape) -> Region:
+    """The region that is all of a tensor."""
+    return tuple(Interval(Affine(), n) for n in shape)
+
+
+def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
+    """The values of an index while its axes run over their ranges; exact where each axis occurs
+    once, and the sign of its factor is known.
+    """
+    name = index.bare
+    if name is not None and isinstance(ranges[name].size, int):
+        return ranges[name]
+    lo, size = Affine((), index.const), 1
+    for name, factor in index.terms:
+        r = ranges[name]
+        up, down = reach(factor)
+        lo = lo + r.lo * factor + (r.size - 1) * -down
+        size = size + (up + down) * (r.size - 1)
+    return Interval(lo, simplify(size))
+
+
+def reach(factor: Dim) -> tuple[Dim, Dim]:
+    """How far up and how far down one step goes at most; symbols are never negative."""
+    if isinstance(factor, int):
+        return max(factor, 0), max(-factor, 0)
+    parts = sympy.Add.make_args(factor)
+    up = (p for p in parts if not p.could_extract_minus_sign())
+    down = (-p for p in parts if p.could_extract_minus_sign())
+    return simplify(sympy.Add(*up)), simplify(sympy.Add(*down))
+
+
+def box(index: tuple[Affine | Expr, ...], ranges: Mapping[str, Interval], shape: Shape) -> Region:
+    """The elements that a load touches; the whole dim where the index depends on data."""
+    return tuple(
+        [
+            interval(i, ranges) if isinstance(i, Affine) else Interval(Affine(), n)
+            for i, n in zip(index, shape, strict=True)
+        ]
+    )
+
+
+@by_identity
+def _whole_with_borders(kernel: Kernel) -> dict[str, Region]:
+    """All of every tensor and, of one that is made inside, all that any load of any tile reads past
+    its border.
+    """
+    found = {t.name: whole(t.shape) for t in kernel.tensors}
+    for c in kernel.computes:
+        every = {a.name: Interval(Affine(), a.extent) for a in (*c.axes, *c.reduce)}
+        for read in reads(c.expr):
+            if read.fill is not None and read.tensor not in kernel.inputs:
+                shape = kernel.shape(read.tensor)
+                both = zip(found[read.tensor], box(read.index, every, shape), strict=True)
+                found[read.tensor] = tuple(_around(x, y) for x, y in both)
+    return found
+
+
+def _around(x: Interval, y: Interval) -> Interval:
+    """An interval around two that are the same for all tiles: the smallest where their ends can be
+    compared.
+    """
+    low = x.lo.const - _above(x.lo.const - y.lo.const)
+    top = x.lo.const + x.size
+    top = top + _above(y.lo.const + y.size - top)
+    return Interval(Affine((), simplify(low)), simplify(top - low))
+
+
+def _above(gap: Dim) -> Dim:
+    """What a dim is above zero, at most; symbols are never negative."""
+    gap = simplify(gap)
+    return max(gap, 0) if isinstance(gap, int) else reach(gap)[0]
+
+
+def join(a: Region | None, b: Region, every: Region) -> Region:
+    """The smallest box around both; all that there is in a dim where the two cannot be compared."""
+    if a is None:
+        return b
+    return tuple([_join(x, y, n) for x, y, n in zip(a, b, every, strict=True)])
+
+
+def _join(x: Interval, y: Interval, every: Interval) -> Interval:
+    if x is y or x == y:
+        return x
+    gap = y.lo - x.lo
+    sizes = (gap.const, x.size, y.size)
+    if gap.terms or not all(isinstance(s, int) for s in sizes):
+        return every
+    if gap.const >= 0:
+        return Interval(x.lo, max(x.size, y.size + gap.const))
+    return Interval(y.lo, max(x.size - gap.const, y.size))
+
+
+def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
+    """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the
+    output.
+
+    The box of a tensor that is made inside holds all that is written to it and all that is read of
+    it in any tile, its border included. Tiles are asked about again: when they are weighed, and
+    when they are lowered.
+    """
+    return _propagated(kernel, tuple(_cutting(kernel, tile).items()))
+
+
+@by_identity_at(REMEMBERED)
+def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
+    out, tile = Regions([{} for _ in kernel.computes]), dict(cut)
+    every = _whole_with_borders(kernel)
+    for n in reversed(range(len(kernel.computes))):
+        c = kernel.computes[n]
+        if c.out == kernel.output:
+            ranges = {a.name: _cut(a.name, a.extent, tile) for a in c.axes}
+        else:
+            ranges = _invert(c, out, kernel, every)
+        ranges |= {a.name: Interval(Affine(), a.extent) for a in c.reduce}
+        out.axes[n] = ranges
+        if c.out == kernel.output:
+            written = box(c.target, ranges, kernel.shape(c.out))
+            out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
+        for read in _read_by(kernel, c):
+            need = box(read.index, ranges, kernel.shape(read.tensor))
+            known = out.tensors.get(read.tensor)
+            out.tensors[read.tensor] = join(known, need, every[read.tensor])
+    return out
+
+
+def _read_by(kernel: Kernel, c: Compute) -> tuple[Read, ...]:
+    """The loads of a compute; a running fold passes over every element, the last one too of which
+    an exclusive one makes nothing.
+    """
+    along = running(kernel, c)
+    return reads(c.expr) if along is None else (*reads(c.expr), along.element)
+
+
+def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that cut the output: those below the extent in the compute that is written last.
+
+    Other parts of the output may be shorter along an axis; their share of a tile is clipped.
+    """
+    extents = _extents(kernel)
+    return {
+        name: size
+        for name, size in tile.items()
+        if not isinstance(e := extents.get(name, size), int) or size < e
+    }
+
+
+@by_identity
+def _extents(kernel: Kernel) -> Mapping[str, Dim]:
+    """By axis, of the compute that writes the output last."""
+    last = next((c for c in reversed(kernel.computes) if c.out == kernel.output), None)
+    return {} if last is None else {a.name: a.extent for a in last.axes}
+
+
+def _cut(axis: str, extent: Dim, tile: Mapping[str, int]) -> Interval:
+    size = tile.get(axis)
+    if size is None:
+        return Interval(Affine(), extent)
+    return Interval(var(tile_variable(axis)), size)
+
+
+def _invert(
+    c: Compute, out: Regions, kernel: Kernel, every: Mapping[str, Region]
+) -> dict[str, Interval]:
+    """The axis ranges that write a region: exact where the axes are the dims, else everything is
+    written.
+    """
+    aligned = _aligned_reader(c, out, kernel)
+    if aligned is not None:
+        return aligned
+    region = out.tensors.get(c.out)
+    extents = {a.name: a.extent for a in c.axes}
+    if region is None:
+        return _tied(c, out, kernel)
+    if any(i.bare is None and i.terms for i in c.target):
+        out.tensors[c.out] = every[c.out]
+        return {name: Interval(Affine(), n) for name, n in extents.items()}
+    out.tensors[c.out] = region = _with_constants(c, region, every[c.out])
+    ranges = {i.bare: r for i, r in zip(c.target, region, strict=True) if i.bare is not None}
+    return {name: inside(ranges.get(name), n) for name, n in extents.items()}
+
+
+def inside(r: Interval | None, n: Dim) -> Interval:
+    """The part of a range that is in `0 .. n`, as far as that is the same for every tile; all of
+    it without one.
+    """
+    if r is None:
+        return Interval(Affine(), n)
+    lo, size = r.lo.const, r.size
+    if r.lo.terms or not (isinstance(lo, int) and isinstance(size, int) and isinstance(n, int)):
+        return r
+    first, end = max(lo, 0), min(lo + size, n)
+    return Interval(Affine((), first), max(0, end - first))
+
+
+def _tied(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval]:
+    """The axis ranges of another output: those that its loads of what the first one needs too give
+    by the inverse of their index, all of an axis that has none or two that differ.
+    """
+    found: dict[str, set[Interval]] = {a.name: set() for a in c.axes}
+    for read in reads(c.expr):
+        region = None if read.tensor in kernel.inputs else out.tensors.get(read.tensor)
+        for i, r in zip(read.index, region or (), strict=False):
+            if isinstance(i, Affine) and i.bare in found:
+                found[i.bare].add(r)
+    ranges = {
+        a.name: next(iter(found[a.name]))
+        if len(found[a.name]) == 1
+        else Interval(Affine(), a.extent)
+        for a in c.axes
+    }
+    out.tensors[c.out] = box(c.target, ranges, kernel.shape(c.out))
+    return ranges
+
+
+def _with_constants(c: Compute, region: Region, every: Region) -> Region:
+    """The region with the one place that a compute writes in a dim, whether it is needed or not."""
+    return tuple(
+        r if i.terms else _join(r, Interval(i, 1), n)
+        for i, r, n in zip(c.target, region, every, strict=True)
+    )
+
+
+def _aligned_reader(c: Compute, out: Regions, kernel: Kernel) -> dict[str, Interval] | None:
+    """The ranges of the one compute that reads what `c` writes point by point, axis for axis (a
+    split store).
+    """
+    if c.is_plain or all(i.bare is not None or not i.terms for i in c.target):
+        return None
+    users = [
+        (n, k)
+        for n, k in enumerate(kernel.computes)
+        if any(r.tensor == c.out for r in reads(k.expr))
+    ]
+    if len(users) != 1 or len(users[0][1].axes) != len(c.axes):
+        return None
+    n, user = users[0]
+    names = {a.name: var(b.name) for a, b in zip(c.axes, user.axes, strict=True)}
+    index = tuple(i.substitute(names) for i in c.target)
+    if any(r.index != index for r in reads(user.expr) if r.tensor == c.out):
+        return None
+    return {a.name: out.axes[n][b.name] for a, b in zip(c.axes, user.axes, strict=True)}

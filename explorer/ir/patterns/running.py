@@ -1,0 +1,58 @@
+"""A running fold is found by its structure: each result folds the elements up to its own place.
+
+y[i] = sum[r < n] x[i - r], nothing before the first   (CumSum; i + r: from the end)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, var
+from explorer.ir.shapes.dims import simplify
+
+NEUTRAL = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`out[.., i, ..] = combiner over all x[.., j, ..] with j <= i`; `exclusive`: j < i;
+    `backwards`: from the end.
+
+    `element` is what is folded at place i.
+    """
+
+    axis: Axis
+    element: Read
+    exclusive: bool
+    backwards: bool
+
+
+def running(kernel: Kernel, c: Compute) -> Running | None:
+    """The compute as a running fold, if its one load moves against one axis as it is reduced, and
+    nothing is behind the last place: a window that runs into more elements is none.
+    """
+    if len(c.reduce) != 1 or not isinstance(c.expr, Read) or c.expr.fill is None:
+        return None
+    if c.expr.fill != NEUTRAL[c.combiner or "sum"]:
+        return None
+    (step,) = c.reduce
+    moving = [d for d, i in enumerate(c.expr.index) if _moves(i, step.name)]
+    if len(moving) != 1:
+        return None
+    index = c.expr.index[moving[0]]
+    assert isinstance(index, Affine)
+    back = index.factor(step.name)
+    name = index.without({step.name}) - index.const
+    axis = next((a for a in c.axes if name == var(a.name)), None)
+    if axis is None or back not in (1, -1) or simplify(axis.extent - step.extent) != 0:
+        return None
+    if simplify(kernel.shape(c.expr.tensor)[moving[0]] - axis.extent) != 0:
+        return None
+    if index.const not in (0, back) or sum(_moves(i, axis.name) for i in c.expr.index) != 1:
+        return None
+    place = (var(axis.name) if d == moving[0] else i for d, i in enumerate(c.expr.index))
+    return Running(axis, Read(c.expr.tensor, tuple(place)), index.const != 0, back == 1)
+
+
+def _moves(index: object, name: str) -> bool:
+    return not isinstance(index, Affine) or index.factor(name) != 0

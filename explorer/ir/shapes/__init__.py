@@ -1,0 +1,1 @@
+"""Symbolic extents: sympy expressions, judged, printed and compiled."""

@@ -1,0 +1,236 @@
+"""Symbolic extents: integers, or sympy expressions over named symbols with bounds, all judged in
+one `ShapeEnv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import prod
+from typing import TypeAlias, Union
+
+from explorer.ir.shapes.algebra import sympy
+
+Dim: TypeAlias = Union[int, "sympy.Expr"]
+Shape: TypeAlias = tuple[Dim, ...]
+Sizes: TypeAlias = Mapping[str, int]  # a value for each symbol: one binding
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """The dimension that a model calls `name`: an integer, never negative."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def simplify(dim: Dim) -> Dim:
+    """The normal form of a dim: an int where it is one, otherwise an expanded polynomial."""
+    if isinstance(dim, int):
+        return dim
+    expanded = sympy.expand(dim)
+    return int(expanded) if expanded.is_Integer else expanded
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product, in normal form."""
+    values = list(dims)
+    if all(isinstance(d, int) for d in values):
+        return prod(values)
+    return simplify(sympy.Mul(*values))
+
+
+def total_of(dims: Iterable[Dim]) -> Dim:
+    """The sum, in normal form: added at once, as each addition sorts all terms."""
+    values = list(dims)
+    if all(isinstance(d, int) for d in values):
+        return sum(d for d in values if isinstance(d, int))
+    return simplify(sympy.Add(*values))
+
+
+def floor_div(a: Dim, b: Dim) -> Dim:
+    """`a // b`; exact where the quotient is a polynomial."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    exact = sympy.cancel(sympy.sympify(a) / b)
+    whole = sympy.expand(exact)
+    factors = whole.as_coefficients_dict().values()
+    if whole.is_polynomial() and all(c.is_Integer for c in factors):
+        return simplify(whole)
+    return sympy.floor(sympy.sympify(a) / b)
+
+
+def ceil_div(a: Dim, b: int) -> Dim:
+    """`-(-a // b)`."""
+    return -(-a // b) if isinstance(a, int) else simplify(floor_div(a + (b - 1), b))
+
+
+def symbols_of(dim: Dim) -> frozenset[str]:
+    """The names that a dim depends on."""
+    return frozenset() if isinstance(dim, int) else frozenset(s.name for s in dim.free_symbols)
+
+
+def evaluate_dim(dim: Dim, sizes: Sizes) -> int:
+    """The value of a dim under one binding of its symbols, in Python integers."""
+    if isinstance(dim, int):
+        return dim
+    match dim:
+        case sympy.Integer():
+            return int(dim)
+        case sympy.Symbol():
+            return sizes[dim.name]
+        case sympy.Add():
+            return sum(evaluate_dim(a, sizes) for a in dim.args)
+        case sympy.Mul():
+            return _product(dim, sizes)
+        case sympy.Pow() if dim.exp.is_Integer and dim.exp >= 0:
+            return int(evaluate_dim(dim.base, sizes) ** int(dim.exp))
+        case sympy.floor():
+            top, bottom = sympy.fraction(sympy.together(dim.args[0]))
+            return evaluate_dim(top, sizes) // evaluate_dim(bottom, sizes)
+        case sympy.Max():
+            return max(evaluate_dim(a, sizes) for a in dim.args)
+        case sympy.Min():
+            return min(evaluate_dim(a, sizes) for a in dim.args)
+        case sympy.Mod():
+            return evaluate_dim(dim.args[0], sizes) % evaluate_dim(dim.args[1], sizes)
+    raise ValueError(f"a dim may be built from + - * // max min mod; found {dim}")
+
+
+def _product(dim: sympy.Mul, sizes: Sizes) -> int:
+    top, bottom = sympy.fraction(dim)
+    if bottom == 1:
+        return prod(evaluate_dim(a, sizes) for a in dim.args)
+    return evaluate_dim(top, sizes) // evaluate_dim(bottom, sizes)
+
+
+def evaluate_shape(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
+    """Each dim of a shape under one binding."""
+    return tuple(evaluate_dim(d, sizes) for d in shape)
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolBound:
+    """What is known of one symbol: `low <= symbol <= high`, and the value that tiles are chosen
+    for.
+    """
+
+    name: str
+    low: int = 1
+    high: int | None = None
+    hint: int = 1
+
+
+@dataclass(frozen=True)
+class ShapeEnv:
+    """The bounds of all symbols of a program, and the proofs that follow from them."""
+
+    symbols: tuple[SymbolBound, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, SymbolBound]:
+        return {s.name: s for s in reversed(self.symbols)}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.symbols)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def of(self, name: str) -> SymbolBound:
+        """What is known of a symbol; 1 or more where nothing was said."""
+        return self._by_name.get(name) or SymbolBound(name)
+
+    def only(self, names: frozenset[str]) -> ShapeEnv:
+        """What is known of some symbols, by name: the same, whatever else is in a program."""
+        return ShapeEnv(tuple(self._by_name[n] for n in sorted(names) if n in self._by_name))
+
+    @cached_property
+    def hints(self) -> Mapping[str, int]:
+        """The binding that Roller tiles for and that pictures start from."""
+        return {s.name: s.hint for s in self.symbols}
+
+    def at(self, sizes: Sizes) -> ShapeEnv:
+        """The same bounds, with some hints replaced by the sizes that are given."""
+        found = (replace(s, hint=sizes.get(s.name, s.hint)) for s in self.symbols)
+        return ShapeEnv(tuple(found))
+
+    def bounds(self, dim: Dim) -> tuple[int, int | None]:
+        """Least and greatest value by interval arithmetic; the greatest is None where unbounded."""
+        if isinstance(dim, int):
+            return dim, dim
+        return _bounds(dim, self)
+
+    def at_most(self, dim: Dim) -> int | None:
+        """The greatest value that a dim can take, None if unbounded."""
+        return self.bounds(dim)[1]
+
+    def equal(self, a: Dim, b: Dim) -> bool | None:
+        """True or False where it can be proved for every binding, else None."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return _equal(sympy.sympify(a), sympy.sympify(b), self)
+
+    def hint(self, dim: Dim) -> int:
+        """The dim under the hint binding."""
+        if isinstance(dim, int):
+            return dim
+        return evaluate_dim(dim, {n: self.of(n).hint for n in symbols_of(dim)})
+
+
+@lru_cache(maxsize=65536)
+def _equal(a: sympy.Expr, b: sympy.Expr, env: ShapeEnv) -> bool | None:
+    gap = simplify(a - b)
+    if isinstance(gap, int):
+        return gap == 0
+    low, high = env.bounds(gap)
+    if low > 0 or (high is not None and high < 0):
+        return False
+    return None
+
+
+_UNBOUNDED = 1 << 62
+
+
+@lru_cache(maxsize=65536)
+def _bounds(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int | None]:
+    low, high = _interval(dim, env)
+    return low, None if high >= _UNBOUNDED else high
+
+
+def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
+    match dim:
+        case sympy.Integer():
+            return int(dim), int(dim)
+        case sympy.Symbol():
+            known = env.of(dim.name)
+            return known.low, _UNBOUNDED if known.high is None else known.high
+        case sympy.Add():
+            parts = [_interval(a, env) for a in dim.args]
+            return _clip(sum(p[0] for p in parts)), _clip(sum(p[1] for p in parts))
+        case sympy.Mul() if sympy.fraction(dim)[1] == 1:
+            low, high = 1, 1
+            for a in dim.args:
+                x, y = _interval(a, env)
+                corners = [low * x, low * y, high * x, high * y]
+                low, high = _clip(min(corners)), _clip(max(corners))
+            return low, high
+        case sympy.Pow() if dim.exp.is_Integer and dim.exp > 0:
+            low, high = _interval(dim.base, env)
+            corners = [low ** int(dim.exp), high ** int(dim.exp)]
+            return _clip(min(corners)), _clip(max(corners))
+        case sympy.floor():
+            top, bottom = (_interval(e, env) for e in sympy.fraction(sympy.together(dim.args[0])))
+            if bottom[0] > 0:
+                corners = [t // b for t in top for b in bottom]
+                return _clip(min(corners)), _clip(max(corners))
+        case sympy.Max():
+            parts = [_interval(a, env) for a in dim.args]
+            return max(p[0] for p in parts), max(p[1] for p in parts)
+        case sympy.Min():
+            parts = [_interval(a, env) for a in dim.args]
+            return min(p[0] for p in parts), min(p[1] for p in parts)
+    return -_UNBOUNDED, _UNBOUNDED
+
+
+def _clip(value: int) -> int:
+    return max(-_UNBOUNDED, min(_UNBOUNDED, value))

@@ -1,0 +1,1 @@
+"""Programs, kernels and tile programs as text, and text read back."""

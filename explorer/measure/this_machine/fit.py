@@ -1,0 +1,189 @@
+"""The constants of the micro performance model, fitted to probe kernels: what a model cannot know
+of a machine is measured once (Roller, section 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from explorer.cost.counts import Counts
+from explorer.cost.estimate import Estimate
+from explorer.devices.costs import NAMES, Costs, Fit
+from explorer.devices.model import Device
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
+from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
+from explorer.measure.this_machine.sample_kernels import elementwise, product, softmax, transpose_of
+
+M, K, N = symbol("m"), symbol("k"), symbol("n")
+ENV = ShapeEnv((SymbolBound("m", 1, 4096), SymbolBound("k", 1, 4096), SymbolBound("n", 1, 4096)))
+STRIDE = 24  # elements between those that are read one by one
+BURSTS = 9
+BURST_US = 300.0
+DESCENTS, CLOSE = 2000, 1e-4
+PRIOR = 0.01  # how strongly a constant stays where it was: no probe says anything of some
+
+Sizes = tuple[tuple[str, int], ...]
+Time = Callable[[PreparedKernel], float]  # microseconds of a run, the best of a burst
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A kernel with symbols, so that it is compiled once, and the bindings that it is timed at."""
+
+    name: str
+    kernel: Kernel
+    tiling: Tiling
+    bindings: tuple[Sizes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one probe counted and took, in cycles of the device."""
+
+    name: str
+    counts: Counts
+    cycles: float
+    spread: float
+
+
+def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
+    """Kernels with operands in L1 or nearly so, each at bindings that tell constants apart. The
+    sums of their register tiles fit in `registers`: spilled ones would be taken for costs of
+    tiles that have none.
+    """
+    rows = max(n for n in (4, 6, 8) if Micro(n, 2, lanes).registers <= registers)
+    large, small = Micro(rows, 2, lanes), Micro(4, 1, lanes)
+    many, wide = 8 * rows, 2 * lanes
+    contracted = product(M, K, N, constant=False)
+    pairs = elementwise((M, N), "add")
+    strided = Axis("i", M)
+    every_second = Compute("y", (strided,), apply("add", Read("x", (var("i") * STRIDE,)), 1.0))
+    gather = Kernel(
+        "strided",
+        (TensorSpec("x", (STRIDE * M,)), TensorSpec("y", (M,))),
+        (every_second,),
+        ("x",),
+        "y",
+    )
+    return (
+        Probe(
+            f"contraction {rows}x2",
+            contracted,
+            Tiling((), large),
+            (
+                _mkn(many, 32, wide),
+                _mkn(many, 128, wide),
+                _mkn(many, 8, wide),
+                _mkn(rows - 1, 32, wide),
+                _mkn(many, 32, wide + 5),
+                _mkn(rows, 128, wide),
+                _mkn(many, 32, wide + lanes),
+            ),
+        ),
+        Probe(
+            "contraction 4x1",
+            contracted,
+            Tiling((), small),
+            (_mkn(64, 32, wide), _mkn(64, 8, wide), _mkn(66, 8, wide + 7)),
+        ),
+        Probe("transpose", transpose_of(M, N), Tiling(), (_mn(64, 64), _mn(16, 16), _mn(40, 24))),
+        Probe(
+            "add",
+            pairs,
+            Tiling((("a1", 3 * lanes),)),
+            (_mn(16, 3 * lanes), _mn(16, 3 * lanes + 7), _mn(16, 5), _mn(16, 9 * lanes)),
+        ),
+        Probe("exp", elementwise((N,), "exp"), Tiling(), (_mn(1, 1024), _mn(1, 256 + lanes // 2))),
+        Probe("strided", gather, Tiling(), ((("m", 256),),)),
+        Probe("softmax", softmax(M, N), Tiling(), (_mn(16, 128), _mn(16, 32), _mn(64, 15))),
+        Probe("task", pairs, Tiling((("a0", 1), ("a1", lanes))), (_mn(64, lanes),)),
+    )
+
+
+def _mkn(m: int, k: int, n: int) -> Sizes:
+    return ("m", m), ("k", k), ("n", n)
+
+
+def _mn(m: int, n: int) -> Sizes:
+    return ("m", m), ("n", n)
+
+
+def observe(device: Device, given: Sequence[Probe], time: Time | None = None) -> list[Observation]:
+    """Every probe at each of its bindings, timed on one unit."""
+    found = []
+    for probe in given:
+        estimate = Estimate(probe.kernel, probe.tiling, device, once=True)
+        for binding in probe.bindings:
+            sizes = dict(binding)
+            ready = prepare(
+                probe.kernel, probe.tiling, Operands(probe.kernel, sizes), device, 1, ENV
+            )
+            times = [(time or _burst)(ready) for _ in range(BURSTS)]
+            best = min(times)
+            label = f"{probe.name} {' '.join(f'{k}={n}' for k, n in binding)}"
+            cycles = max(0.0, best * 1e3 - device.task_ns) * device.clock_ghz
+            spread = median(times) / best - 1 if best else 0.0
+            found.append(Observation(label, estimate.counts(sizes), cycles, round(spread, 3)))
+    return found
+
+
+def _burst(ready: PreparedKernel) -> float:
+    return ready.best_us(BURST_US)
+
+
+def fitted(device: Device, seen: Sequence[Observation], start: Costs = Costs()) -> Costs:
+    """The costs that explain what was seen with the least relative error, none below zero.
+
+    Least squares on relative errors, with each constant drawn to where it started in proportion to
+    itself; what would be negative is zero. The residual of each probe stays in `fits`.
+    """
+    first = np.array(start.values)
+    scale = np.array([1.0 / max(1.0, o.cycles) for o in seen])
+    rows = np.array([o.counts.each for o in seen]).reshape(len(seen), len(NAMES))
+    rest = np.array([o.cycles - o.counts.multiply - o.counts.waits for o in seen])
+    prior = np.diag(PRIOR / np.maximum(first, 1e-3))
+    matrix = np.vstack([rows * scale[:, None], prior])
+    wanted = np.concatenate([rest * scale, np.full(len(NAMES), PRIOR)])
+    values = _not_negative(matrix, wanted)
+    made = start.with_values([round(float(v), 3) for v in values])
+    return replace(made, fits=tuple(_residuals(device, seen, made)))
+
+
+def _not_negative(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Least squares without negative values, by descent along one coordinate after the other."""
+    values = np.zeros(matrix.shape[1])
+    left = wanted.copy()
+    sizes = (matrix**2).sum(0)
+    for _ in range(DESCENTS):
+        before = values.copy()
+        for n in np.flatnonzero(sizes):
+            new = max(0.0, values[n] + matrix[:, n] @ left / sizes[n])
+            left -= matrix[:, n] * (new - values[n])
+            values[n] = new
+        if np.abs(values - before).max() < CLOSE:
+            break
+    return values
+
+
+def _residuals(device: Device, seen: Sequence[Observation], costs: Costs) -> list[Fit]:
+    per_us = device.clock_ghz * 1e3
+    return [
+        Fit(
+            o.name,
+            round(o.cycles / per_us, 3),
+            round(_modelled(o.counts, costs) / per_us, 3),
+            o.spread,
+        )
+        for o in seen
+    ]
+
+
+def _modelled(counts: Counts, costs: Costs) -> float:
+    every = tuple(range(len(NAMES)))
+    return counts.multiply + counts.waits + counts.cycles(costs.values, every)

@@ -1,0 +1,55 @@
+"""`python -m explorer.measure.this_machine.in_background`: this machine is measured while nobody
+uses it.
+
+Whoever starts it goes on at once with default figures; processes that begin later have measured
+ones. It waits until the machine is idle, keeps a measurement that nothing disturbed, and ends; it
+also ends with whoever started it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from explorer.devices.model import Device
+from explorer.measure.quiet import Disturbance, Watch
+from explorer.measure.this_machine.this_cpu import measure, remember, remembered
+
+IDLE_LOAD = 0.3  # of the last minute: less is nobody's work
+LOOK_S = 30.0
+LOOKS = 240  # two hours: after that it is left to the user
+
+
+def measured_undisturbed() -> tuple[Device, Disturbance]:
+    """A fresh measurement, kept for later processes where the machine was quiet during it."""
+    watch = Watch()
+    watch.begin()
+    found = measure()
+    bore = watch.end()
+    if not bore.disturbed:
+        remember(found)
+    return found, bore
+
+
+def when_idle(
+    load: Callable[[], float] = lambda: os.getloadavg()[0],
+    sleep: Callable[[float], object] = time.sleep,
+    looks: int = LOOKS,
+) -> bool:
+    """Whether this machine is measured now, by us or by somebody else."""
+    starter = os.getppid()
+    for _ in range(looks):
+        sleep(LOOK_S)
+        if os.getppid() != starter:
+            return False
+        if remembered() is not None:
+            return True
+        if load() <= IDLE_LOAD and not measured_undisturbed()[1].disturbed:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    os.nice(10)  # it gives way to all that its user does
+    raise SystemExit(not when_idle())

@@ -1,0 +1,190 @@
+"""One compiled kernel alone, on prepared operands with constants laid out ahead: several runs a
+launch, on one thread or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from time import perf_counter_ns
+
+import numpy as np
+
+from explorer.codegen.build import Argument, KernelCode, build_kernel
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.decisions import Tiling
+from explorer.ir.dtypes import is_float
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.tile_program import Packing
+from explorer.ir.types import DType, numpy_dtype
+from explorer.measure.compare import Measurement, measure
+from explorer.measure.turns import Clock
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.workers.arena import address_of, aligned_array, in_place
+from explorer.runtime.workers.launch import Launch, Row, rows_of
+from explorer.runtime.workers.workers import team
+from explorer.tile.lowering.packing import pack_constant
+
+LAUNCH_US = 200.0  # at most so long are the runs that one launch does, if a run is not longer
+MOST_RUNS = 1000  # in a launch
+FEWEST = 3  # launches, also where they take longer than the time that there is
+GUARD_BYTES = 64
+
+
+class Operands:
+    """The arrays of one kernel under one binding, the same ones for every tiling that is tried.
+
+    `inputs` are arrays by name; what is not given is made by chance: floats between 0.1 and 1,
+    integers from 1 to 4. Every array begins on a cache line.
+    """
+
+    def __init__(
+        self, kernel: Kernel, sizes: Sizes, inputs: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        given = inputs or {}
+        random = np.random.default_rng(0)
+        self.kernel, self.sizes = kernel, sizes
+        self.arrays = {
+            name: in_place(np.asarray(given[name], numpy_dtype(kernel.dtype(name))))
+            if name in given
+            else _by_chance(random, evaluate_shape(kernel.shape(name), sizes), kernel.dtype(name))
+            for name in kernel.inputs
+        }
+        shape = evaluate_shape(kernel.shape(kernel.output), sizes)
+        self.output = aligned_array(shape, numpy_dtype(kernel.dtype(kernel.output)))
+        self.output.fill(0)  # each page is there before the first run
+        self._packed: dict[Packing, np.ndarray] = {}
+
+    def packed(self, packing: Packing, name: str) -> np.ndarray:
+        """A constant as a micro-kernel wants it."""
+        if packing not in self._packed:
+            self._packed[packing] = pack_constant(packing, self.arrays[name])
+        return self._packed[packing]
+
+
+class PreparedKernel:
+    """A compiled kernel with all that it works on, ready to run on a number of threads.
+
+    Each thread runs an equal share of the tasks, those beside each other.
+    """
+
+    def __init__(self, code: KernelCode, operands: Operands, threads: int = 1) -> None:
+        if threads < 1:
+            raise BadOption(f"a kernel runs on 1 thread or more, found {threads}", found=threads)
+        self.code, self.operands, self.threads = code, operands, threads
+        self._keep: list[np.ndarray] = []
+        self._blocks = [self._block() for _ in range(threads)]
+        self._launches: dict[int, Launch] = {}
+        self.runs = self._fitting()
+
+    @property
+    def output(self) -> np.ndarray:
+        """What the last run wrote; all tilings of the same operands write here."""
+        return self.operands.output
+
+    def launch(self, runs: int | None = None) -> None:
+        """Run the kernel that many times, `self.runs` by default, without Python in between."""
+        count = self.runs if runs is None else runs
+        if count not in self._launches:
+            self._launches[count] = self._made(count)
+        self._launches[count].run(team())
+
+    def best_us(self, budget_us: float = 3000.0, clock: Clock = perf_counter_ns) -> float:
+        """Microseconds of a run, the best of as many launches as the budget has room for, and of 3
+        at least: some of them are not disturbed, whatever else the machine does.
+        """
+        best, begin = float("inf"), clock()
+        done = 0
+        while done < FEWEST or (clock() - begin) / 1e3 < budget_us:
+            start = clock()
+            self.launch()
+            best = min(best, (clock() - start) / 1e3 / self.runs)
+            done += 1
+        return best
+
+    def measure(self, seconds: float = 0.05, clock: Clock = perf_counter_ns) -> Measurement:
+        """The median time of a run with its interval."""
+        found = measure(self.launch, seconds, clock)
+        low, high = found.low_us / self.runs, found.high_us / self.runs
+        return Measurement(
+            found.median_us / self.runs, low, high, found.n * self.runs, found.machine
+        )
+
+    def _fitting(self) -> int:
+        """How many runs fit into a launch."""
+        self.launch(1)
+        begin = perf_counter_ns()
+        self.launch(1)
+        us = max(0.05, (perf_counter_ns() - begin) / 1e3)
+        return max(1, min(MOST_RUNS, int(LAUNCH_US / us)))
+
+    def _made(self, runs: int) -> Launch:
+        tasks = self.code.tasks(self.operands.sizes)
+        rows = [self._rows(unit, tasks, runs) for unit in range(self.threads)]
+        made = Launch([rows_of(r) for r in rows], 1, 0)
+        for unit, block in enumerate(self._blocks):
+            made.code[unit, 0] = (self.code.address, address_of(block))
+        return made
+
+    def _rows(self, unit: int, tasks: int, runs: int) -> list[Row]:
+        """A share of the tasks; all threads meet after each run."""
+        first, last = tasks * unit // self.threads, tasks * (unit + 1) // self.threads
+        one: list[Row] = [(isa.RUN, 0, first, last, 0)] if first < last else []
+        if self.threads > 1:
+            one.append((isa.BARRIER, 0, 0, 0, 0))
+        return [*one * runs, (isa.END, 0, 0, 0, 0)]
+
+    def _block(self) -> np.ndarray:
+        """The argument block of one thread, with scratch of its own."""
+        words = [self._word(a) for a in self.code.arguments]
+        return np.array(words or [0], np.int64)
+
+    def _word(self, a: Argument) -> int:
+        operands = self.operands
+        match a.kind:
+            case "tensor" if a.name == operands.kernel.output:
+                array = operands.output
+            case "tensor":
+                array = operands.arrays[a.name]
+            case "packed":
+                assert a.packing is not None
+                array = operands.packed(a.packing, a.name)
+            case "table":
+                array = in_place(np.array(a.values or (0,), np.int64))
+            case "scratch":
+                count = evaluate_dim(a.elements, operands.sizes) * a.item_bytes + GUARD_BYTES
+                array = aligned_array((count,), np.dtype(np.uint8))
+                array.fill(0)
+            case _:
+                return operands.sizes[a.name]
+        self._keep.append(array)
+        return address_of(array) + a.begin_bytes(operands.sizes)
+
+
+def prepare(
+    kernel: Kernel,
+    tiling: Tiling,
+    operands: Operands,
+    device: Device,
+    threads: int = 1,
+    env: ShapeEnv = ShapeEnv(),
+) -> PreparedKernel:
+    """The kernel compiled under a tiling, for a device that this machine can run the code of, from
+    the cache where it is there, on these operands.
+    """
+    code = build_kernel(kernel, tiling, env, device)
+    return PreparedKernel(code, operands, threads)
+
+
+def _by_chance(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """An array on a cache line; nothing in it is zero, denormal or not a number."""
+    made = aligned_array(shape, numpy_dtype(dtype))
+    count = prod(shape)
+    if is_float(dtype):
+        values: np.ndarray = random.random(count, np.float32) * np.float32(0.9) + np.float32(0.1)
+    else:
+        values = random.integers(1, 2 if dtype == "bool" else 5, count)
+    np.copyto(made, values.reshape(shape).astype(made.dtype))
+    return made

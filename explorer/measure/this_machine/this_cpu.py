@@ -1,0 +1,203 @@
+"""This machine as a `Device`: measured where its user asked for that once, else by default.
+
+What a process began with it keeps: a measurement counts in later ones, so that no decision changes
+in the middle of a session, and the device is in the key of all that is decided for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import cache
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from explorer import cache as store
+from explorer.allowance import cores
+from explorer.devices.costs import Costs, costs_from
+from explorer.devices.host import cache_bytes, is_x86, lanes, registers, target
+from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.target import Target
+from explorer.measure.this_machine.default_cpu import FMA_PER_CYCLE, SHARED, default_cpu
+
+if TYPE_CHECKING:
+    from explorer.codegen.cpu.object.object_code import MachineCode
+    from explorer.measure.this_machine.bandwidth import Bandwidth
+    from explorer.runtime.workers.overheads import Overheads
+
+Native = Callable[[int, int, int], object]
+
+VERSION = "this-cpu-10"
+RUNS = 40
+SOURCES = (
+    ("launch_us", "an empty launch of two units, the best of many"),
+    ("barrier_us", "two units that meet again and again, the best of many"),
+    ("task_ns", "a kernel that does nothing, the best of many"),
+    ("alone_gb_per_s", "a vector sum on one core, best of several runs"),
+    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds, two a cycle"),
+    ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+    ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),
+)
+PRODUCT = """
+def kernel(first, last, args):
+    wide()
+    a = argument(args, 0)
+    b = argument(args, 1)
+    y = argument(args, 2)
+    table = argument(args, 3)
+    zero = argument(args, 4)
+    for task in range(first, last):
+        contract(a, 0, zero, 1, 256, b, b, 0, (y,))
+"""
+
+
+@cache
+def this_cpu() -> Device:
+    """The device of this process: as it was measured before, else what is known without that."""
+    return remembered() or default_cpu()
+
+
+@cache
+def measured_cpu() -> Device:
+    """The same measured, now where it was not before: for tools that hold the model against the
+    clock. It takes some seconds.
+    """
+    known = remembered()
+    if known is None:
+        known = measure()
+        remember(known)
+    return known
+
+
+def remembered() -> Device | None:
+    """This machine as it was measured before, None where it was not; nothing is compiled."""
+    known = store.get(_key())
+    return None if known is None else from_json(known.decode())
+
+
+def remember(device: Device) -> None:
+    """Keep a measurement for the user's later processes."""
+    store.put(_key(), json.dumps(asdict(device)).encode())
+
+
+def _key() -> str:
+    """What a measurement depends on: the processor, its cores and its caches."""
+    return store.content_key(VERSION, target().text, str(cores()), json.dumps(cache_bytes()))
+
+
+def from_json(text: str) -> Device:
+    """A device from what `json.dumps(asdict(device))` wrote."""
+    fields = json.loads(text)
+    fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
+    fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
+    fields["costs"] = costs_from(fields["costs"])
+    about = fields["target"]
+    fields["target"] = Target(about["processor"], tuple(about["features"]))
+    return Device(**fields)
+
+
+def measure() -> Device:
+    """A fresh measurement: peak products, bandwidth of every level by one core and by all, what the
+    runtime costs, and the constants of the model, fitted to probe kernels.
+    """
+    sizes = cache_bytes()
+    dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
+    spans = {"L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 4, "DRAM": dram}
+    rates = _bandwidths(spans)
+    levels = tuple(
+        MemoryLevel(rate.level, sizes.get(rate.level), rate.read, 64, shared=rate.level in SHARED)
+        for rate in rates
+    )
+    peak = _peak_gflops()
+    width = lanes()
+    own = overheads()
+    together = tuple((r.level, r.read_together) for r in rates) if cores() > 1 else ()
+    stores = tuple((r.level, round(r.store_weight, 3)) for r in rates)
+    device = Device(
+        name="this-cpu",
+        kind="cpu",
+        units=cores(),
+        lanes=width,
+        registers=registers(),
+        fma_per_cycle=FMA_PER_CYCLE,
+        clock_ghz=round(peak / (2 * width * FMA_PER_CYCLE), 3),
+        levels=levels,
+        launch_us=round(own.launch_us, 2),
+        barrier_us=round(own.barrier_us, 3),
+        task_ns=round(own.task_ns, 1),
+        sources=SOURCES,
+        costs=Costs(stores=stores, together=together),
+        figures="measured",
+        target=target(),
+    )
+    return replace(device, costs=_fitted(device))
+
+
+def _bandwidths(spans: dict[str, int]) -> tuple[Bandwidth, ...]:
+    from explorer.measure.this_machine.bandwidth import COPY, READ, bandwidths  # loads the workers
+
+    read, copy = code_of(READ), code_of(COPY)
+    return bandwidths(spans, SHARED, cores(), read.address, copy.address)
+
+
+def _fitted(device: Device) -> Costs:
+    from explorer.measure.this_machine.fit import fitted, observe, probes  # loads the generator
+
+    return fitted(device, observe(device, probes(device.lanes, device.registers)), device.costs)
+
+
+def overheads() -> Overheads:
+    """What the runtime costs here, measured."""
+    from explorer.runtime.workers.overheads import overheads as measured  # loads the workers
+
+    return measured()
+
+
+def code_of(body: str, *header: str) -> MachineCode:
+    """The machine code of a kernel's text."""
+    from explorer.codegen.cpu.object.object_code import compile_cfunc
+    from explorer.codegen.cpu.print import DECORATOR, HEADER  # slow to load, and seldom needed
+
+    source = "\n".join([*HEADER, *header, "", DECORATOR + body])
+    return compile_cfunc(source, target())
+
+
+def native_function(body: str, *header: str) -> Native:
+    """A kernel's text as a function of the first task, the one after the last, and an address."""
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    code = code_of(body, *header)
+    found: Any = signature(code.address)
+    found.code = code  # for as long as the function lives
+    return found
+
+
+def _aligned(block: np.ndarray) -> int:
+    return (int(block.ctypes.data) + 63) // 64 * 64
+
+
+def _best_seconds(function: Native, args: np.ndarray, repeats: int, runs: int) -> float:
+    """The best of many short runs: some are not disturbed, whatever else the machine does."""
+    function(0, 1, args.ctypes.data)
+    times = []
+    for _ in range(runs):
+        begin = perf_counter()
+        function(0, repeats, args.ctypes.data)
+        times.append((perf_counter() - begin) / repeats)
+    return min(times)
+
+
+def _peak_gflops() -> float:
+    """Products of a register tile with both operands in L1."""
+    width = lanes()
+    rows, vectors = (14, 2) if width == 16 or not is_x86() else (6, 2)
+    header = f"contract = micro_kernel({rows}, {vectors}, {width}, 1, 0, 0)"
+    a, b, y = (np.zeros(4096, np.float32) for _ in range(3))
+    table, zero = np.zeros(32, np.int64), np.zeros(1, np.int64)
+    addresses = [_aligned(x) for x in (a, b, y)]
+    args = np.array([*addresses, table.ctypes.data, zero.ctypes.data], np.int64)
+    seconds = _best_seconds(native_function(PRODUCT, header), args, 400, RUNS)
+    return 2 * rows * vectors * width * 256 / seconds / 1e9

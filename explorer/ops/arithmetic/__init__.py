@@ -1,0 +1,1 @@
+"""Operators that go element by element."""

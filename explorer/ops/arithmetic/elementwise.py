@@ -1,0 +1,310 @@
+"""Operators of one argument, element by element."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Apply, Const, Expr
+from explorer.ir.scalar_functions import erf, sigmoid
+from explorer.ir.types import DType, Tensor
+from explorer.ops.lowering import Lowering
+from explorer.ops.record import Fold, OperatorRecord, Reference
+from explorer.ops.site import Array, Site, single
+
+Body = Callable[[Site, Expr, DType], Expr]
+F = Callable[..., Apply]
+SIXTH, CUBIC, INNER = single(1 / 6), single(0.044715), math.sqrt(single(2 / math.pi))
+"""The numbers of HardSwish and Gelu, of float32 as ONNX writes their bodies."""
+
+
+def call(op: str, *args: Expr | float, dtype: DType = "float32") -> Apply:
+    """A scalar function; numbers become constants of `dtype`."""
+    return Apply(op, tuple(a if not isinstance(a, (int, float)) else Const(a, dtype) for a in args))
+
+
+def snake_case(name: str) -> str:
+    """GreaterOrEqual -> greater_or_equal, PRelu -> prelu, IsNaN -> is_nan."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _same(site: Site) -> tuple[Tensor, ...]:
+    return (site.tensor(0),)
+
+
+def _to_bool(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(site.shape(), "bool"),)
+
+
+def unary(
+    name: str,
+    body: Body,
+    reference: Reference,
+    *,
+    fold: Fold | None = None,
+    to_bool: bool = False,
+) -> OperatorRecord:
+    """The record of an operator whose result at an element depends on its argument there."""
+
+    def lower(low: Lowering) -> None:
+        nest, x = low.nest(snake_case(name)), low.site.arg(0)
+        dtype = low.site.dtype()
+        nest.map("y", low.result, lambda axes: body(low.site, nest.along(x, "x", axes), dtype))
+
+    return OperatorRecord(
+        name, "elementwise", _to_bool if to_bool else _same, reference, lower, fold
+    )
+
+
+def _plain(op: str) -> Body:
+    return lambda site, x, dtype: call(op, x)
+
+
+def _array(function: Callable[[Any], Any]) -> Reference:
+    return lambda attrs, args: function(args[0])
+
+
+def _simple(name: str, op: str, function: Callable[[Any], Any], **kind: Any) -> OperatorRecord:
+    return unary(name, _plain(op), _array(function), **kind)
+
+
+def _f(t: DType) -> F:
+    """Scalar functions with constants of one dtype."""
+    return lambda op, *args: call(op, *args, dtype=t)
+
+
+# Activations with parameters: (kernel, reference) pairs that say the same.
+
+
+def _relu(site: Site, x: Expr, t: DType) -> Expr:
+    return call("max", x, 0, dtype=t)
+
+
+def _leaky(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    return f("where", f("lt", x, 0), f("mul", x, site.number("alpha", 0.01)), x)
+
+
+def _elu(site: Site, x: Expr, t: DType) -> Expr:
+    f, alpha = _f(t), site.number("alpha", 1.0)
+    return f("where", f("lt", x, 0), f("mul", f("sub", f("exp", x), 1.0), alpha), x)
+
+
+def _selu(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    alpha = site.number("alpha", 1.67326319217681884765625)
+    gamma = site.number("gamma", 1.05070102214813232421875)
+    below = f("mul", f("sub", f("exp", x), 1.0), alpha)
+    return f("mul", f("where", f("le", x, 0), below, x), gamma)
+
+
+def _celu(site: Site, x: Expr, t: DType) -> Expr:
+    f, alpha = _f(t), site.number("alpha", 1.0)
+    below = f("mul", f("sub", f("exp", f("div", x, alpha)), 1.0), alpha)
+    return f("where", f("lt", x, 0), below, x)
+
+
+def _hard_sigmoid(site: Site, x: Expr, t: DType) -> Expr:
+    f, alpha, beta = _f(t), site.number("alpha", 0.2), site.number("beta", 0.5)
+    return f("max", f("min", f("add", f("mul", x, alpha), beta), 1.0), 0.0)
+
+
+def _hard_swish(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    return f("mul", x, f("max", f("min", f("add", f("mul", x, SIXTH), 0.5), 1.0), 0.0))
+
+
+def _softplus(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    return f("add", f("max", x, 0.0), _log1p(f("exp", f("neg", f("abs", x))), t))
+
+
+def _log1p(x: Expr, t: DType) -> Expr:
+    """log(1 + x), not below -1, to the last digits: what 1 + x rounds away is multiplied back
+    (Higham 2002, Accuracy and Stability of Numerical Algorithms, problem 1.5).
+    """
+    f = _f(t)
+    near = f("add", x, 1.0)
+    return f(
+        "where", f("eq", near, 1.0), x, f("div", f("mul", f("log", near), x), f("sub", near, 1.0))
+    )
+
+
+def _softsign(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    return f("div", x, f("add", f("abs", x), 1.0))
+
+
+def _mish(site: Site, x: Expr, t: DType) -> Expr:
+    return call("mul", x, call("tanh", _softplus(site, x, t)))
+
+
+def _swish(site: Site, x: Expr, t: DType) -> Expr:
+    f, alpha = _f(t), site.number("alpha", 1.0)
+    return f("mul", x, f("sigmoid", x if alpha == 1 else f("mul", x, alpha)))
+
+
+def _thresholded(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    return f("where", f("gt", x, site.number("alpha", 1.0)), x, 0.0)
+
+
+def _shrink(site: Site, x: Expr, t: DType) -> Expr:
+    f, bias, limit = _f(t), site.number("bias", 0.0), site.number("lambd", 0.5)
+    above = f("where", f("gt", x, limit), f("sub", x, bias), 0.0)
+    return f("where", f("lt", x, -limit), f("add", x, bias), above)
+
+
+def _gelu(site: Site, x: Expr, t: DType) -> Expr:
+    f = _f(t)
+    if site.text("approximate", "none") == "tanh":
+        cube = f("mul", f("mul", x, x), x)
+        inner = f("mul", f("add", x, f("mul", cube, CUBIC)), INNER)
+        return f("mul", f("mul", x, 0.5), f("add", f("tanh", inner), 1.0))
+    return f("mul", f("mul", x, 0.5), f("add", f("erf", f("mul", x, math.sqrt(0.5))), 1.0))
+
+
+def _reciprocal(site: Site, x: Expr, t: DType) -> Expr:
+    return call("div", Const(1.0, t), x)
+
+
+def _tan(site: Site, x: Expr, t: DType) -> Expr:
+    return call("div", call("sin", x), call("cos", x))
+
+
+def _log1p_exp(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _gelu_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    if attrs.get("approximate") == "tanh":
+        return 0.5 * x * (1 + np.tanh(INNER * (x + CUBIC * x**3)))
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+def _selu_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    alpha = attrs.get("alpha", 1.67326319217681884765625)
+    gamma = attrs.get("gamma", 1.05070102214813232421875)
+    return np.where(args[0] > 0, args[0], alpha * np.expm1(args[0])) * gamma
+
+
+def _shrink_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, bias, limit = args[0], attrs.get("bias", 0.0), attrs.get("lambd", 0.5)
+    return np.where(x < -limit, x + bias, np.where(x > limit, x - bias, 0)).astype(x.dtype)
+
+
+def _is_infinite(site: Site, x: Expr, t: DType) -> Expr:
+    up, down = site.integer("detect_positive", 1), site.integer("detect_negative", 1)
+    if up and down:
+        return call("isinf", x)
+    sign = call("gt" if up else "lt", x, 0.0, dtype=t)
+    return call("and", call("isinf", x), sign) if up or down else Const(False, "bool")
+
+
+def _is_infinite_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    up, down = attrs.get("detect_positive", 1), attrs.get("detect_negative", 1)
+    return (np.isposinf(x) & bool(up)) | (np.isneginf(x) & bool(down))
+
+
+def _fold_each(function: Callable[[Any], Any]) -> Fold:
+    def fold(site: Site) -> tuple[Array | None, ...]:
+        known = site.values[0]
+        return (None if known is None else np.vectorize(function, otypes=[object])(known),)
+
+    return fold
+
+
+# Identities: nothing is computed.
+
+
+def _forward(low: Lowering) -> None:
+    low.view(low.result, low.site.arg(0))
+    if len(low.results) > 1 and low.is_read(low.results[1].name):
+        nest = low.nest("ones")
+        nest.map("y", low.results[1], lambda axes: Const(True, "bool"))
+
+
+def _dropout_types(site: Site) -> tuple[Tensor, ...]:
+    if site.has(2) and (site.values[2] is None or np.any(site.values[2].astype(bool))):
+        site.unsupported("dropping at random, in training, has no kernel rule")
+    return (site.tensor(0), Tensor(site.shape(), "bool"))[: site.results]
+
+
+RECORDS = (
+    # activations
+    unary("Relu", _relu, _array(lambda x: np.maximum(x, x.dtype.type(0)))),
+    unary(
+        "LeakyRelu",
+        _leaky,
+        lambda a, v: np.where(
+            v[0] < 0, v[0] * np.asarray(a.get("alpha", single(0.01)), v[0].dtype), v[0]
+        ),
+    ),
+    unary("Elu", _elu, lambda a, v: np.where(v[0] < 0, a.get("alpha", 1.0) * np.expm1(v[0]), v[0])),
+    unary("Selu", _selu, _selu_reference),
+    unary(
+        "Celu",
+        _celu,
+        lambda a, v: (
+            np.maximum(v[0], 0)
+            + np.minimum(0, a.get("alpha", 1.0) * np.expm1(v[0] / a.get("alpha", 1.0)))
+        ),
+    ),
+    unary(
+        "HardSigmoid",
+        _hard_sigmoid,
+        lambda a, v: np.clip(v[0] * a.get("alpha", single(0.2)) + a.get("beta", 0.5), 0, 1),
+    ),
+    unary("HardSwish", _hard_swish, _array(lambda x: x * np.clip(x * SIXTH + 0.5, 0, 1))),
+    unary("Softplus", _softplus, _array(_log1p_exp)),
+    unary("Softsign", _softsign, _array(lambda x: x / (1 + np.abs(x)))),
+    unary("Mish", _mish, _array(lambda x: x * np.tanh(_log1p_exp(x)))),
+    unary(
+        "Swish", _swish, lambda a, v: v[0] * sigmoid(v[0] * v[0].dtype.type(a.get("alpha", 1.0)))
+    ),
+    unary(
+        "ThresholdedRelu",
+        _thresholded,
+        lambda a, v: np.where(v[0] > a.get("alpha", 1.0), v[0], v[0].dtype.type(0)),
+    ),
+    unary("Shrink", _shrink, _shrink_reference),
+    unary("Gelu", _gelu, _gelu_reference),
+    _simple("Sigmoid", "sigmoid", sigmoid),
+    _simple("Tanh", "tanh", np.tanh),
+    # arithmetic
+    _simple("Abs", "abs", np.abs, fold=_fold_each(abs)),
+    _simple("Neg", "neg", np.negative, fold=_fold_each(lambda v: -v)),
+    _simple("Exp", "exp", np.exp),
+    _simple("Log", "log", np.log),
+    _simple("Sqrt", "sqrt", np.sqrt),
+    _simple("Erf", "erf", erf),
+    _simple("Sin", "sin", np.sin),
+    _simple("Cos", "cos", np.cos),
+    _simple("Floor", "floor", np.floor),
+    _simple("Ceil", "ceil", np.ceil),
+    _simple("Round", "round", np.rint),
+    _simple("Sign", "sign", np.sign),
+    unary("Reciprocal", _reciprocal, _array(np.reciprocal)),
+    unary("Tan", _tan, _array(np.tan)),
+    # predicates
+    _simple("Not", "not", np.logical_not, fold=_fold_each(lambda v: not v)),
+    _simple("IsNaN", "isnan", np.isnan, to_bool=True),
+    unary("IsInf", _is_infinite, _is_infinite_reference, to_bool=True),
+    # conversions
+    OperatorRecord(
+        "Identity", "layout", _same, _array(lambda x: x), _forward, lambda site: (site.values[0],)
+    ),
+    OperatorRecord(
+        "Dropout",
+        "layout",
+        _dropout_types,
+        lambda a, v: (v[0], np.ones(v[0].shape, np.bool_)),
+        _forward,
+    ),
+)

@@ -1,0 +1,203 @@
+"""GridSample: an image is read where a grid says, between its elements and outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import product as every
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
+from explorer.ir.shapes.dims import Dim, simplify
+from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.images.sampling import inside, mixed
+from explorer.ops.lowering import Lowering
+from explorer.ops.record import OperatorRecord
+from explorer.ops.site import Site
+
+CUBIC = -0.75
+
+
+def _grid_types(site: Site) -> tuple[Tensor, ...]:
+    x, grid = site.shape(0), site.shape(1)
+    if len(x) < 3 or len(grid) != len(x) or grid[-1] != len(x) - 2:
+        site.fail(f"an input of rank {len(x)} and a grid of shape {grid} do not fit")
+    return (Tensor((*x[:2], *grid[1:-1]), site.dtype()),)
+
+
+class _Grid:
+    """Places in an image given by a grid, and what lies outside of it."""
+
+    def __init__(self, low: Lowering) -> None:
+        self.low, self.site, self.nest = low, low.site, low.nest("grid_sample")
+        site = low.site
+        self.spatial, self.dtype = site.shape(0)[2:], site.dtype()
+        self.mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+            site.text("mode", "linear"), site.text("mode", "linear")
+        )
+        self.padding, self.corners = (
+            site.text("padding_mode", "zeros"),
+            site.integer("align_corners"),
+        )
+        if not self.dtype.startswith("float") or self.mode not in ("linear", "nearest", "cubic"):
+            site.unsupported(f"mode {self.mode!r} of {self.dtype} has no kernel rule")
+        self.axes = [
+            Axis("n", low.shape[0]),
+            Axis("c", low.shape[1]),
+            *(Axis(f"o{d}", n) for d, n in enumerate(low.shape[2:])),
+        ]
+        self.x = self.nest.tensor(site.arg(0), "x")
+
+    def number(self, value: Dim | float) -> Const:
+        return Const(value, self.dtype)
+
+    def places(self) -> list[Expr]:
+        """Where each result reads along each dim, as a tensor of the kernel."""
+        at = [self.axes[0], *self.axes[2:]]
+        shape = tuple(a.extent for a in at)
+        found: list[Expr] = []
+        index = tuple(var(a.name) for a in at)
+        for d, n in enumerate(self.spatial):
+            grid = self.nest.load(
+                self.site.arg(1), "grid", (*index, Affine((), len(self.spatial) - 1 - d))
+            )
+            if self.site.dtype(1) != self.dtype:
+                grid = call(f"cast_{self.dtype}", grid)
+            place = self.place(grid, n)
+            if self.mode != "cubic":  # whose elements are looked for one by one
+                place = self.outside(place, n)
+            self.nest.compute(f"at{d}", shape, self.dtype, at, place)
+            found.append(Read(f"at{d}", index))
+        return found
+
+    def place(self, grid: Expr, n: Dim) -> Expr:
+        """-1 .. 1 is the whole dim: its outer elements' centres, or their edges."""
+        up = call("add", grid, self.number(1))
+        if self.corners:
+            found = call("mul", call("mul", up, self.number(0.5)), self.number(simplify(n - 1)))
+        else:
+            wide = call("sub", call("mul", up, self.number(n)), self.number(1))
+            found = call("mul", wide, self.number(0.5))
+        return call("round", found) if self.mode == "nearest" else found
+
+    def outside(self, place: Expr, n: Dim) -> Expr:
+        """A place brought into the image, as the padding asks for."""
+        if self.padding == "border":
+            last = self.number(simplify(n - 1))
+            return call("min", call("max", place, self.number(0)), last)
+        return self.reflected(place, n) if self.padding == "reflection" else place
+
+    def reflected(self, place: Expr, n: Dim) -> Expr:
+        if self.corners and n == 1:
+            return self.number(0)
+        first = self.number(0 if self.corners else -0.5)
+        room = self.number(simplify(n - 1) if self.corners else n)
+        twice = call("mul", room, self.number(2))
+        gone = call("mod", call("sub", place, first), twice)
+        back = call("where", call("le", gone, room), gone, call("sub", twice, gone))
+        return call("add", back, first)
+
+    def pixel(self, at: Sequence[Expr]) -> Expr:
+        """The element at whole numbers; zero outside where the padding is zeros."""
+        if self.padding == "reflection":
+            at = [self.reflected(p, n) for p, n in zip(at, self.spatial, strict=True)]
+        index = tuple(call("cast_int64", p) for p in at)
+        element = Read(self.x, (var("n"), var("c"), *index))
+        if self.padding != "zeros":
+            return element  # an index that is data is kept inside of the tensor
+        return call("where", inside(at, self.spatial, self.dtype), element, self.number(0))
+
+    def taps(self, place: Expr) -> list[tuple[Expr, Expr]]:
+        """The elements around a place along one dim, with their weights."""
+        low = call("floor", place)
+        share = call("sub", place, low)
+        if self.mode == "linear":
+            rest = call("sub", self.number(1), share)
+            return [(low, rest), (call("add", low, self.number(1)), share)]
+        weights = cubic_weights(share, CUBIC, self.dtype)
+        return [(call("add", low, self.number(i - 1)), w) for i, w in enumerate(weights)]
+
+
+def cubic_weights(share: Expr, a: float, dtype: DType) -> list[Expr]:
+    """The weights of the four elements around a place (Keys 1981), `share` after the second."""
+
+    def f(op: str, x: Expr, y: Expr | float) -> Expr:
+        return call(op, x, y, dtype=dtype)
+
+    def near(x: Expr) -> Expr:
+        inner = f("sub", f("mul", x, a + 2), a + 3)
+        return f("add", f("mul", f("mul", inner, x), x), 1.0)
+
+    def far(x: Expr) -> Expr:
+        inner = f("add", f("mul", f("sub", f("mul", x, a), 5 * a), x), 8 * a)
+        return f("sub", f("mul", inner, x), 4 * a)
+
+    rest = call("sub", Const(1.0, dtype), share)
+    return [far(f("add", share, 1.0)), near(share), near(rest), far(f("add", rest, 1.0))]
+
+
+def _lower_grid(low: Lowering) -> None:
+    grid = _Grid(low)
+    places = grid.places()
+    if grid.mode == "nearest":
+        y = grid.pixel(places)
+    else:
+        y = mixed([grid.taps(p) for p in places], grid.pixel)
+    grid.nest.compute("y", low.shape, grid.dtype, grid.axes, y)
+    grid.nest.into(low.result)
+
+
+def _grid_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, grid = args
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs.get("mode", "linear"))
+    mode = mode or attrs.get("mode", "linear")
+    padding, corners = attrs.get("padding_mode", "zeros"), attrs.get("align_corners", 0)
+    taps = []
+    for d, n in enumerate(x.shape[2:]):
+        up = grid[..., grid.shape[-1] - 1 - d].astype(x.dtype) + 1
+        place = up * (n - 1) / 2 if corners else (up * n - 1) / 2
+        place = np.rint(place) if mode == "nearest" else place
+        if padding == "reflection" and mode != "cubic":
+            place = _reflected(place, n, corners)
+        low = np.floor(place)
+        share = (place - low).astype(x.dtype)
+        around = {"nearest": [(0, 1)], "linear": [(0, 1 - share), (1, share)]}.get(mode)
+        if around is None:
+            around = [(i - 1, w) for i, w in enumerate(_cubic(share))]
+        taps.append([(low + shift, weight) for shift, weight in around])
+    y = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+    rows = np.arange(len(x)).reshape(-1, *(1,) * (grid.ndim - 2))
+    for corner in every(*taps):
+        places, hit = [], True
+        for (place, _), n in zip(corner, x.shape[2:], strict=True):
+            at = _reflected(place, n, corners) if padding == "reflection" else place
+            hit = hit & (at >= 0) & (at < n)
+            places.append(np.clip(at, 0, n - 1).astype(np.int64))
+        weight: Any = reduce(np.multiply, [w for _, w in corner])
+        weight = weight * (hit if padding == "zeros" else 1)
+        element = np.moveaxis(x, 1, -1)[(rows, *places)]
+        weight = np.broadcast_to(weight, grid.shape[:-1]).astype(x.dtype)
+        y += np.moveaxis(element, -1, 1) * np.expand_dims(weight, 1)
+    return y
+
+
+def _reflected(place: Any, n: int, corners: int) -> Any:
+    first, room = (0.0, n - 1.0) if corners else (-0.5, float(n))
+    if room == 0:
+        return np.zeros_like(place)
+    gone = np.mod(place - first, 2 * room)
+    return np.where(gone <= room, gone, 2 * room - gone) + first
+
+
+def _cubic(share: Any, a: float = CUBIC) -> list[Any]:
+    near = [((a + 2) * s - (a + 3)) * s * s + 1 for s in (share, 1 - share)]
+    far = [((a * s - 5 * a) * s + 8 * a) * s - 4 * a for s in (share + 1, 2 - share)]
+    return [far[0], near[0], near[1], far[1]]
+
+
+RECORDS = (
+    OperatorRecord("GridSample", "layout", _grid_types, _grid_reference, _lower_grid, first=16),
+)

@@ -1,0 +1,294 @@
+"""Pools: a reduction over windows, or over all positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from explorer.budget import check_room
+from explorer.ir.dtypes import is_float
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.shapes.dims import Shape, product
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.arithmetic import power
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.images.windows import Windows, attribute_site, views, windows
+from explorer.ops.kernels.scalar import identity
+from explorer.ops.lowering import Lowering, Nest, at
+from explorer.ops.record import OperatorRecord
+from explorer.ops.site import Site
+
+NOWHERE = 1 << 62
+
+
+def _window(site: Site) -> Windows:
+    sizes = site.integers("kernel_shape")
+    if sizes is None or len(sizes) != len(site.shape()) - 2:
+        site.fail(f"kernel_shape {sizes} does not fit an input of rank {len(site.shape())}")
+    return windows(site, site.shape()[2:], sizes)
+
+
+def _types(site: Site) -> tuple[Tensor, ...]:
+    found = Tensor((*site.shape()[:2], *_window(site).extents), site.dtype())
+    return (found, Tensor(found.shape, "int64"))[: site.results]
+
+
+def _lead(low: Lowering) -> list[Axis]:
+    return [Axis("n", low.shape[0]), Axis("c", low.shape[1])]
+
+
+def _lower_max(low: Lowering) -> None:
+    w, nest = _window(low.site), low.nest("max_pool")
+    axes = [*_lead(low), *w.axes]
+    if low.is_read(low.result.name):
+        nest.compute(
+            "y", low.shape, low.site.dtype(), axes, _element(low, nest, w), w.offsets, "max"
+        )
+        nest.into(low.result)
+    if len(low.results) > 1 and low.is_read(low.results[1].name):
+        _lower_places(low, w, axes)
+
+
+def _element(low: Lowering, nest: Nest, w: Windows) -> Read:
+    """An element of a window; around the tensor is what is less than all."""
+    x = nest.tensor(low.site.arg(0), "x")
+    nothing = float(identity("max", low.site.dtype())) if w.pads else None
+    return Read(x, (var("n"), var("c"), *w.index), nothing)
+
+
+def _lower_places(low: Lowering, w: Windows, axes: list[Axis]) -> None:
+    """Where the first maximum of each window lies in the flattened tensor; the first element of the
+    channel where a window holds none.
+    """
+    site, nest, shape = low.site, low.nest("max_pool_places"), low.site.shape()
+    element = _element(low, nest, w)
+    places = list(zip(w.index, shape[2:], strict=True))
+    spatial = Affine()
+    for index, extent in places:
+        spatial = spatial * extent + index
+    top = at("top", axes)
+    nest.compute("top", low.shape, site.dtype(), axes, element, w.offsets, "max")
+    hit: Expr = call("eq", element, top)
+    if is_float(site.dtype()):  # NaN is the largest, and equals nothing
+        hit = call("or", hit, call("isnan", element))
+    if w.pads:  # what surrounds the tensor may equal the largest, but is nowhere in it
+        for index, extent in places:
+            hit = call("and", hit, call("ge", IndexValue(index), Const(0, "int64")))
+            hit = call("and", hit, call("lt", IndexValue(index), Const(extent, "int64")))
+    here = call("where", hit, IndexValue(spatial), Const(NOWHERE, "int64"))
+    nest.compute("first", low.shape, "int64", axes, here, w.offsets, "min")
+    number: Expr = at("first", axes)
+    number = call("where", call("eq", number, Const(NOWHERE, "int64")), Const(0, "int64"), number)
+    if site.integer("storage_order"):
+        number = _by_columns(number, shape[2:])
+    channel = IndexValue((var("n") * shape[1] + var("c")) * product(shape[2:]))
+    nest.compute("y", low.shape, "int64", axes, call("add", channel, number))
+    nest.into(low.results[1])
+
+
+def _by_columns(number: Expr, shape: Shape) -> Expr:
+    """The place of an element counted with the first dim fastest, of that with the last fastest."""
+    found: Expr = Const(0, "int64")
+    for d, extent in reversed(list(enumerate(shape))):
+        place = call("floordiv", number, Const(product(shape[d + 1 :]), "int64"))
+        place = call("mod", place, Const(extent, "int64"))
+        found = call("add", found, call("mul", place, Const(product(shape[:d]), "int64")))
+    return found
+
+
+def _max_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, site = args[0], attribute_site("MaxPool", attrs)
+    w = windows(site, x.shape[2:], attrs["kernel_shape"])
+    found = views(x, w, identity("max", x.dtype.name))
+    rows = found.reshape(*found.shape[: -len(w.extents)], prod(found.shape[-len(w.extents) :]))
+    spatial = np.arange(int(np.prod(x.shape[2:])))
+    spatial = spatial.reshape(x.shape[2:], order="F" if attrs.get("storage_order") else "C")
+    lead = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(w.extents))
+    numbers = views(np.broadcast_to(spatial, (1, 1, *spatial.shape)), w, 0)
+    numbers = numbers.reshape(*numbers.shape[: -len(w.extents)], rows.shape[-1])
+    inside = views(np.ones((1, 1, *x.shape[2:]), bool), w, False).reshape(numbers.shape)
+    top = rows.max(-1)
+    hit = ((rows == top[..., None]) | (rows != rows)) & inside
+    first = np.take_along_axis(np.broadcast_to(numbers, rows.shape), hit.argmax(-1)[..., None], -1)[
+        ..., 0
+    ]
+    return top, (np.where(hit.any(-1), first, 0) + lead * spatial.size).astype(np.int64)
+
+
+def _lower_average(low: Lowering) -> None:
+    site, w, nest = low.site, _window(low.site), low.nest("average_pool")
+    x = nest.tensor(site.arg(0), "x")
+    read = Read(x, (var("n"), var("c"), *w.index), 0.0 if w.pads else None)
+    axes, dtype = [*_lead(low), *w.axes], site.dtype()
+    nest.compute("acc", low.shape, dtype, axes, read, w.offsets, "sum")
+    nest.compute("y", low.shape, dtype, axes, _mean(nest, low, w, at("acc", axes)))
+    nest.into(low.result)
+
+
+def _mean(nest: Nest, low: Lowering, w: Windows, total: Expr) -> Expr:
+    """The sum over a window divided by how many elements it holds, which edges make fewer."""
+    site, dtype = low.site, low.site.dtype()
+    if not w.pads or (site.integer("count_include_pad") and not site.integer("ceil_mode")):
+        return call("mul", total, 1 / int(np.prod(w.sizes)), dtype=dtype)
+    spatial = site.shape()[2:]
+    if all(isinstance(n, int) for n in (*spatial, *w.extents)):
+        known = [int(str(n)) for n in spatial]
+        count = _counts(known, w, bool(site.integer("count_include_pad")))
+        weights = low.constant((1 / count).astype(dtype), "weights")
+        return call("mul", total, nest.load(weights, "weights", [var(a.name) for a in w.axes]))
+    return call("div", total, call(f"cast_{dtype}", _count_expr(site, w)))
+
+
+def _counts(spatial: Sequence[int], w: Windows, with_padding: bool) -> np.ndarray:
+    """How many elements each window holds: [*output positions]."""
+    check_room(8 * prod(map(int, w.extents)), "how many elements each window holds")
+    rows = [_counts_along(n, w, d, with_padding) for d, n in enumerate(spatial)]
+    return np.asarray(reduce(np.multiply.outer, rows))
+
+
+def _counts_along(n: int, w: Windows, d: int, with_padding: bool) -> np.ndarray:
+    """How many elements windows hold along one dim."""
+    start = np.arange(int(w.extents[d])) * w.strides[d] - int(w.before[d])
+    places = start[:, None] + np.arange(w.sizes[d]) * w.dilations[d]
+    low, high = 0, n
+    if with_padding:  # the padding asked for counts; what ceil_mode adds after it does not
+        low, high = -int(w.before[d]), n + int(w.asked[d])
+    found: np.ndarray = ((places >= low) & (places < high)).sum(1)
+    return found
+
+
+def _count_expr(site: Site, w: Windows) -> Expr:
+    """How many elements a window holds, as an expression of its position."""
+    if any(d != 1 for d in w.dilations) or site.integer("ceil_mode"):
+        site.unsupported("edges of dilated windows or ceil_mode, over extents that are symbols")
+    total: Expr = Const(1, "int64")
+    for axis, size, stride, before, n in zip(
+        w.axes, w.sizes, w.strides, w.before, site.shape()[2:], strict=True
+    ):
+        start: Affine = var(axis.name) * stride - before
+        last = call("min", IndexValue(start + size), Const(n, "int64"))
+        first = call("max", IndexValue(start), Const(0, "int64"))
+        total = call("mul", total, call("sub", last, first))
+    return total
+
+
+def _average_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, site = args[0], attribute_site("AveragePool", attrs)
+    w = windows(site, x.shape[2:], attrs["kernel_shape"])
+    places = tuple(range(-len(w.extents), 0))
+    total = views(x, w, 0).sum(axis=places, dtype=x.dtype)
+    count = _counts(x.shape[2:], w, bool(attrs.get("count_include_pad")))
+    return (total / count).astype(x.dtype)
+
+
+# Over all positions.
+
+
+def _global_types(site: Site) -> tuple[Tensor, ...]:
+    x = site.shape()
+    return (Tensor((*x[:2], *(1 for _ in x[2:])), site.dtype()),)
+
+
+def _lower_global(combiner: str) -> Any:
+    def lower(low: Lowering) -> None:
+        site, average = low.site, combiner == "sum"
+        nest, axes = low.nest("global_average_pool" if average else "global_max_pool"), _lead(low)
+        spatial = site.shape()[2:]
+        over = [Axis(n, e) for n, e in zip("dhw"[3 - len(spatial) :], spatial, strict=True)]
+        read = at(nest.tensor(site.arg(0), "x"), [*axes, *over])
+        store = (var("n"), var("c"), *(Affine() for _ in spatial))
+        dtype = site.dtype()
+        nest.compute("acc" if average else "y", low.shape, dtype, axes, read, over, combiner, store)
+        if average:
+            total = Read("acc", store)
+            nest.compute(
+                "y", low.shape, dtype, axes, scaled(total, product(spatial), dtype), store=store
+            )
+        nest.into(low.result)
+
+    return lower
+
+
+def scaled(total: Expr, count: Any, dtype: str) -> Expr:
+    """A sum divided by how many there were."""
+    if isinstance(count, int) and count:
+        return call("mul", total, 1 / count, dtype=dtype)
+    return call("div", total, Const(count, dtype))
+
+
+def _positions(x: np.ndarray) -> tuple[int, ...]:
+    return tuple(range(2, x.ndim))
+
+
+# Lp norms.
+
+
+def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, store: Any) -> None:
+    """`(sum over over of |x| ** p) ** (1 / p)`."""
+    dtype = low.site.dtype()
+    size = call("abs", x)
+    powers = power(size, p, Const(p, dtype), dtype)
+    place = store or tuple(var(a.name) for a in axes)
+    nest.compute("acc", low.shape, dtype, axes, powers, over, "sum", store)
+    total = Read("acc", place)
+    root = power(total, 1 / p, Const(1 / p, dtype), dtype)
+    nest.compute("y", low.shape, dtype, axes, root, store=store)
+    nest.into(low.result)
+
+
+def _lower_lp(low: Lowering) -> None:
+    w, nest = _window(low.site), low.nest("lp_pool")
+    x = nest.tensor(low.site.arg(0), "x")
+    read = Read(x, (var("n"), var("c"), *w.index), 0.0 if w.pads else None)
+    _norm(nest, low, read, low.site.integer("p", 2), [*_lead(low), *w.axes], w.offsets, ())
+
+
+def _lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, p = args[0], attrs.get("p", 2)
+    w = windows(attribute_site("LpPool", attrs), x.shape[2:], attrs["kernel_shape"])
+    powers = views(np.abs(x) ** p, w, 0).sum(axis=tuple(range(-len(w.extents), 0)), dtype=x.dtype)
+    return (powers ** (1 / p)).astype(x.dtype)
+
+
+def _lower_global_lp(low: Lowering) -> None:
+    nest, spatial = low.nest("global_lp_pool"), low.site.shape()[2:]
+    over = [Axis(f"s{d}", n) for d, n in enumerate(spatial)]
+    read = at(nest.tensor(low.site.arg(0), "x"), [*_lead(low), *over])
+    store = (var("n"), var("c"), *(Affine() for _ in spatial))
+    _norm(nest, low, read, low.site.integer("p", 2), _lead(low), over, store)
+
+
+def _global_lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, p = args[0], attrs.get("p", 2)
+    powers = (np.abs(x) ** p).sum(axis=_positions(x), keepdims=True, dtype=x.dtype)
+    return (powers ** (1 / p)).astype(x.dtype)
+
+
+RECORDS = (
+    OperatorRecord("LpPool", "reduction", _types, _lp_reference, _lower_lp),
+    OperatorRecord(
+        "GlobalLpPool", "reduction", _global_types, _global_lp_reference, _lower_global_lp
+    ),
+    OperatorRecord("MaxPool", "reduction", _types, _max_reference, _lower_max),
+    OperatorRecord("AveragePool", "reduction", _types, _average_reference, _lower_average),
+    OperatorRecord(
+        "GlobalAveragePool",
+        "reduction",
+        _global_types,
+        lambda attrs, args: args[0].mean(
+            axis=_positions(args[0]), keepdims=True, dtype=args[0].dtype
+        ),
+        _lower_global("sum"),
+    ),
+    OperatorRecord(
+        "GlobalMaxPool",
+        "reduction",
+        _global_types,
+        lambda attrs, args: args[0].max(axis=_positions(args[0]), keepdims=True),
+        _lower_global("max"),
+    ),
+)

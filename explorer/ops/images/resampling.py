@@ -1,0 +1,193 @@
+"""Where a resized dim reads its source: for each new place the old places and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.budget import check_room
+from explorer.ops.site import Array
+
+MODES = ("nearest", "linear", "cubic")
+WAYS = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+    "tf_crop_and_resize",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a Resize reads, by its attributes' names in ONNX."""
+
+    mode: str = "nearest"
+    way: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    slope: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+
+
+def sampling(attrs: Mapping[str, Any]) -> Sampling:
+    """The attributes of a Resize; ONNX's defaults where they are not given."""
+    return Sampling(
+        str(attrs.get("mode", "nearest")),
+        str(attrs.get("coordinate_transformation_mode", "half_pixel")),
+        str(attrs.get("nearest_mode", "round_prefer_floor")),
+        float(attrs.get("cubic_coeff_a", -0.75)),
+        bool(attrs.get("antialias", 0)),
+        bool(attrs.get("exclude_outside", 0)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What becomes of one dim; `begin .. end` is the part that is read, as shares of the dim."""
+
+    old: int
+    new: int
+    scale: float
+    begin: float = 0.0
+    end: float = 1.0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every place is read where it is."""
+        return self.old == self.new and self.scale == 1.0 and (self.begin, self.end) == (0.0, 1.0)
+
+
+def stretches(
+    attrs: Mapping[str, Any],
+    shape: Sequence[int],
+    roi: Sequence[float] | None,
+    scales: Sequence[float] | None,
+    sizes: Sequence[int] | None,
+) -> tuple[Stretch, ...]:
+    """One for each dim; ValueError where the numbers do not fit the shape."""
+    rank = len(shape)
+    axes = [a % rank for a in attrs.get("axes") or range(rank)]
+    given = sizes if sizes else scales
+    if given is None or len(given) != len(axes):
+        raise ValueError(f"{0 if given is None else len(given)} sizes or scales for {len(axes)}")
+    parts: list[tuple[float, float]] = [(0.0, 1.0)] * rank
+    crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    if roi is not None and len(roi) and crops:
+        for i, d in enumerate(axes):
+            parts[d] = float(roi[i]), float(roi[i + len(axes)])
+    found = [Stretch(n, n, 1.0, *parts[d]) for d, n in enumerate(shape)]
+    for d, new, scale in _extents(attrs, axes, shape, scales, sizes):
+        found[d] = Stretch(shape[d], new, scale, *parts[d])
+    return tuple(found)
+
+
+def _extents(
+    attrs: Mapping[str, Any],
+    axes: Sequence[int],
+    shape: Sequence[int],
+    scales: Sequence[float] | None,
+    sizes: Sequence[int] | None,
+) -> list[tuple[int, int, float]]:
+    if not sizes:
+        kept = [(d, float(s)) for d, s in zip(axes, scales or (), strict=True)]
+        if any(s <= 0 for _, s in kept):
+            raise ValueError(f"a scale that is not positive, of {list(scales or ())}")
+        # a product in float32, as onnx's shape inference and onnxruntime make it: 10 by 0.7 is 7
+        return [(d, int(np.float32(shape[d]) * np.float32(s)), s) for d, s in kept]
+    if any(n < 0 for n in sizes) or any(shape[d] == 0 < n for d, n in zip(axes, sizes)):
+        raise ValueError(f"no {list(sizes)} places can be read in {list(shape)}")
+    ratios = [n / shape[d] if shape[d] else 1.0 for d, n in zip(axes, sizes, strict=True)]
+    policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return list(zip(axes, sizes, ratios, strict=True))
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return [(d, int(scale * shape[d] + 0.5), scale) for d in axes]
+
+
+def positions(way: str, s: Stretch) -> Array:
+    """Where each new place lies in the source, as real numbers."""
+    at, width = np.arange(s.new, dtype=np.float64), s.scale * s.old
+    match way:
+        case "asymmetric":
+            return np.asarray(at / s.scale)
+        case "align_corners":
+            return np.asarray(at * 0 if width == 1 else at * (s.old - 1) / (width - 1))
+        case "tf_crop_and_resize":
+            part, last = s.end - s.begin, s.old - 1
+            inner = at * 0 + part * last / 2 if width == 1 else at * part * last / (width - 1)
+            return np.asarray(inner + s.begin * last)
+        case "pytorch_half_pixel" if s.new <= 1:  # as the standard says, and not its evaluator
+            return at * 0
+        case "half_pixel_symmetric":
+            return np.asarray(s.old / 2 * (1 - s.new / width) + (at + 0.5) / s.scale - 0.5)
+        case _:
+            return np.asarray((at + 0.5) / s.scale - 0.5)
+
+
+def reach(how: Sampling, s: Stretch) -> int:
+    """How many old places a new one reads."""
+    if how.mode == "nearest" or s.is_identity:
+        return 1
+    half = 1 if how.mode == "linear" else 2
+    shrink = min(s.scale, 1.0) if how.antialias else 1.0
+    return 2 - 2 * int(np.floor(-half / shrink) + 1)
+
+
+def table(how: Sampling, s: Stretch) -> tuple[Array, Array]:
+    """Old places [new, reach] and weights of the same shape; a place of -1 is outside of all."""
+    count = reach(how, s)
+    check_room(24 * s.new * count, f"a table of {count} places for each of {s.new} new ones")
+    if s.is_identity:
+        return np.arange(s.new)[:, None], np.ones((s.new, 1))
+    at = positions(how.way, s)
+    if how.mode == "nearest":
+        places, weights = nearest(how.nearest, at)[:, None], np.ones((s.new, 1))
+    else:
+        places, weights = _window(how, s, at, count)
+    clipped = np.clip(places, 0, max(0, s.old - 1))
+    if how.way == "tf_crop_and_resize":
+        clipped[(at < 0) | (at > s.old - 1)] = -1
+    return clipped.astype(np.int64), weights
+
+
+def nearest(mode: str, at: Array) -> Array:
+    """The place that a position is rounded to."""
+    match mode:
+        case "floor":
+            return np.asarray(np.floor(at))
+        case "ceil":
+            return np.asarray(np.ceil(at))
+        case "round_prefer_ceil":
+            return np.asarray(np.floor(at + 0.5))
+        case _:
+            return np.asarray(np.ceil(at - 0.5))
+
+
+def _window(how: Sampling, s: Stretch, at: Array, count: int) -> tuple[Array, Array]:
+    """The places around each position, and what the kernel gives each of them."""
+    low = np.floor(at)
+    whole = at == low
+    ratio = np.where(whole, 1.0, at - low)
+    first = 1 - count // 2
+    places = (low + first - whole)[:, None] + np.arange(count)
+    shrink = min(s.scale, 1.0) if how.antialias else 1.0
+    away = np.abs((np.arange(count) + first - ratio[:, None]) * shrink)
+    weights = np.clip(1 - away, 0, 1) if how.mode == "linear" else _cubic(away, how.slope)
+    if how.exclude_outside:
+        weights = np.where((places < 0) | (places >= s.old), 0.0, weights)
+    if how.antialias or how.exclude_outside:
+        total = weights.sum(axis=1, keepdims=True)
+        weights = weights / np.where(total == 0, 1.0, total)
+    return places, weights
+
+
+def _cubic(x: Array, a: float) -> Array:
+    """Keys' kernel (1981) at distance x."""
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((x - 5) * x + 8) * a * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))

@@ -1,0 +1,215 @@
+"""Col2Im and MaxUnpool: what windows hold is put back; each place looks for its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import ShapeError
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.lowering import Lowering, letters
+from explorer.ops.onnx_reference import onnx_reference
+from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.site import Site
+
+MOST_STEPS = 1 << 24  # results times pooled elements, at the symbols' hints
+
+
+class _Blocks:
+    """The blocks of an image along each dim: how many, how far apart, and the padding before."""
+
+    def __init__(self, site: Site) -> None:
+        self.image, self.block = site.dims("image_shape") or (), site.dims("block_shape") or ()
+        count = len(self.image)
+        ones, zeros = (1,) * count, (0,) * 2 * count
+        self.strides = site.integers("strides", ones) or ones
+        self.dilations = site.integers("dilations", ones) or ones
+        self.pads = site.integers("pads", zeros) or zeros
+        if len(site.shape()) != 3 or len(self.block) != count or count == 0:
+            site.fail(f"an image of {count} dims and blocks of {len(self.block)}")
+        rows = site.shape()[1]
+        area = product(self.block)
+        self.channels = (site.dims("channels") or (floor_div(rows, area),))[0]
+        self.counts: list[Dim] = []
+        for d, (n, k) in enumerate(zip(self.image, self.block, strict=True)):
+            room = n + self.pads[d] + self.pads[count + d] - self.dilations[d] * (k - 1) - 1
+            self.counts.append(simplify(floor_div(simplify(room), self.strides[d]) + 1))
+
+
+def _col_types(site: Site) -> tuple[Tensor, ...]:
+    blocks = _Blocks(site)
+    return (Tensor((site.shape()[0], blocks.channels, *blocks.image), site.dtype()),)
+
+
+def _lower_col(low: Lowering) -> None:
+    site, nest, blocks = low.site, low.nest("col2im"), _Blocks(low.site)
+    n, c = Axis("n", low.shape[0]), Axis("c", low.shape[1])
+    places = [Axis(f"i{d}", e) for d, e in enumerate(blocks.image)]
+    inner = [Axis(f"k{d}", e) for d, e in enumerate(blocks.block)]
+    row: Expr | None = None
+    checks: list[Expr] = []
+    whole = var("c")
+    for d, (place, k) in enumerate(zip(places, inner, strict=True)):
+        stride, count = Const(blocks.strides[d], "int64"), Const(blocks.counts[d], "int64")
+        start = var(place.name) + blocks.pads[d] - var(k.name) * blocks.dilations[d]
+        number = call("floordiv", IndexValue(start), stride)
+        checks += [
+            call("eq", call("mul", number, stride), IndexValue(start)),
+            call("ge", number, Const(0, "int64")),
+            call("lt", number, count),
+        ]
+        row = number if row is None else call("add", call("mul", row, count), number)
+        whole = whole * k.extent + var(k.name)
+    assert row is not None
+    element = Read(nest.tensor(site.arg(0), "x"), (var("n"), whole, row))
+    hit = reduce(lambda a, b: call("and", a, b), checks)
+    zero = Const(0, site.dtype())
+    kept = call("where", hit, element, zero)
+    nest.compute("y", low.shape, site.dtype(), [n, c, *places], kept, inner, "sum")
+    nest.into(low.result)
+
+
+def _col_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    given = {k: v for k, v in attrs.items() if k in ("dilations", "pads", "strides")}
+    shapes = (np.array(attrs[n], np.int64) for n in ("image_shape", "block_shape"))
+    return onnx_reference("Col2Im", 18)(given, [args[0], *shapes])
+
+
+def _col_names(site: Site) -> tuple[Number, ...]:
+    count = site.shape(1)[0]
+    if not isinstance(count, int) or len(site.shape()) != 3:
+        return site.unsupported("an image of unknown rank")
+    kinds = [f"{kind}{d}" for kind in ("image", "block") for d in range(count)]
+    return (*(Number(k) for k in kinds), Number("channels"))
+
+
+def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
+    shape, image, block = ([int(v) for v in np.asarray(a).reshape(-1)] for a in args[:3])
+    area = prod(block)
+    if len(image) != len(block) or area < 1 or shape[1] % area:
+        raise ShapeError(f"Col2Im: {shape[1]} rows do not divide into blocks of {block}")
+    found = {"channels": shape[1] // area}
+    for d in range(len(image)):
+        found |= {f"image{d}": image[d], f"block{d}": block[d]}
+    return found
+
+
+def _col_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    count = site.shape(1)[0]
+    assert isinstance(count, int)
+    attrs = {
+        **site.attrs,
+        "image_shape": tuple(symbols[f"image{d}"] for d in range(count)),
+        "block_shape": tuple(symbols[f"block{d}"] for d in range(count)),
+        "channels": symbols["channels"],
+    }
+    return Site(site.op, site.where, site.args[:1], attrs, site.env, (), site.results)
+
+
+# MaxUnpool: indices are into the flattened result.
+
+
+def _unpool_types(site: Site) -> tuple[Tensor, ...]:
+    x, sizes = site.shape(), site.integers("kernel_shape") or ()
+    count = len(sizes)
+    if len(x) != count + 2 or site.shape(1) != x:
+        site.fail(f"a kernel of {count} dims does not fit an input of shape {x}")
+    if site.has(2):
+        site.unsupported("a shape of the result that is given has no kernel rule")
+    strides = site.integers("strides", (1,) * count) or ()
+    pads = site.integers("pads", (0,) * 2 * count) or ()
+    spatial = (
+        simplify((n - 1) * strides[d] + sizes[d] - pads[d] - pads[count + d])
+        for d, n in enumerate(x[2:])
+    )
+    return (Tensor((*x[:2], *spatial), site.dtype()),)
+
+
+def _lower_unpool(low: Lowering) -> None:
+    site, nest, env = low.site, low.nest("max_unpool"), low.site.env
+    steps = env.hint(product(low.shape)) * env.hint(product(site.shape()[2:]))
+    if steps > MOST_STEPS:
+        site.unsupported(f"{steps} pairs of results and elements have no kernel rule")
+    axes = letters(low.shape)
+    over = [Axis(f"s{d}", n) for d, n in enumerate(site.shape()[2:])]
+    at = (*(var(a.name) for a in axes[:2]), *(var(a.name) for a in over))
+    here = var(axes[0].name)
+    for a in axes[1:]:
+        here = here * a.extent + var(a.name)
+    hit = call("eq", nest.load(site.arg(1), "place", at), IndexValue(here))
+    zero = Const(0, site.dtype())
+    value = call("where", hit, nest.load(site.arg(0), "x", at), zero)
+    nest.compute("y", low.shape, site.dtype(), axes, value, over, "sum")
+    nest.into(low.result)
+
+
+# Det, by its definition for small matrices.
+
+
+def _det_types(site: Site) -> tuple[Tensor, ...]:
+    shape = site.shape()
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        site.fail(f"the input of shape {shape} holds no square matrices")
+    return (Tensor(shape[:-2], site.dtype()),)
+
+
+def _lower_det(low: Lowering) -> None:
+    site, nest = low.site, low.nest("det")
+    size = site.shape()[-1]
+    if not isinstance(size, int) or not 1 <= size <= 4:
+        site.unsupported(f"matrices of {size} rows have no kernel rule")
+        return
+    axes = letters(low.shape)
+    batch = tuple(var(a.name) for a in axes)
+    x = nest.tensor(site.arg(0), "x")
+
+    def minor(row: int, columns: tuple[int, ...]) -> Expr:
+        found: Expr | None = None
+        for i, column in enumerate(columns):
+            part: Expr = Read(x, (*batch, Affine((), row), Affine((), column)))
+            rest = (*columns[:i], *columns[i + 1 :])
+            part = call("mul", part, minor(row + 1, rest)) if rest else part
+            if found is None:
+                found = part
+            else:
+                found = call("sub" if i % 2 else "add", found, part)
+        assert found is not None
+        return found
+
+    nest.compute("y", low.shape, site.dtype(), axes, minor(0, tuple(range(size))))
+    nest.into(low.result)
+
+
+def _det(attrs: Mapping[str, Any], args: Any) -> Any:
+    return np.asarray(np.linalg.det(args[0]), args[0].dtype)
+
+
+RECORDS = (
+    OperatorRecord(
+        "Col2Im",
+        "layout",
+        _col_types,
+        _col_reference,
+        _lower_col,
+        None,
+        {1: "image_shape", 2: "block_shape"},
+        first=18,
+        run_time=RunTime(frozenset({1, 2}), _col_names, _col_values, _col_symbolic),
+    ),
+    OperatorRecord(
+        "MaxUnpool",
+        "layout",
+        _unpool_types,
+        onnx_reference("MaxUnpool", 22),
+        _lower_unpool,
+        first=9,
+    ),
+    OperatorRecord("Det", "matmul", _det_types, _det, _lower_det),
+)

@@ -1,0 +1,165 @@
+"""Sliding windows over the trailing dims: sizes, strides, dilations, pads, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Affine, Axis, var
+from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
+from explorer.ops.site import Site
+
+SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One window along each spatial dim; `before` and `after` are zeros around the input, of which
+    the model asked for `before` and `asked`: ceil_mode may reach further.
+    """
+
+    extents: Shape
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[Dim, ...]
+    after: tuple[Dim, ...]
+    asked: tuple[Dim, ...]
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The output positions: h, w."""
+        return tuple(Axis(n, e) for n, e in zip(_names(self.extents), self.extents, strict=True))
+
+    @property
+    def offsets(self) -> tuple[Axis, ...]:
+        """The places in a window: kh, kw."""
+        names = _names(self.extents)
+        return tuple(Axis(f"k{n}", e) for n, e in zip(names, self.sizes, strict=True))
+
+    @property
+    def index(self) -> tuple[Affine, ...]:
+        """Where the window at an output position reads: h * stride + kh * dilation - pad."""
+        parts = zip(self.axes, self.offsets, self.strides, self.dilations, self.before, strict=True)
+        return tuple(var(a.name) * s + var(k.name) * d - p for a, k, s, d, p in parts)
+
+    @property
+    def pads(self) -> bool:
+        """Whether windows reach outside."""
+        return any(p != 0 for p in (*self.before, *self.after))
+
+
+PADDING_MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+def _names(shape: Sequence[Any]) -> Sequence[str]:
+    return SPATIAL.get(len(shape), tuple(f"s{d}" for d in range(len(shape))))
+
+
+def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
+    """The windows of a convolution or a pool over extents `spatial`."""
+    count = len(spatial)
+    strides = each_positive(site, "strides", count, 1)
+    dilations = each_positive(site, "dilations", count, 1)
+    if len(sizes) != count or any(k < 1 for k in sizes):
+        site.fail(f"a window has {count} positive extents, not {tuple(sizes)}")
+    spans = [d * (k - 1) + 1 for k, d in zip(sizes, dilations, strict=True)]
+    before, after = _pads(site, spatial, spans, strides)
+    up = bool(site.integer("ceil_mode"))
+    extents, reach = [], []
+    for n, span, s, p, q in zip(spatial, spans, strides, before, after, strict=True):
+        room = simplify(n + p + q - span)
+        steps = _ceil_steps(n, room, p, s) if up else floor_div(room, s)
+        extent = simplify(steps + 1)
+        empty = n == 0 and padding_mode(site).startswith("SAME")  # as many windows as elements
+        if isinstance(extent, int) and extent <= 0 and not empty:
+            site.fail(f"a window of {span} does not fit into {n} and its padding")
+        extents.append(extent)
+        reach.append(simplify(q + steps * s - room) if up else q)
+    around = (tuple(before), tuple(reach), tuple(after))
+    return Windows(tuple(extents), tuple(sizes), strides, dilations, *around)
+
+
+def _ceil_steps(n: Dim, room: Dim, before: Dim, stride: int) -> Dim:
+    """Steps rounded up, but no window starts in the padding after the tensor."""
+    steps = ceil_div(room, stride)
+    if isinstance(steps, int) and isinstance(n, int) and isinstance(before, int):
+        return steps - (steps * stride >= n + before)
+    return steps
+
+
+def each_positive(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
+    """An attribute of one positive integer for each spatial dim."""
+    found = site.integers(name, (default,) * count)
+    assert found is not None
+    if len(found) != count or any(v < 1 for v in found):
+        site.fail(f"{name} must be {count} positive integers and is {found}")
+    return found
+
+
+def _pads(
+    site: Site, spatial: Shape, spans: Sequence[int], strides: Sequence[int]
+) -> tuple[list[Dim], list[Dim]]:
+    mode, count = padding_mode(site), len(spatial)
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [_same(site, n, k, s) for n, k, s in zip(spatial, spans, strides, strict=True)]
+        small = [floor_div(t, 2) for t in totals]
+        large = [simplify(t - s) for t, s in zip(totals, small, strict=True)]
+        return (small, large) if mode == "SAME_UPPER" else (large, small)
+    pads = site.integers("pads", (0,) * 2 * count) if mode == "NOTSET" else (0,) * 2 * count
+    assert pads is not None
+    if len(pads) != 2 * count or any(p < 0 for p in pads):
+        site.fail(f"pads must be {2 * count} integers, none negative, and is {pads}")
+    return list(pads[:count]), list(pads[count:])
+
+
+def padding_mode(site: Site) -> str:
+    """How windows are padded, one of ONNX's four."""
+    mode = site.text("auto_pad", "NOTSET")
+    if mode not in PADDING_MODES:
+        site.fail(f"auto_pad must be one of {', '.join(PADDING_MODES)} and is {mode!r}")
+    return mode
+
+
+def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:
+    """The padding that gives ceil(n / stride) windows."""
+    if isinstance(n, int):
+        return max((-(-n // stride) - 1) * stride + span - n, 0)
+    if stride == 1:
+        return span - 1
+    return site.unsupported("auto_pad SAME with a stride, over an extent that is a symbol")
+
+
+# NumPy: the windows of an array.
+
+
+def attribute_site(op: str, attrs: Mapping[str, Any]) -> Site:
+    """A site that has attributes only, for the references."""
+    return Site(op, op, (), attrs)
+
+
+def padded(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
+    """The array with what its windows read outside of it."""
+    lead: list[tuple[Any, Any]] = [(0, 0)] * (x.ndim - len(w.extents))
+    around = [(int(p), max(int(q), 0)) for p, q in zip(w.before, w.after, strict=True)]
+    return np.pad(x, lead + around, constant_values=fill)
+
+
+def views(x: np.ndarray, w: Windows, fill: Any) -> np.ndarray:
+    """The windows of an array: [..., *output positions, *places in a window]."""
+    count = len(w.extents)
+    if 0 in w.extents:
+        return np.empty((*x.shape[: x.ndim - count], *map(int, w.extents), *w.sizes), x.dtype)
+    x = padded(x, w, fill)
+    first = x.ndim - count
+    spans = [d * (k - 1) + 1 for k, d in zip(w.sizes, w.dilations, strict=True)]
+    found = np.lib.stride_tricks.sliding_window_view(x, spans, tuple(range(first, x.ndim)))
+    lead = (slice(None),) * first
+    steps = tuple(
+        slice(0, (int(e) - 1) * s + 1, s) for e, s in zip(w.extents, w.strides, strict=True)
+    )
+    inner = tuple(slice(None, None, d) for d in w.dilations)
+    return found[(*lead, *steps, *inner)]

@@ -1,0 +1,1 @@
+"""Operators whose places are data."""

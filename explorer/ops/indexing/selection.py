@@ -1,0 +1,242 @@
+"""Operators that choose: the greatest elements, rows in another order, a diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dtypes import is_float
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.types import Tensor, numpy_dtype
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.lowering import Lowering, letters, shape_of
+from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.run_time.site import Host, symbolic
+from explorer.ops.site import Site
+
+MOST_COMPARISONS = 1 << 26  # of a TopK, at the symbols' hints
+
+# TopK: an element's rank is the number of elements that come before it.
+
+
+def _top_types(site: Site) -> tuple[Tensor, ...]:
+    shape, k = list(site.shape()), site.dims("k")
+    axis = site.axis(len(shape), -1)
+    shape[axis] = k[0] if k else site.fail("needs a number k")
+    if isinstance(shape[axis], int) and shape[axis] < 0:
+        site.fail(f"k is {shape[axis]}")
+    found = tuple(shape)
+    return (Tensor(found, site.dtype()), Tensor(found, "int64"))[: site.results]
+
+
+def _lower_top(low: Lowering) -> None:
+    site, shape = low.site, low.site.shape()
+    axis = site.axis(len(shape), -1)
+    _affordable(site, axis)
+    wanted = shape_of(low.result)
+    places = low.temporary("places", wanted, "int64")
+    if len(low.results) > 1:
+        places = low.results[1]
+    _places(low, places, axis)
+    if low.is_read(low.result.name) or len(low.results) == 1:
+        nest = low.nest("top_values")
+
+        def body(axes: tuple[Axis, ...]) -> Expr:
+            at = tuple(var(a.name) for a in axes)
+            place = nest.load(places, "place", at)
+            index = tuple(place if d == axis else i for d, i in enumerate(at))
+            return Read(nest.tensor(site.arg(0), "x"), index)
+
+        nest.map("y", low.result, body)
+
+
+def _affordable(site: Site, axis: int) -> None:
+    total = site.env.hint(site.tensor(0).elements) * site.env.hint(site.shape()[axis])
+    if total > MOST_COMPARISONS:
+        site.unsupported(f"{total} comparisons have no kernel rule")
+
+
+def _top_names(site: Site) -> tuple[Number, ...]:
+    axis = site.axis(len(site.shape()), -1)
+    _affordable(site, axis)
+    return (Number("k", 0, site.env.at_most(site.shape()[axis])),)
+
+
+def _top_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("TopK", attrs, args)
+    shape, k = host.given(0), host.one(1)
+    extent = shape[host.axis(attrs.get("axis", -1), len(shape))]
+    if not 0 <= k <= extent:
+        host.fail(f"there are no {k} of {extent} elements")
+    return {"k": k}
+
+
+TOP_K = RunTime(
+    frozenset({1}),
+    _top_names,
+    _top_values,
+    lambda site, symbols: symbolic(site, site.arg(0), k=(symbols["k"],)),
+)
+
+
+def _places(low: Lowering, places: Any, axis: int) -> None:
+    site, nest, shape = low.site, low.nest("top_places"), low.site.shape()
+    axes, other = letters(shape), Axis("o", shape[axis])
+    x = nest.tensor(site.arg(0), "x")
+    here = tuple(var(a.name) for a in axes)
+    there = tuple(var("o") if d == axis else i for d, i in enumerate(here))
+    before = _before(Read(x, there), Read(x, here), site)
+    same = call("eq", Read(x, there), Read(x, here))
+    if is_float(site.dtype()):
+        nans = call("and", call("isnan", Read(x, there)), call("isnan", Read(x, here)))
+        same = call("or", same, nans)
+    earlier = call("lt", IndexValue(var("o")), IndexValue(here[axis]))
+    first = call("or", before, call("and", same, earlier))
+    one, none = Const(1, "int64"), Const(0, "int64")
+    count = call("where", first, one, none)
+    nest.compute("rank", shape, "int64", axes, count, [other], "sum")
+    wanted = shape_of(places)
+    results = tuple(Axis("r", n) if d == axis else a for d, (a, n) in enumerate(zip(axes, wanted)))
+    rank = Read("rank", here)
+    hit = call("eq", rank, IndexValue(var("r")))
+    place = call("where", hit, IndexValue(here[axis]), none)
+    nest.compute("y", wanted, "int64", results, place, [axes[axis]], "sum")
+    nest.into(places)
+
+
+def _before(a: Expr, b: Expr, site: Site) -> Expr:
+    """Whether an element comes before another; NaN is the greatest."""
+    if not site.integer("largest", 1):
+        a, b = b, a
+    greater = call("gt", a, b)
+    if not is_float(site.dtype()):
+        return greater
+    return call("or", greater, call("and", call("isnan", a), call("eq", b, b)))
+
+
+def _top(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, axis, k = args[0], attrs.get("axis", -1), attrs["k"]
+    k = k[0] if isinstance(k, tuple) else k
+    keys = np.flip(x, axis) if attrs.get("largest", 1) else x
+    order = np.argsort(keys, axis=axis, kind="stable")
+    if attrs.get("largest", 1):
+        order = x.shape[axis] - 1 - np.flip(order, axis)
+    order = np.take(order, np.arange(k), axis=axis)
+    return np.take_along_axis(x, order, axis), order.astype(np.int64)
+
+
+# Hardmax: one where the first greatest element is.
+
+
+def _same(site: Site) -> tuple[Tensor, ...]:
+    return (site.tensor(0),)
+
+
+def _rows(site: Site) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
+    axes = letters(site.shape())
+    first = site.axis(len(axes), -1)
+    last = len(axes) if site.integer("flatten") else first + 1
+    return axes, (*axes[:first], *axes[last:]), axes[first:last]
+
+
+def _lower_hardmax(low: Lowering) -> None:
+    site, nest, dtype = low.site, low.nest("hardmax"), low.site.dtype()
+    axes, kept, over = _rows(site)
+    rows = tuple(a.extent for a in kept)
+    x = Read(nest.tensor(site.arg(0), "x"), tuple(var(a.name) for a in axes))
+    top = Read("top", tuple(var(a.name) for a in kept))
+    number = IndexValue(_number(over))
+    nest.compute("top", rows, dtype, kept, x, over, "max")
+    far = Const((1 << 62), "int64")
+    first: Expr = call("eq", x, top)
+    if is_float(dtype):  # NaN is the largest, and equals nothing
+        first = call("or", first, call("isnan", x))
+    place = call("where", first, number, far)
+    nest.compute("place", rows, "int64", kept, place, over, "min")
+    hit = call("eq", number, Read("place", tuple(var(a.name) for a in kept)))
+    y = call("where", hit, Const(1, dtype), Const(0, dtype))
+    nest.compute("y", low.shape, dtype, axes, y)
+    nest.into(low.result)
+
+
+def _number(over: Sequence[Axis]) -> Affine:
+    total, inner = Affine(), 1
+    for axis in reversed(over):
+        total = total + var(axis.name) * inner
+        inner = inner * axis.extent
+    return total
+
+
+def _hardmax(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    axis = attrs.get("axis", -1) % max(x.ndim, 1)
+    if attrs.get("flatten"):
+        flat = x.reshape(int(np.prod(x.shape[:axis], dtype=int)), -1)
+        return _hardmax({"axis": 1}, [flat]).reshape(x.shape)
+    y = np.zeros_like(x)
+    if not x.size:
+        return y
+    np.put_along_axis(y, np.expand_dims(np.argmax(x, axis), axis), 1, axis)
+    return y
+
+
+# EyeLike, ReverseSequence.
+
+
+def _eye_types(site: Site) -> tuple[Tensor, ...]:
+    if len(site.shape()) != 2:
+        site.fail(f"the input has rank {len(site.shape())} and must have 2")
+    return (Tensor(site.shape(), site.text("dtype", site.dtype())),)
+
+
+def _lower_eye(low: Lowering) -> None:
+    nest, shift = low.nest("eye_like"), low.site.integer("k")
+    dtype = low.site.text("dtype", low.site.dtype())
+    one, zero = (Const(bool(v) if dtype == "bool" else v, dtype) for v in (1, 0))
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        gap = IndexValue(var(axes[1].name) - var(axes[0].name) - shift)
+        return call("where", call("eq", gap, 0, dtype="int64"), one, zero)
+
+    nest.map("y", low.result, body)
+
+
+def _eye(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    found = np.eye(int(x.shape[0]), int(x.shape[1]), int(attrs.get("k", 0)))
+    return found.astype(numpy_dtype(attrs.get("dtype", x.dtype.name)))
+
+
+def _lower_reverse(low: Lowering) -> None:
+    site, nest = low.site, low.nest("reverse_sequence")
+    batch, time = site.integer("batch_axis", 1), site.integer("time_axis")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        step = IndexValue(var(axes[time].name))
+        length = nest.load(site.arg(1), "length", (var(axes[batch].name),))
+        last = call("sub", length, Const(1, "int64"))
+        place = call("where", call("lt", step, length), call("sub", last, step), step)
+        index = tuple(place if d == time else var(a.name) for d, a in enumerate(axes))
+        return Read(nest.tensor(site.arg(0), "x"), index)
+
+    nest.map("y", low.result, body)
+
+
+def _reverse(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, lengths = args
+    batch, time = attrs.get("batch_axis", 1), attrs.get("time_axis", 0)
+    steps = np.arange(x.shape[time])[:, None]
+    place = np.where(steps < lengths, lengths - 1 - steps, steps)
+    place = place if time < batch else place.T
+    shape = [x.shape[d] if d in (batch, time) else 1 for d in range(x.ndim)]
+    return np.take_along_axis(x, place.reshape(shape), time)
+
+
+RECORDS = (
+    OperatorRecord("TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}, run_time=TOP_K),
+    OperatorRecord("Hardmax", "reduction", _same, _hardmax, _lower_hardmax),
+    OperatorRecord("EyeLike", "layout", _eye_types, _eye, _lower_eye),
+    OperatorRecord("ReverseSequence", "layout", _same, _reverse, _lower_reverse),
+)

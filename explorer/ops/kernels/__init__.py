@@ -1,0 +1,1 @@
+"""What loop-level kernels mean, in NumPy, and when they are well formed."""

@@ -1,0 +1,183 @@
+"""The meaning of a loop-level kernel, in NumPy: computes in order, over boxes that fit a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as every
+from math import prod
+
+import numpy as np
+
+from explorer.budget import check_room
+from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
+from explorer.ir.scalar_functions import Value
+from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.ops.kernels.contract import contract, is_contraction, variables
+from explorer.ops.kernels.scalar import COMBINE, call, identity, number
+from explorer.ops.kernels.strided import Array, Box, Span, bind, gather, points, read, window
+
+MAP_ELEMENTS = 1 << 19  # of one temporary: 2 MB of float32
+REDUCE_ELEMENTS = 1 << 22
+CONTRACT_ELEMENTS = 1 << 22  # 16 MB of float32
+
+
+def evaluate_kernel(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> Array:
+    """What a kernel computes from its inputs, in order, under a binding of the symbols."""
+    values = dict(zip(kernel.inputs, arrays, strict=True))
+    with np.errstate(all="ignore"):
+        for compute in kernel.computes:
+            if compute.out not in values:
+                in_place = kernel.updates and compute.out == kernel.output
+                values[compute.out] = (
+                    np.array(values[kernel.updates]) if in_place else _blank(kernel, compute, sizes)
+                )
+            _run(compute, values, sizes)
+    return values[kernel.output]
+
+
+def _blank(kernel: Kernel, compute: Compute, sizes: Sizes) -> Array:
+    """An array for a compute's tensor; NaN where it could be left unwritten."""
+    spec = kernel.spec(compute.out)
+    shape, dtype = evaluate_shape(spec.shape, sizes), numpy_dtype(spec.dtype)
+    check_room(prod(shape) * dtype.itemsize, f"{compute.out!r}, {dtype}{list(shape)},", compute.out)
+    out = np.empty(shape, dtype)
+    if not compute.is_plain and is_float(spec.dtype):
+        out.fill(np.nan)
+    return out
+
+
+def _spans(axes: Sequence[Axis], sizes: Sizes) -> Box:
+    return tuple(Span(a.name, 0, evaluate_dim(a.extent, sizes)) for a in axes)
+
+
+def _run(compute: Compute, values: dict[str, Array], sizes: Sizes) -> None:
+    out, whole, over = (
+        values[compute.out],
+        _spans(compute.axes, sizes),
+        _spans(compute.reduce, sizes),
+    )
+    if any(s.size == 0 for s in whole):
+        return
+    way = _way(compute, _Nest(values, sizes), whole, over, str(out.dtype.name))
+    for part in _parts(whole, way):
+        index = [bind(i, part, sizes) for i in compute.target]
+        window(out, index, part, writeable=True)[...] = way.value(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How to compute a part of a box, how heavy a part may be, and which axes are cut for that."""
+
+    value: Callable[[Box], Value]
+    weight: Callable[[Box], int]
+    limit: int
+    cut: frozenset[str]
+
+
+def _way(compute: Compute, nest: _Nest, whole: Box, over: Box, dtype: str) -> _Way:
+    expr, combiner, points_each = compute.expr, compute.combiner, prod(s.size for s in over)
+    every_axis = frozenset(s.name for s in whole)
+    if combiner is None:
+        return _Way(lambda part: nest.value(expr, part), _elements, MAP_ELEMENTS, every_axis)
+    if points_each == 0:
+        return _Way(lambda part: identity(combiner, dtype), _elements, _elements(whole), every_axis)
+    if combiner == "sum" and isinstance(expr, Apply) and is_contraction(expr, whole, over):
+        return _contraction(expr, nest, whole, over)
+    combine = COMBINE[combiner]
+    if points_each <= 128 and _elements(whole) >= 32 * points_each:
+        return _Way(
+            lambda part: nest.fold(expr, part, over, combine), _elements, MAP_ELEMENTS, every_axis
+        )
+    return _Way(
+        lambda part: nest.reduce(expr, part, over, combine, dtype),
+        lambda part: _elements(part) * points_each,
+        REDUCE_ELEMENTS,
+        every_axis,
+    )
+
+
+def _contraction(expr: Apply, nest: _Nest, whole: Box, over: Box) -> _Way:
+    a, b = expr.args
+    largest = max(expr.args, key=lambda x: nest.touched(x, whole + over))
+    return _Way(
+        lambda part: contract(nest.value(a, part + over), nest.value(b, part + over), part, over),
+        lambda part: nest.touched(largest, part + over),
+        CONTRACT_ELEMENTS,
+        variables(largest),
+    )
+
+
+def _elements(box: Box) -> int:
+    return prod(s.size for s in box)
+
+
+def _parts(box: Box, way: _Way) -> Iterator[Box]:
+    """The box, halved along its first long span until each part is light enough."""
+    long = [d for d, s in enumerate(box) if s.size > 1 and s.name in way.cut]
+    if not long or way.weight(box) <= way.limit:
+        yield box
+        return
+    at = long[0]
+    span, half = box[at], box[at].size // 2
+    for first, last in ((0, half), (half, span.size)):
+        yield from _parts(
+            (*box[:at], Span(span.name, span.start + first, last - first), *box[at + 1 :]), way
+        )
+
+
+class _Nest:
+    """The tensors and symbols that expressions are evaluated in."""
+
+    def __init__(self, tensors: dict[str, Array], sizes: Sizes) -> None:
+        self.tensors, self.sizes = tensors, sizes
+
+    def value(self, expr: Expr, box: Box) -> Value:
+        """The expression at every point of a box: an array that broadcasts to it."""
+        match expr:
+            case Const(value, dtype):
+                return number(value, dtype, self.sizes)
+            case IndexValue(index):
+                return points(bind(index, box, self.sizes), box)
+            case Read():
+                return self._read(expr, box)
+            case Apply(op, args):
+                return call(op, [self.value(a, box) for a in args])
+
+    def _read(self, expr: Read, box: Box) -> Array:
+        array, affine = self.tensors[expr.tensor], [i for i in expr.index if isinstance(i, Affine)]
+        if len(affine) == len(expr.index):
+            found = read(array, [bind(i, box, self.sizes) for i in affine], expr.fill, box)
+        else:
+            found = gather(array, [self._points(i, box) for i in expr.index], expr.fill)
+        return np.asarray(as_computed(found))
+
+    def _points(self, index: Affine | Expr, box: Box) -> Array:
+        if isinstance(index, Affine):
+            return points(bind(index, box, self.sizes), box)
+        return np.asarray(self.value(index, box))
+
+    def touched(self, expr: Expr, box: Box) -> int:
+        """The elements of a box that an expression tells apart."""
+        names = variables(expr)
+        return prod(s.size for s in box if s.name in names)
+
+    def fold(self, expr: Expr, part: Box, over: Box, combine: np.ufunc) -> Value:
+        """A reduction one point of `over` at a time: each step is a long vector."""
+        total: Value = None
+        for at in every(*(range(s.size) for s in over)):
+            point = tuple(Span(s.name, i, 1) for s, i in zip(over, at, strict=True))
+            value = np.asarray(self.value(expr, part + point))
+            value = value.reshape(value.shape[: len(part)])
+            total = value if total is None else combine(total, value)
+        return total
+
+    def reduce(self, expr: Expr, part: Box, over: Box, combine: np.ufunc, dtype: str) -> Value:
+        """A reduction over the whole box at once."""
+        value = np.asarray(self.value(expr, part + over))
+        value = value.reshape(value.shape or (1,) * len(part + over))
+        kept = tuple(value.shape[: len(part)])
+        value = np.broadcast_to(value, kept + tuple(s.size for s in over))
+        axes = tuple(range(len(part), len(part + over)))
+        return combine.reduce(value, axis=axes, dtype=numpy_dtype(computed(dtype)))

@@ -1,0 +1,85 @@
+"""Expressions of kernels as NumPy means them: functions, conversions, numbers, folds of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.ir.dtypes import (
+    NARROW_FLOATS,
+    DType,
+    as_computed,
+    computed,
+    integer_limits,
+    is_float,
+    is_integer,
+    numpy_dtype,
+)
+from explorer.ir.kernel import Const
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, Value
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
+
+
+def cast(x: Value, dtype: str) -> Value:
+    """Elements as another dtype, in the type in which kernels compute with it.
+
+    A float that is no element of an integer dtype wraps, as far as 32 bits hold it.
+    """
+    x = np.asarray(x)
+    whole = np.issubdtype(x.dtype, np.floating) and is_integer(dtype)
+    if whole and dtype not in ("int64", "uint64"):
+        x = x.astype(np.int64 if dtype == "uint32" else np.int32)
+    if x.dtype == np.float64 and dtype in NARROW_FLOATS - {"float16"}:
+        x = x.astype(np.float32)
+    return as_computed(x.astype(numpy_dtype(dtype)))
+
+
+def same_bits(x: Value, dtype: str) -> Value:
+    """The same bytes as another dtype."""
+    return as_computed(np.ascontiguousarray(x).view(numpy_dtype(dtype)).reshape(np.shape(x)))
+
+
+COMBINE: Mapping[str, np.ufunc] = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def call(op: str, args: list[Value]) -> Value:
+    """A function of `SCALAR_FUNCTIONS`, or a conversion, on arrays."""
+    if op.startswith("cast_"):
+        return cast(args[0], op.removeprefix("cast_"))
+    if op.startswith("bits_"):
+        return same_bits(args[0], op.removeprefix("bits_"))
+    return SCALAR_FUNCTIONS[op].numpy(*args)
+
+
+def number(value: float | int | bool | Dim, dtype: str, sizes: Sizes) -> Value:
+    """A constant of a kernel; a dim has its value under the binding."""
+    plain = value if isinstance(value, (bool, int, float)) else evaluate_dim(value, sizes)
+    if is_integer(dtype):
+        low, high = integer_limits(dtype)
+        plain = (int(plain) - low) % (high - low + 1) + low
+    return as_computed(numpy_dtype(dtype).type(plain))
+
+
+def identity(combiner: str, dtype: str) -> Value:
+    """What a reduction over nothing gives."""
+    kind = numpy_dtype(computed(dtype))
+    if combiner in ("sum", "prod"):
+        return kind.type(combiner == "prod")
+    if is_float(dtype):
+        return kind.type(-np.inf if combiner == "max" else np.inf)
+    return kind.type(integer_limits(dtype)[combiner == "min"])
+
+
+def start_value(combiner: str, dtype: DType) -> Const:
+    """What a combiner begins with."""
+    if combiner in ("sum", "prod"):
+        return Const(float(combiner == "prod"), dtype)
+    if is_float(dtype):
+        return Const(float("-inf") if combiner == "max" else float("inf"), computed(dtype))
+    return Const(integer_limits(dtype)[combiner == "min"], dtype)

@@ -1,0 +1,137 @@
+"""Whether a loop-level kernel is well formed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn, TypeAlias
+
+from explorer.errors import VerifyError
+from explorer.ir.dtypes import is_integer
+from explorer.ir.kernel import (
+    COMBINERS,
+    Affine,
+    Apply,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+)
+from explorer.ir.shapes.dims import Dim
+from explorer.ir.types import DType
+from explorer.ops.kernels.verify_scalars import constant_problem, result_of
+
+Axes: TypeAlias = Mapping[str, Dim]
+
+
+def verify_kernel(kernel: Kernel, where: str = "") -> None:
+    """VerifyError unless every compute reads what is there, by indices of its own axes."""
+    where = where or f"kernel {kernel.name!r}"
+    specs = {t.name: t for t in kernel.tensors}
+    if len(specs) < len(kernel.tensors):
+        _wrong("two tensors have one name", where)
+    for name in (*kernel.inputs, kernel.output):
+        if name not in specs:
+            _wrong(f"{name!r} is no tensor of the kernel", where)
+    if len(set(kernel.inputs)) < len(kernel.inputs) or not kernel.constants <= set(kernel.inputs):
+        _wrong("an input stands twice, or a constant is no input", where)
+    written: list[str] = []
+    for compute in kernel.computes:
+        _compute(kernel, compute, {*kernel.inputs, *written}, where)
+        if compute.out in kernel.inputs or (compute.out in written and compute.out != written[-1]):
+            _wrong(f"{compute.out!r} is written after it was complete", where)
+        written.append(compute.out)
+    if not written or written[-1] != kernel.output:
+        _wrong(f"the last compute must write {kernel.output!r}", where)
+
+
+def _wrong(problem: str, where: str) -> NoReturn:
+    raise VerifyError(f"{where}: {problem}", where=where)
+
+
+def _compute(kernel: Kernel, compute: Compute, readable: set[str], where: str) -> None:
+    where = f"{where}, {compute.out!r}"
+    axes = {a.name: a.extent for a in (*compute.axes, *compute.reduce)}
+    names = [a.name for a in (*compute.axes, *compute.reduce)]
+    if len(axes) < len(names):
+        _wrong(f"two axes have one name: {', '.join(names)}", where)
+    if bool(compute.combiner) != bool(compute.reduce) or (
+        compute.combiner is not None and compute.combiner not in COMBINERS
+    ):
+        _wrong(f"the combiner {compute.combiner!r} does not fit {len(compute.reduce)} axes", where)
+    rank = len(kernel.shape(compute.out))
+    if len(compute.target) != rank:
+        _wrong(f"writes {len(compute.target)} indices into a tensor of rank {rank}", where)
+    for index in compute.target:
+        if index.variables - {a.name for a in compute.axes}:
+            _wrong("writes by an index that is none of its axes", where)
+    for index, extent in zip(compute.target, kernel.shape(compute.out), strict=True):
+        _inside(index, extent, axes, "writes", where)
+    made = _expr(kernel, compute.expr, readable - {compute.out}, axes, where)
+    wanted = kernel.dtype(compute.out)
+    if made != wanted:
+        _wrong(f"computes {made} for a tensor of {wanted}", where)
+
+
+def _expr(kernel: Kernel, expr: Expr, readable: set[str], axes: Axes, where: str) -> DType:
+    """The dtype of an expression whose parts are well formed."""
+    match expr:
+        case Const(value, dtype):
+            _check(constant_problem(value, dtype), where)
+            return dtype
+        case IndexValue(index):
+            _affine(index, axes, where)
+            return "int64"
+        case Apply(op, args):
+            dtypes = [_expr(kernel, arg, readable, axes, where) for arg in args]
+            found, problem = result_of(op, dtypes)
+            _check(problem, where)
+            return found
+        case Read():
+            _read(kernel, expr, readable, axes, where)
+            return kernel.dtype(expr.tensor)
+
+
+def _read(kernel: Kernel, read: Read, readable: set[str], axes: Axes, where: str) -> None:
+    tensor, index = read.tensor, read.index
+    if tensor not in readable:
+        _wrong(f"reads {tensor!r}, which is not there yet", where)
+    if len(index) != len(kernel.shape(tensor)):
+        _wrong(f"reads {tensor!r} by {len(index)} indices", where)
+    if read.fill is not None:
+        _check(constant_problem(read.fill, kernel.dtype(tensor)), where)
+    for i, extent in zip(index, kernel.shape(tensor), strict=True):
+        if isinstance(i, Affine):
+            _affine(i, axes, where)
+            if read.fill is None:
+                _inside(i, extent, axes, f"reads {tensor!r}", where)
+        else:
+            found = _expr(kernel, i, readable, axes, where)
+            if not is_integer(found):
+                _wrong(f"reads {tensor!r} by an index of {found}", where)
+
+
+def _inside(index: Affine, extent: Dim, axes: Axes, what: str, where: str) -> None:
+    """What nothing fills lies inside its tensor; extents that are symbols are not tried."""
+    if not isinstance(extent, int) or not isinstance(index.const, int) or 0 in axes.values():
+        return
+    low = high = index.const
+    for name, factor in index.terms:
+        count = axes[name]
+        if not isinstance(count, int) or not isinstance(factor, int):
+            return
+        last = factor * (count - 1)
+        low, high = low + min(0, last), high + max(0, last)
+    if low < 0 or high >= extent:
+        _wrong(f"{what} at {low} to {high}, and it has {extent} elements there", where)
+
+
+def _check(problem: str, where: str) -> None:
+    if problem:
+        _wrong(problem, where)
+
+
+def _affine(index: Affine, axes: Axes, where: str) -> None:
+    if not index.variables <= set(axes):
+        _wrong(f"reads by {sorted(index.variables - set(axes))}, which are none of its axes", where)

@@ -1,0 +1,1 @@
+"""Small integers and floats with scales, and their products."""

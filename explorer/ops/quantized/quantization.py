@@ -1,0 +1,270 @@
+"""Real numbers as small integers or floats and back, by a scale and a zero point for the whole
+tensor, for each place along an axis, or for each block of places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import DtypeError
+from explorer.ir.calls import Var
+from explorer.ir.dtypes import DType, as_computed, dtype_of, integer_limits, is_integer, numpy_dtype
+from explorer.ir.kernel import Affine, Apply, Axis, Const, Expr, IndexValue, var
+from explorer.ir.shapes.dims import Dim, ceil_div
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.broadcast import agree
+from explorer.ops.arithmetic.casting import convert, converted
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.dtypes import dtype_of_code
+from explorer.ops.lowering import Lowering, Nest, at, letters, shape_of
+from explorer.ops.record import OperatorRecord
+from explorer.ops.site import Array, Site
+
+
+def clamped(x: Expr, target: DType) -> Expr:
+    """A float32 that is whole as an element of an integer dtype, which it is limited to; NaN is
+    the least element, as it is for onnxruntime and onnx's evaluator.
+    """
+    low, high = integer_limits(target)
+    limited = call("where", call("ge", x, float(low)), call("min", x, float(high)), float(low))
+    return call(f"cast_{target}", limited)
+
+
+def limited(x: Array, target: DType) -> Array:
+    """NumPy's meaning of `clamped`."""
+    low, high = integer_limits(target)
+    return convert(np.where(x >= low, np.minimum(x, high), low), target)
+
+
+# Where the scale of an element stands.
+
+
+class _Grain:
+    """Which scale belongs to an element: one for all, one along an axis, or one for a block."""
+
+    def __init__(self, site: Site, position: int) -> None:
+        self.site, self.shape = site, site.shape()
+        self.scale, self.block = site.shape(position), site.integer("block_size")
+        self.whole = _is_one(self.scale) and not self.block
+        self.axis = 0 if self.whole else site.axis(len(self.shape), 1)
+        if not self.whole:
+            self.check()
+
+    def check(self) -> None:
+        """ShapeError unless the scales have the shape that the axis and the blocks ask for."""
+        extent, axis = self.shape[self.axis], self.axis
+        if self.block:
+            count = ceil_div(extent, self.block)
+            wanted = (*self.shape[:axis], count, *self.shape[axis + 1 :])
+        else:
+            wanted = (extent,)
+        if len(wanted) != len(self.scale) or not all(
+            a == b or agree(a, b, self.site.env) for a, b in zip(wanted, self.scale)
+        ):
+            self.site.fail(f"the scale has shape {list(self.scale)}, and {list(wanted)} is needed")
+
+    def load(self, nest: Nest, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
+        """The scale or zero point of the element at these axes."""
+        if self.whole:
+            return nest.load(value, name, (Affine(),) * len(shape_of(value)))
+        index: list[Affine | Expr] = [var(a.name) for a in axes]
+        if not self.block:
+            return nest.load(value, name, [index[self.axis]])
+        place = IndexValue(var(axes[self.axis].name))
+        index[self.axis] = Apply("floordiv", (place, Const(self.block, "int64")))
+        return nest.load(value, name, index)
+
+
+def _is_one(shape: Sequence[Dim]) -> bool:
+    return all(n == 1 for n in shape) and len(shape) < 2
+
+
+def _spread(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
+    """A scale for each element, or what broadcasts to that."""
+    values = as_computed(values)
+    if block:
+        return values.repeat(block, axis).take(range(shape[axis]), axis)
+    if _is_one(values.shape):
+        return values.reshape(())
+    return values.reshape([-1 if d == axis % len(shape) else 1 for d in range(len(shape))])
+
+
+def _zero_point(nest: Nest, grain: _Grain, axes: Sequence[Axis]) -> Expr | None:
+    return grain.load(nest, grain.site.arg(2), "zero", axes) if grain.site.has(2) else None
+
+
+# QuantizeLinear.
+
+
+def _quantized_type(site: Site) -> DType:
+    code = site.integer("output_dtype")
+    stated = dtype_of_code(site, code) if code else None
+    given = site.dtype(2) if site.has(2) else None
+    if stated and given and stated != given:
+        site.fail(f"the zero point is {given} and output_dtype {stated}", DtypeError)
+    return given or stated or "uint8"
+
+
+def _quantize_types(site: Site) -> tuple[Tensor, ...]:
+    _Grain(site, 1)
+    return (Tensor(site.shape(), _quantized_type(site)),)
+
+
+def _lower_quantize(low: Lowering) -> None:
+    site, grain, target = low.site, _Grain(low.site, 1), _quantized_type(low.site)
+    nest = low.nest("quantize")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        x = call("cast_float32", nest.along(site.arg(0), "x", axes))
+        scale = call("cast_float32", grain.load(nest, site.arg(1), "scale", axes))
+        y: Expr = call("div", x, scale)
+        zero = _zero_point(nest, grain, axes)
+        if not is_integer(target):
+            saturate = bool(site.integer("saturate", 1))
+            return converted(y, "float32", target, saturate=saturate)
+        y = call("round", y)
+        return clamped(y if zero is None else call("add", y, call("cast_float32", zero)), target)
+
+    nest.map("y", low.result, body)
+
+
+def _quantize_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, scale, zero = (*args, None)[:3]
+    code = attrs.get("output_dtype", 0)
+    site = Site("QuantizeLinear", "QuantizeLinear", (), attrs)
+    target = dtype_of(zero) if zero is not None else dtype_of_code(site, code) if code else "uint8"
+    spread = x.shape, attrs.get("axis", 1), attrs.get("block_size", 0)
+    y = x.astype(np.float32) / _spread(scale, *spread).astype(np.float32)
+    if not is_integer(target):
+        return convert(y, target, saturate=bool(attrs.get("saturate", 1)))
+    y = np.rint(y) + (0 if zero is None else _spread(zero, *spread).astype(np.float32))
+    return limited(y, target)
+
+
+# DequantizeLinear.
+
+
+def _dequantized_type(site: Site) -> DType:
+    code = site.integer("output_dtype")
+    return dtype_of_code(site, code) if code else site.dtype(1)
+
+
+def _dequantize_types(site: Site) -> tuple[Tensor, ...]:
+    _Grain(site, 1)
+    return (Tensor(site.shape(), _dequantized_type(site)),)
+
+
+def _lower_dequantize(low: Lowering) -> None:
+    site, grain = low.site, _Grain(low.site, 1)
+    nest, whole = low.nest("dequantize"), is_integer(low.site.dtype())
+    inner = "int32" if whole else "float32"
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        x: Expr = call(f"cast_{inner}", nest.along(site.arg(0), "x", axes))
+        zero = _zero_point(nest, grain, axes)
+        if zero is not None and whole:
+            x = call("sub", x, call(f"cast_{inner}", zero))
+        scale = call("cast_float32", grain.load(nest, site.arg(1), "scale", axes))
+        return call(f"cast_{_dequantized_type(site)}", call("mul", call("cast_float32", x), scale))
+
+    nest.map("y", low.result, body)
+
+
+def _dequantize_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, scale, zero = (*args, None)[:3]
+    site = Site("DequantizeLinear", "DequantizeLinear", (), attrs)
+    code = attrs.get("output_dtype", 0)
+    target = dtype_of_code(site, code) if code else dtype_of(scale)
+    spread = x.shape, attrs.get("axis", 1), attrs.get("block_size", 0)
+    if zero is not None and is_integer(dtype_of(x)):
+        x = as_computed(x).astype(np.int32) - _spread(zero, *spread).astype(np.int32)
+    y = x.astype(np.float32) * _spread(scale, *spread).astype(np.float32)
+    return y.astype(numpy_dtype(target))
+
+
+# DynamicQuantizeLinear: the scale is found in the tensor.
+
+
+def _dynamic_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(site.shape(), "uint8"), Tensor((), "float32"), Tensor((), "uint8"))
+
+
+def _extreme(nest: Nest, x: Var, combiner: str) -> Expr:
+    """The least or the largest element; 0 where all are above or below."""
+    axes = letters(shape_of(x))
+    read = nest.along(x, "x", axes)
+    if axes:
+        nest.compute(combiner, (), "float32", (), read, axes, combiner)
+    else:
+        nest.compute(combiner, (), "float32", (), read)
+    return call(combiner, at(combiner, ()), 0.0)
+
+
+def _lower_dynamic(low: Lowering) -> None:
+    x = low.site.arg(0)
+    y, scale, zero = (*low.results, *_unnamed(low))[:3]
+    nest = low.nest("dynamic_scale")
+    least, most = _extreme(nest, x, "min"), _extreme(nest, x, "max")
+    span = call("sub", most, least)
+    step = call("div", call("where", call("eq", span, 0.0), Const(1.0), span), 255.0)
+    nest.compute("scale", (), "float32", (), step)
+    nest.into(scale)
+    nest = low.nest("dynamic_zero")
+    least = _extreme(nest, x, "min")
+    point = call("div", call("neg", least), nest.load(scale, "scale", ()))
+    nest.compute("zero", (), "uint8", (), clamped(call("round", point), "uint8"))
+    nest.into(zero)
+    nest = low.nest("dynamic_quantize")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        steps = call("div", nest.along(x, "x", axes), nest.load(scale, "scale", ()))
+        moved = call("add", call("round", steps), call("cast_float32", nest.load(zero, "zero", ())))
+        return clamped(moved, "uint8")
+
+    nest.map("y", y, body)
+
+
+def _unnamed(low: Lowering) -> list[Var]:
+    """The results that the node does not name."""
+    made = [("scale", "float32"), ("zero", "uint8")][len(low.results) - 1 :]
+    return [low.temporary(hint, (), dtype) for hint, dtype in made]
+
+
+def _dynamic_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    least, most = np.float32(min(0, x.min(initial=0))), np.float32(max(0, x.max(initial=0)))
+    scale = np.float32((most - least) or 1) / np.float32(255)
+    zero = limited(np.rint(-least / scale), "uint8")
+    y = limited(np.rint(x / scale) + np.float32(zero), "uint8")
+    return y, np.asarray(scale), np.asarray(zero)
+
+
+RECORDS = (
+    OperatorRecord(
+        "QuantizeLinear",
+        "elementwise",
+        _quantize_types,
+        _quantize_reference,
+        _lower_quantize,
+        first=10,
+    ),
+    OperatorRecord(
+        "DequantizeLinear",
+        "elementwise",
+        _dequantize_types,
+        _dequantize_reference,
+        _lower_dequantize,
+        first=10,
+    ),
+    OperatorRecord(
+        "DynamicQuantizeLinear",
+        "reduction",
+        _dynamic_types,
+        _dynamic_reference,
+        _lower_dynamic,
+        first=11,
+    ),
+)

@@ -1,0 +1,39 @@
+"""Where zero points and scales stand beside the elements that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from explorer.ir.dtypes import as_computed
+from explorer.ir.kernel import Affine, Axis, Expr, var
+from explorer.ops.lowering import Nest, shape_of
+from explorer.ops.site import Array, Site
+
+
+def along(
+    nest: Nest, site: Site, i: int, name: str, axes: Sequence[Axis], axis: int | None
+) -> Expr:
+    """An argument that is one number, one for each place along an axis, or of as many dims."""
+    value = site.arg(i)
+    shape = shape_of(value)
+    if len(shape) == len(axes) and len(shape) > 1:
+        return nest.along(value, name, axes)
+    if all(n == 1 for n in shape):
+        return nest.load(value, name, (Affine(),) * len(shape))
+    if len(shape) != 1 or axis is None:
+        site.unsupported(f"{name} of shape {list(shape)} has no kernel rule")
+    if axes[axis].extent != shape[0]:
+        site.fail(f"{name} has {shape[0]} elements for {axes[axis].extent} places")
+    return nest.load(value, name, (var(axes[axis].name),))
+
+
+def aligned(values: Array | None, rank: int, axis: int) -> Array:
+    """What broadcasts along an axis of the operand."""
+    if values is None:
+        return np.zeros((), np.int32)
+    values = as_computed(values)
+    if values.ndim == 1 and values.size > 1:
+        return values.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
+    return values if values.ndim == rank else values.reshape(())

@@ -1,0 +1,1 @@
+"""Operators that reduce axes, and what is built of those."""

@@ -1,0 +1,341 @@
+"""DFT and STFT by their definition: a contraction with a table of cosines and sines.
+
+y[.., k, .., c] = sum over n, d: x[.., n, .., d] * table[k, n, d, c], complex numbers as pairs.
+The table is a constant, or a kernel's where lengths are values of the run. Sums are of doubles:
+what cancels in exact arithmetic should.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import pi
+from typing import Any
+
+import numpy as np
+
+from explorer.budget import check_room
+from explorer.ir.calls import Var
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.shapes.dims import Dim, floor_div, simplify
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.dim_arithmetic import least
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.lowering import Lowering, Nest, shape_of
+from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.run_time.site import Host, symbolic
+from explorer.ops.site import Array, Site
+
+MOST_LENGTH = 2048  # beyond, a fast transform is the better one
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """One transform: `rows` results of `count` elements, of a signal of `length`."""
+
+    rows: Dim
+    count: Dim
+    length: Dim
+    parts: int  # 1: the elements are real, 2: complex
+    results: int
+    inverse: bool
+    onesided: bool
+
+
+DOUBLE = "float64"
+
+
+def table(t: Transform, low: Lowering) -> Var:
+    """[rows, count, parts, results]: what each element adds to each result."""
+    whole = [d for d in (t.rows, t.count, t.length) if isinstance(d, int)]
+    if len(whole) == 3:
+        return low.constant(_table(t, *whole), "table")
+    return _table_kernel(t, low)
+
+
+def _table(t: Transform, rows: int, count: int, length: int) -> Array:
+    check_room(96 * rows * count, f"a table of {rows} frequencies by {count} elements")
+    whole = max(length, 1)
+    turn = 2 * pi / whole * ((np.arange(rows)[:, None] * np.arange(count)) % whole)
+    cosine, sine = np.cos(turn), np.sin(turn) * (1 if t.inverse else -1)
+    found = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], -2)
+    if t.inverse:
+        found /= whole
+    if t.inverse and t.onesided:
+        twice = np.full(count, 2.0)
+        twice[0] = 1
+        if length % 2 == 0 and count > length // 2:
+            twice[length // 2] = 1
+        found *= twice[:, None, None]
+    return np.ascontiguousarray(found[:, :, : t.parts, : t.results])
+
+
+def _table_kernel(t: Transform, low: Lowering) -> Var:
+    """The same, of lengths that are symbols."""
+    nest, dtype = low.nest("dft_table"), DOUBLE
+    result = low.temporary("table", (t.rows, t.count, t.parts, t.results), dtype)
+    axes = [Axis(n, e) for n, e in zip("kndc", shape_of(result), strict=True)]
+    k, n, d, c = (IndexValue(var(a.name)) for a in axes)
+    length = Const(t.length, "int64")
+    step = call("mod", call("mul", k, n), call("max", length, 1, dtype="int64"))
+    whole = call(f"cast_{dtype}", length)
+    part = call("div", call(f"cast_{dtype}", step), whole)
+    turn = call("mul", part, 2 * pi, dtype=dtype)
+    sine = call("mul", call("sin", turn), 1.0 if t.inverse else -1.0, dtype=dtype)
+    off = call("where", call("gt", c, d), sine, call("neg", sine))
+    value: Expr = call("where", call("eq", c, d), call("cos", turn), off)
+    if t.inverse:
+        value = call("div", value, whole)
+    if t.inverse and t.onesided:
+        twice = call("mul", value, 2.0, dtype=dtype)
+        middle = call("eq", call("mul", n, 2, dtype="int64"), length)
+        once = call("or", call("eq", n, 0, dtype="int64"), middle)
+        value = call("where", once, value, twice)
+    nest.compute("y", shape_of(result), dtype, axes, value)
+    return nest.into(result)
+
+
+# DFT.
+
+
+def _form(site: Site) -> tuple[Transform, tuple[Dim, ...]]:
+    """The transform, and for each dim before the last a step of 1 where it is transformed."""
+    shape, given = site.shape(), site.dims("dft_length")
+    rank = len(shape)
+    if rank < 2 or shape[-1] not in (1, 2):
+        site.fail(f"an input of shape {shape}, whose last dim must be 1 or 2")
+    inverse, onesided = bool(site.integer("inverse")), bool(site.integer("onesided"))
+    steps, extent = site.dims("steps"), site.dims("extent")
+    if steps is None or extent is None:
+        axis = site.axis(rank, -2)
+        if axis == rank - 1:
+            site.fail("the last dim holds the parts of complex numbers")
+        steps, extent = tuple(int(d == axis) for d in range(rank - 1)), (shape[axis],)
+    n = extent[0]
+    whole = simplify(2 * (n - 1)) if inverse and onesided else n
+    length = given[0] if given else whole
+    half = simplify(floor_div(length, 2) + 1)
+    rows = half if onesided and not inverse else length
+    count = half if inverse and onesided else length
+    real = inverse and onesided
+    parts = 2 if shape[-1] == 2 else 1
+    results = 1 if real else 2
+    count = least(site.env, (count, n))
+    return Transform(rows, count, length, parts, results, inverse, onesided), steps
+
+
+def _types(site: Site) -> tuple[Tensor, ...]:
+    t, steps = _form(site)
+    dims = site.dims("result")
+    if dims is None:
+        dims = tuple(
+            t.rows if step == 1 else n for n, step in zip(site.shape(), steps, strict=False)
+        )
+    return (Tensor((*dims, t.results), site.dtype()),)
+
+
+def _lower(low: Lowering) -> None:
+    site = low.site
+    t, steps = _form(site)
+    if isinstance(t.length, int) and t.length > MOST_LENGTH:
+        site.unsupported(f"a transform of length {t.length} has no kernel rule")
+    factors = table(t, low)
+    nest = low.nest("dft")
+    axes = [Axis(f"i{d}", e) for d, e in enumerate(low.shape[:-1])]
+    c, n, d = Axis("c", t.results), Axis("n", t.count), Axis("d", t.parts)
+    fixed = all(isinstance(s, int) for s in steps)
+    row = Affine()
+    index: list[Affine | Expr] = []
+    for axis, step in zip(axes, steps, strict=True):
+        row = row + var(axis.name) * step
+        place = var(axis.name) * simplify(1 - step) + var("n") * step
+        index.append(place if fixed else IndexValue(place))
+    k: Affine | Expr = row if fixed else IndexValue(row)
+    x = Read(nest.tensor(site.arg(0), "x"), (*index, var("d")))
+    factor = Read(nest.tensor(factors, "table"), (k, var("n"), var("d"), var("c")))
+    _contract(low, nest, [*axes, c], x, factor, [n, d])
+
+
+def _contract(
+    low: Lowering, nest: Nest, axes: Sequence[Axis], x: Expr, factor: Expr, over: Sequence[Axis]
+) -> None:
+    dtype = low.site.dtype()
+    plain = dtype == DOUBLE
+    product = apply("mul", x if plain else call(f"cast_{DOUBLE}", x), factor)
+    nest.compute("y" if plain else "acc", low.shape, DOUBLE, axes, product, over, "sum")
+    if not plain:
+        total = Read("acc", tuple(var(a.name) for a in axes))
+        nest.compute("y", low.shape, dtype, axes, call(f"cast_{dtype}", total))
+    nest.into(low.result)
+
+
+def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    axis = attrs["steps"].index(1) if "steps" in attrs else attrs.get("axis", -2) % x.ndim
+    length = attrs.get("dft_length")
+    length = length[0] if isinstance(length, tuple) else length
+    signal = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
+    if attrs.get("inverse") and attrs.get("onesided"):
+        return np.fft.irfft(signal, length, axis)[..., None].astype(x.dtype)
+    found = (np.fft.ifft if attrs.get("inverse") else np.fft.fft)(signal, length, axis)
+    if attrs.get("onesided"):
+        found = np.take(found, np.arange(found.shape[axis] // 2 + 1), axis)
+    return np.stack([found.real, found.imag], -1).astype(x.dtype)
+
+
+def _names(site: Site) -> tuple[Number, ...]:
+    rank = len(site.shape())
+    steps = (Number(f"step{d}", 0, 1) for d in range(rank - 1))
+    dims = (Number(f"dim{d}") for d in range(rank - 1))
+    return (*steps, *dims, Number("extent"), Number("length"))
+
+
+def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("DFT", attrs, args)
+    shape = host.given(0)
+    given = host.integers(2)
+    default = attrs.get("axis", -2)
+    axis = host.axis(given[0] if given else int(default), len(shape))
+    lengths = host.integers(1)
+    inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
+    known = attrs.get("dft_length")
+    known = known[0] if isinstance(known, tuple) else known
+    whole = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
+    length = lengths[0] if lengths else (whole if known is None else int(known))
+    if axis == len(shape) - 1 or length < 1:
+        host.fail(f"axis {axis} of {shape} cannot be transformed with length {length}")
+    found = {"extent": shape[axis], "length": length}
+    for d, n in enumerate(shape[:-1]):
+        rows = length // 2 + 1 if onesided and not inverse else length
+        found |= {f"step{d}": int(d == axis), f"dim{d}": rows if d == axis else n}
+    return found
+
+
+def _symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    rank = len(site.shape())
+    return symbolic(
+        site,
+        site.arg(0),
+        steps=tuple(symbols[f"step{d}"] for d in range(rank - 1)),
+        result=tuple(symbols[f"dim{d}"] for d in range(rank - 1)),
+        extent=symbols["extent"],
+        dft_length=symbols["length"],
+    )
+
+
+# STFT: the transforms of windows of a signal.
+
+
+def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
+    """How far frames are apart, how long they are, and how many there are."""
+    step, given = site.dims("frame_step"), site.dims("frame_length")
+    length = given[0] if given else (site.shape(2)[0] if site.has(2) else None)
+    if not step or length is None or len(site.shape()) != 3:
+        site.unsupported("frames of unknown length have no kernel rule")
+        return 1, 1, 1
+    count = site.dims("frames")
+    room = simplify(site.shape()[1] - length)
+    return step[0], length, count[0] if count else simplify(floor_div(room, step[0]) + 1)
+
+
+def _frame_transform(site: Site) -> Transform:
+    _, length, _ = _frames(site)
+    onesided = bool(site.integer("onesided", 1))
+    rows = simplify(floor_div(length, 2) + 1) if onesided else length
+    return Transform(rows, length, length, 2 if site.shape()[2] == 2 else 1, 2, False, onesided)
+
+
+def _stft_types(site: Site) -> tuple[Tensor, ...]:
+    rows = site.dims("rows")
+    t = _frame_transform(site)
+    shape = (site.shape()[0], _frames(site)[2], rows[0] if rows else t.rows, 2)
+    return (Tensor(shape, site.dtype()),)
+
+
+def _lower_stft(low: Lowering) -> None:
+    site = low.site
+    step, length, _ = _frames(site)
+    if isinstance(length, int) and length > MOST_LENGTH:
+        site.unsupported(f"frames of {length} elements have no kernel rule")
+    t = _frame_transform(site)
+    factors = table(t, low)
+    nest = low.nest("stft")
+    axes = [Axis(n, e) for n, e in zip("bfkc", low.shape, strict=True)]
+    n, d = Axis("n", length), Axis("d", t.parts)
+    place = var("f") * step + var("n")
+    x: Expr = Read(nest.tensor(site.arg(0), "x"), (var("b"), place, var("d")))
+    if site.has(2):
+        x = call("mul", x, nest.load(site.arg(2), "window", (var("n"),)))
+    factor = Read(nest.tensor(factors, "table"), tuple(var(a) for a in "kndc"))
+    _contract(low, nest, axes, x, factor, [n, d])
+
+
+def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:
+    x, _, window, _ = (*args, None, None, None)[:4]
+    given = (attrs.get("frame_step"), attrs.get("frame_length"))
+    step, length = (v[0] if isinstance(v, tuple) else v for v in given)
+    length = len(window) if length is None else length
+    frames = np.lib.stride_tricks.sliding_window_view(x, length, 1)[:, :: int(step or 1)]
+    frames = np.moveaxis(frames, -1, 2)
+    frames = frames if window is None else frames * window[:, None]
+    return _reference({"axis": 2, "onesided": attrs.get("onesided", 1)}, [frames])
+
+
+def _stft_names(site: Site) -> tuple[Number, ...]:
+    return Number("step", 1), Number("length", 1), Number("frames"), Number("rows", 1)
+
+
+def _stft_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("STFT", attrs, args)
+    signal, window = host.given(0), host.integers(2)
+    known = [attrs.get(n) for n in ("frame_step", "frame_length")]
+    step, length = (
+        host.one(i) if host.integers(i) else v[0] if isinstance(v, tuple) else v
+        for i, v in zip((1, 3), known, strict=True)
+    )
+    length = window[0] if length is None and window else length
+    if not step or not length or step < 1 or length < 1 or signal[1] < length:
+        host.fail(f"frames of {length} elements, {step} apart, do not fit a signal of {signal[1]}")
+    rows = length // 2 + 1 if attrs.get("onesided", 1) else length
+    frames = (signal[1] - length) // step + 1
+    return {"step": step, "length": length, "frames": frames, "rows": rows}
+
+
+def _stft_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    window = site.args[2] if site.has(2) else None
+    return symbolic(
+        site,
+        site.arg(0),
+        None,
+        window,
+        frame_step=symbols["step"],
+        frame_length=symbols["length"],
+        frames=symbols["frames"],
+        rows=symbols["rows"],
+    )
+
+
+RECORDS = (
+    OperatorRecord(
+        "DFT",
+        "matmul",
+        _types,
+        _reference,
+        _lower,
+        None,
+        {1: "dft_length", 2: "axis"},
+        first=17,
+        run_time=RunTime(frozenset({1, 2}), _names, _values, _symbolic),
+    ),
+    OperatorRecord(
+        "STFT",
+        "matmul",
+        _stft_types,
+        _stft_reference,
+        _lower_stft,
+        None,
+        {1: "frame_step", 3: "frame_length"},
+        first=17,
+        run_time=RunTime(frozenset({1, 3}), _stft_names, _stft_values, _stft_symbolic),
+    ),
+)

@@ -1,0 +1,42 @@
+"""What the shapes of the inputs say: a value for each symbol, or which input is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.errors import MissingInput, UnknownInput
+from explorer.ir.calls import Var
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
+from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.shape_heap import heap_of
+
+
+def bind_sizes(
+    program: Program, inputs: Mapping[str, np.ndarray], given: Sizes | None = None
+) -> dict[str, int]:
+    """The value of each symbol, from the shapes of the inputs; `given` are symbols known before.
+
+    Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, naming the input.
+    """
+    params = program.main.params
+    names = {p.name for p in params}
+    for name in inputs:
+        if name not in names:
+            raise UnknownInput(
+                f"there is no input {name!r}; the inputs are {_names(params)}",
+                where=name,
+                expected=_names(params),
+            )
+    for param in params:
+        if param.name not in inputs:
+            raise MissingInput(f"the input {param.name!r} is missing", where=param.name)
+    frame = Frame(heap_of(program.main, program.env, given or (), inputs=True), given or {})
+    frame.enter([inputs[p.name] for p in params])
+    return frame.sizes
+
+
+def _names(params: tuple[Var, ...]) -> str:
+    return ", ".join(repr(p.name) for p in params)

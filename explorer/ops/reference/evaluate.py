@@ -1,0 +1,280 @@
+"""The reference interpreter: what a program of any stage computes, in NumPy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from explorer.budget import check_room
+from explorer.errors import BoundError, ShapeError, TooLarge
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.algebra import is_symbolic
+from explorer.ir.shapes.dims import evaluate_dim, evaluate_shape, symbols_of
+from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
+from explorer.ops import RECORDS
+from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ops.reference.bind import bind_sizes
+from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.libraries import call_library
+from explorer.ops.reference.library_functions import check_result
+from explorer.ops.widening import reference
+
+__all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
+
+Array = np.ndarray
+DEEPEST = 2000  # calls within calls
+MANY = 100  # calls within calls, of which Python's own limit is raised
+
+
+def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of a program of any stage, by name.
+
+    Raises what `bind_sizes` raises where the inputs do not fit.
+    """
+    main = program.main
+    sizes = bind_sizes(program, inputs)
+    found = Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
+    names = main.output_names or tuple(v.name for v in main.outputs)
+    return dict(zip(names, found, strict=True))
+
+
+Compiled = Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]]
+Unread = tuple[tuple[str, ...], ...]  # of a function, by binding
+
+
+class Interpreter:
+    """The values of one run; `sizes` are the symbols that the first function knows.
+
+    A call has a frame of its own: a function that is called knows what its parameters define; a
+    branch and a loop body see the symbols of their caller too, each trip anew. `compiled` are
+    functions that run by other means: they are given the arguments and the symbols of the caller.
+    `unread` is what several runs of one program share: the values that nothing reads any more.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        sizes: Mapping[str, int],
+        compiled: Mapping[str, Compiled] | None = None,
+        unread: dict[str, Unread] | None = None,
+    ) -> None:
+        self.program, self.sizes = program, sizes
+        self.compiled = compiled or {}
+        self.constants = program.constants
+        self.functions = {f.name: f for f in program.functions}
+        self.unread = {} if unread is None else unread
+        self.depth = 0
+
+    def run(
+        self, function: Function, args: Sequence[Array], given: Mapping[str, int] | None = None
+    ) -> list[Array]:
+        """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
+        that it has from its caller.
+        """
+        self.depth += 1
+        try:
+            return self.frame(function, args, self.sizes if given is None else given)
+        finally:
+            self.depth -= 1
+
+    def frame(
+        self, function: Function, args: Sequence[Array], given: Mapping[str, int]
+    ) -> list[Array]:
+        """One call of a function; BoundError where calls nest without end."""
+        if self.depth >= DEEPEST:
+            raise BoundError(
+                f"{function.name} is called more than {DEEPEST} calls deep",
+                where=function.name,
+                try_="see that its recursion ends, or write it as a loop",
+            )
+        if self.depth == MANY:  # each call is a few frames of Python's
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * DEEPEST))
+        frame = Frame.of(function, self.program.env, given)
+        frame.enter(args)
+        values = {p.name: a for p, a in zip(function.params, args, strict=True)}
+        if function.name not in self.unread:
+            self.unread[function.name] = _last_uses(function)
+        last = self.unread[function.name]
+        for at, binding in enumerate(function.body):
+            found = self.binding(binding, values, frame)
+            values.update(zip((v.name for v in binding.vars), found, strict=False))
+            for name in last[at]:
+                values.pop(name, None)
+        results = [self.value(v, values) for v in function.outputs]
+        frame.leave(results)
+        return results
+
+    def value(self, var: Var, values: Mapping[str, Array]) -> Array:
+        if var.name in values:  # an optional value may be None
+            return values[var.name]
+        return self.constants[var.name].array
+
+    def binding(
+        self, binding: Binding, values: Mapping[str, Array], frame: Frame
+    ) -> Sequence[Array]:
+        """The values that a binding binds."""
+        sizes = frame.sizes
+
+        def read(var: Var) -> Array:
+            return self.value(var, values)
+
+        if isinstance(binding.expr, OpCall | LibraryCall):
+            _check_room(binding.vars, sizes)
+        match binding.expr:
+            case OpCall() as call:
+                given = [None if a is None else read(a) for a in call.args]
+                return _operator(call, given, len(binding.vars), sizes)
+            case KernelCall(kernel, args, _):
+                return (evaluate_kernel(kernel, [read(a) for a in args], sizes),)
+            case View(arg, offset):
+                return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
+            case LibraryCall(library, function, args, attrs):
+                given = [None if a is None else read(a) for a in args]
+                found = call_library(library, function, attrs, given, len(binding.vars))
+                if library not in ("onnx", "shape"):
+                    _check_results(binding, f"{library}.{function}", found, sizes)
+                return found
+            case FunctionCall(name, args) if name in self.compiled:
+                return self.compiled[name]([read(a) for a in args], sizes)
+            case FunctionCall(name, args):
+                return self.run(self.functions[name], [read(a) for a in args], {})
+            case MatchCast(arg):
+                return (frame.cast(binding.var.name, read(arg)),)
+            case ShapeOf(dims, rank):
+                row = np.array(evaluate_shape(dims, sizes), np.int64)
+                return (row if rank else row.reshape(()),)
+            case Branch(cond, then, orelse, args):
+                taken = self.functions[then if bool(read(cond)) else orelse]
+                return self.run(taken, [read(a) for a in args], sizes)
+            case Loop() as loop:
+                return self.loop(loop, values, sizes)
+
+    def loop(
+        self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int]
+    ) -> Sequence[Array]:
+        """The state after the last trip, then the rows that are stacked."""
+        body = self.functions[loop.body]
+        trip = None if loop.trip is None else int(self.value(loop.trip, values))
+        going: Any = np.bool_(True) if loop.cond is None else self.value(loop.cond, values)
+        state = [self.value(v, values) for v in loop.state]
+        args, step = [self.value(v, values) for v in loop.args], 0
+        rows: list[Sequence[Array]] = []
+        taken = 0
+        while bool(going) and (trip is None or step < trip):
+            count = np.array(step, np.int64)
+            going, *found = self.run(body, [count, np.asarray(going), *state, *args], sizes)
+            state = found[: len(state)]
+            rows.append(found[len(state) :])
+            if loop.scans:
+                taken += sum(a.nbytes for a in rows[-1])
+                check_room(2 * taken, f"{loop.body}, after {step + 1} trips,", loop.body)
+            step += 1
+        if not rows:
+            return [*state, *_no_rows(loop, body.outputs[1 + len(state) :], sizes)]
+        return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
+
+
+def _operator(
+    call: OpCall, args: list[Array | None], results: int, sizes: Mapping[str, int]
+) -> Sequence[Array]:
+    """What a graph operator gives, by its record or else by the onnx package."""
+    record = RECORDS.get(call.op)
+    if record is None:
+        return call_library("onnx", call.op, call.attrs, args, results)
+    attrs = {name: _plain(value, sizes) for name, value in call.attrs}
+    for position, name in record.by_value.items():
+        value = args[position] if position < len(args) else None
+        if value is not None:
+            attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+            if position == record.dtype_from:
+                attrs["dtype"] = value.dtype.name
+    if "num_outputs" not in attrs and call.op == "Split":
+        attrs["num_outputs"] = results
+    try:
+        with np.errstate(all="ignore"):
+            found = reference(record, attrs, args)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ShapeError(f"{call.op} does not take these values: {error}", where=call.op) from error
+    except MemoryError as error:
+        raise TooLarge(f"there is no memory for what {call.op} gives", where=call.op) from error
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Array:
+    assert isinstance(var.type, Tensor)
+    shape = evaluate_shape(var.type.dims, sizes)
+    return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
+
+
+def _check_room(vars: Sequence[Var], sizes: Mapping[str, int]) -> None:
+    """TooLarge where a result is, as far as its annotation tells."""
+    for var in vars:
+        type = var.type
+        if isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES:
+            count = type.bytes
+            if symbols_of(count) <= sizes.keys():
+                check_room(evaluate_dim(count, sizes), f"{var.name!r}, {type},", var.name)
+
+
+def _check_results(
+    binding: Binding, name: str, found: Sequence[Array], sizes: Mapping[str, int]
+) -> None:
+    """A user's function must give what was deduced of the operators in whose place it is called."""
+    for var, array in zip(binding.vars, found, strict=True):
+        if isinstance(var.type, Tensor):
+            dims = var.type.shape
+            shape = None if dims is None else evaluate_shape(dims, sizes)
+            deduced = f"{var.name!r} was deduced as"
+            check_result(name, deduced, array, shape, var.type.dtype)
+
+
+def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> list[Array]:
+    """What a loop without an iteration stacks: no rows, of the type that is deduced; what is not
+    known is as declared.
+    """
+    found = []
+    for var, declared in zip(outputs, loop.rows or (Tensor(),) * len(outputs), strict=True):
+        kind = var.type if isinstance(var.type, Tensor) else Tensor()
+        rank = declared.rank or 0 if kind.rank is None else kind.rank
+        open_: Any = declared.shape if declared.rank == rank else (0,) * rank
+        known = kind.shape if kind.shape is not None else open_
+        shape = tuple(
+            next((evaluate_dim(d, sizes) for d in dims if symbols_of(d) <= sizes.keys()), 0)
+            for dims in zip(known, open_, strict=True)
+        )
+        found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
+    return found
+
+
+def _plain(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with its dims as numbers."""
+    if isinstance(value, tuple):
+        return tuple(_plain(v, sizes) for v in value)
+    return evaluate_dim(value, sizes) if is_symbolic(value) else value
+
+
+def _last_uses(function: Function) -> Unread:
+    """For each binding the values that no later binding and no output reads."""
+    seen = {v.name for v in function.outputs}
+    found: list[tuple[str, ...]] = []
+    for binding in reversed(function.body):
+        names = {v.name for v in (*binding.reads, *binding.vars)} - seen
+        found.append(tuple(names))
+        seen |= names
+    return tuple(reversed(found))

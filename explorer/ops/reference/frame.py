@@ -1,0 +1,194 @@
+"""The symbols of one call: a shape heap being filled while the call runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import numpy as np
+
+from explorer.errors import BoundError, DtypeError, ShapeError
+from explorer.ir.lattice import dims_of
+from explorer.ir.program import Function
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.ir.text.text_tokens import print_dim, print_shape
+from explorer.ir.types import ShapeType, dtype_of
+from explorer.ops.reference.shape_heap import (
+    CheckPoint,
+    Instruction,
+    Op,
+    ShapeHeap,
+    Subject,
+    heap_of,
+)
+
+Value = Any  # an array, a shape, a tuple of values, or an object that is not looked at
+Extents = tuple[int, ...]
+
+
+class Frame:
+    """One call of a function: `sizes` are the symbols that it knows by now.
+
+    A value that breaks what its annotation says raises ShapeError, DtypeError or BoundError; the
+    parameter, match_cast or result is named, with the relation that failed.
+    """
+
+    __slots__ = ("heap", "sizes", "slots")
+
+    def __init__(self, heap: ShapeHeap, given: Sizes) -> None:
+        self.heap = heap
+        self.sizes = dict(given)
+        self.slots = [0] * len(heap.slots)
+        for name, slot in heap.given:
+            self.slots[slot] = given[name]
+
+    @classmethod
+    def of(cls, function: Function, env: ShapeEnv, given: Sizes | None = None) -> Frame:
+        """A fresh frame; a branch or a loop body is `given` the symbols of its caller."""
+        return cls(heap_of(function, env, given or ()), given or {})
+
+    def enter(self, values: Sequence[Value]) -> None:
+        """Check the arguments; the symbols that parameters define are known from here on."""
+        self.check(self.heap.entry, values)
+
+    def cast(self, name: str, value: Value) -> Value:
+        """What the match_cast called `name` gives of a value: the same value, or its elements where
+        a tensor is matched with a shape.
+        """
+        point = self.heap.casts[name]
+        self.check(point, (value,))
+        whole = point.subjects[0].type if point.subjects else None
+        if isinstance(whole, ShapeType) and not point.subjects[0].path:
+            return np.asarray(value, np.int64).reshape(-1)
+        return value
+
+    def leave(self, values: Sequence[Value]) -> None:
+        """Check the results."""
+        self.check(self.heap.leave, values)
+
+    def check(self, point: CheckPoint, values: Sequence[Value]) -> None:
+        """Kind, dtype and rank of every value, then every extent, in two rounds."""
+        extents = [extents_of(s, values) for s in point.subjects]
+        self.execute(point.first, extents)
+        self.define(point)
+        if point.compute is not None:
+            for step, value in zip(point.computed, self.computed(point), strict=True):
+                self.fill(step, value)
+        self.execute(point.second, extents)
+
+    def define(self, point: CheckPoint) -> None:
+        """The symbols that the first round stored have values from here on."""
+        for name, slot in point.defines:
+            self.sizes[name] = self.slots[slot]
+
+    def computed(self, point: CheckPoint) -> tuple[int, ...]:
+        """The values of the expressions whose symbols are now known."""
+        try:
+            return point.compute(self.sizes) if point.compute else ()
+        except ZeroDivisionError:
+            dims = ", ".join(print_dim(i.dim) for i in point.computed)
+            raise ShapeError(f"{point}: one of {dims} divides by zero", where=point.name) from None
+
+    def fill(self, step: Instruction, value: int) -> None:
+        """A slot gets its value; what was stored there before it could be judged must agree."""
+        if step.op is Op.RECALL and self.slots[step.slot] != value:
+            _refuse_extent(step, self.slots[step.slot], value)
+        self.slots[step.slot] = value
+
+    def execute(self, steps: Iterable[Instruction], extents: Sequence[Extents]) -> None:
+        """Run instructions over the extents of a point's subjects."""
+        slots = self.slots
+        for step in steps:
+            op, place, axis, slot, dim, _, bound = step
+            if op is Op.STORE:
+                slots[slot] = extents[place][axis]
+            elif op is Op.ASSERT_EQ_LOAD:
+                if slots[slot] != extents[place][axis]:
+                    _refuse_extent(step, extents[place][axis], slots[slot])
+            elif op is Op.ASSERT_EQ_IMM:
+                if dim != extents[place][axis]:
+                    _refuse_extent(step, extents[place][axis], None)
+            elif op is Op.BOUND:
+                assert bound is not None
+                value = slots[slot]
+                if value < bound.low or (bound.high is not None and value > bound.high):
+                    _refuse_bound(step, value)
+
+
+def extents_of(subject: Subject, values: Sequence[Value]) -> Extents:
+    """The extents that a value has, after its kind, dtype and rank were checked."""
+    value = values[subject.value]
+    for at in subject.path:
+        value = value[at]
+    if isinstance(subject.type, ShapeType):
+        extents = _elements(subject, value)
+    elif not isinstance(value, np.ndarray | np.generic):
+        _refuse_kind(subject, f"a {type(value).__name__}")
+    else:
+        if subject.dtype is not None and not _is_of(value.dtype, subject.dtype):
+            _refuse_kind(subject, dtype_of(np.asarray(value)))
+        extents = value.shape
+    if subject.rank is not None and len(extents) != subject.rank:
+        _refuse_rank(subject, extents)
+    return extents
+
+
+@lru_cache
+def _is_of(found: np.dtype[Any], dtype: str) -> bool:
+    return found.name == dtype or (dtype == "string" and found.kind in "OUST")
+
+
+def _elements(subject: Subject, value: Value) -> Extents:
+    """A shape as a value: the elements of an integer tensor, or a tuple of integers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" and array.size:
+        _refuse_kind(subject, dtype_of(array))
+    return tuple(array.reshape(-1).tolist())
+
+
+def _refuse_kind(subject: Subject, found: str) -> NoReturn:
+    wanted = subject.dtype or "a tensor"
+    if isinstance(subject.type, ShapeType):
+        wanted = "a shape or an integer tensor"
+    raise DtypeError(
+        f"{subject.what} must be {wanted} and is {found}",
+        where=subject.name,
+        expected=wanted,
+        found=found,
+    )
+
+
+def _refuse_rank(subject: Subject, extents: Extents) -> NoReturn:
+    dims = dims_of(subject.type)
+    has = f"[{', '.join(map(str, extents))}]"
+    wanted = f"{subject.rank} dims" if dims is None else f"shape [{print_shape(dims)}]"
+    raise ShapeError(
+        f"{subject.what} must have {wanted} and has {has}",
+        where=subject.name,
+        expected=wanted if dims is None else dims,
+        found=extents,
+    )
+
+
+def _refuse_extent(step: Instruction, extent: int, value: int | None) -> NoReturn:
+    wanted = print_dim(step.dim) if value is None else f"{print_dim(step.dim)} = {value}"
+    raise ShapeError(
+        f"dim {step.axis} of {step.subject.what} must be {wanted} and is {extent}",
+        where=step.subject.name,
+        expected=f"[{print_shape(dims_of(step.subject.type) or ())}]",
+        found=extent,
+    )
+
+
+def _refuse_bound(step: Instruction, value: int) -> NoReturn:
+    known = step.bound
+    assert known is not None
+    high = "any" if known.high is None else known.high
+    raise BoundError(
+        f"{known.name} is {value} and was bounded to {known.low} .. {high}",
+        where=known.name,
+        expected=f"{known.low} .. {high}",
+        found=value,
+        try_=f"load the model with bounds={{{known.name!r}: (low, high)}} that allow it",
+    )

@@ -1,0 +1,113 @@
+"""A shape heap filling step by step, for a picture: up to the first thing that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import IronworksError
+from explorer.ir.shapes.dims import Sizes
+from explorer.ir.text.text_tokens import print_dim, print_type
+from explorer.ir.types import Annotation, ShapeType, Tensor, TupleType, numpy_dtype
+from explorer.ops.reference.frame import Extents, Frame, extents_of
+from explorer.ops.reference.shape_heap import CheckPoint, Instruction, Op, ShapeHeap, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class HeapStep:
+    """One instruction that was run: its point, its text, the slot that it is about (None if none)
+    and what the slot then holds; where it failed, `ok` is False and `message` says why.
+    """
+
+    point: str
+    text: str
+    slot: int | None
+    value: int | None
+    ok: bool
+    message: str = ""
+
+
+def trace_heap(
+    heap: ShapeHeap, values: Mapping[str, Any], given: Sizes | None = None
+) -> tuple[HeapStep, ...]:
+    """The steps that a call takes. `values` has a shape or an array by the name of each parameter,
+    match_cast and result (a tuple of them for a tuple); a shape is one of the annotated dtype.
+
+    The steps end at the first failure, or at the first point of which a value is not given.
+    """
+    return tuple(_steps(heap, values, given or {}))
+
+
+Work = tuple[str, int | None, Callable[[], object]]
+
+
+def _steps(heap: ShapeHeap, values: Mapping[str, Any], given: Sizes) -> Iterator[HeapStep]:
+    frame = Frame(heap, given)
+    for name, known in heap.given:
+        yield HeapStep("the caller", f"GIVEN {name}", known, given[name], True)
+    for point in heap.points:
+        if not all(v.name in values for v in point.values):
+            return
+        found = [_value(v.type, values[v.name]) for v in point.values]
+        for text, slot, run in _work(frame, point, found):
+            try:
+                run()
+                message = ""
+            except IronworksError as error:
+                message = error.sentence
+            held = None if slot is None or text.startswith("NO_OP") else frame.slots[slot]
+            yield HeapStep(str(point), text, slot, held, not message, message)
+            if message:
+                return
+
+
+def _work(frame: Frame, point: CheckPoint, values: Sequence[Any]) -> Iterator[Work]:
+    """What a point does, one thing at a time."""
+    extents: list[Extents] = []
+    for subject in point.subjects:
+        text = f"CHECK {subject.what}: {print_type(subject.type)}"
+        yield text, None, partial(_measure, subject, values, extents)
+    for step in point.first:
+        yield instruction_text(step), _slot(step), partial(frame.execute, (step,), extents)
+    frame.define(point)
+    for step, value in zip(point.computed, frame.computed(point), strict=True):
+        yield instruction_text(step), _slot(step), partial(frame.fill, step, value)
+    for step in point.second:
+        yield instruction_text(step), _slot(step), partial(frame.execute, (step,), extents)
+
+
+def _measure(subject: Subject, values: Sequence[Any], extents: list[Extents]) -> None:
+    extents.append(extents_of(subject, values))
+
+
+def _slot(step: Instruction) -> int | None:
+    return step.slot if step.slot >= 0 else None
+
+
+def instruction_text(step: Instruction) -> str:
+    """`ASSERT_EQ_LOAD m <- dim 1 of the match_cast 'z'`"""
+    dim = print_dim(step.dim)
+    match step.op:
+        case Op.COMPUTE:
+            return f"COMPUTE {dim}"
+        case Op.BOUND if step.bound is not None:
+            high = "any" if step.bound.high is None else step.bound.high
+            return f"BOUND {step.bound.low} <= {dim} <= {high}"
+    return f"{step.op.value} {dim} <- dim {step.axis} of {step.subject.what}"
+
+
+def _value(type: Annotation, given: Any) -> Any:
+    """A shape as an array that takes no memory."""
+    match type:
+        case TupleType(items):
+            return tuple(_value(t, g) for t, g in zip(items, given, strict=False))
+        case Tensor(_, dtype, _) if isinstance(given, tuple):
+            plain = "float32" if dtype in (None, "string") else dtype
+            return np.broadcast_to(np.zeros((), numpy_dtype(plain or "float32")), given)
+        case ShapeType():
+            return np.asarray(given, np.int64) if isinstance(given, tuple) else given
+    return given

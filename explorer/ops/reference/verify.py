@@ -1,0 +1,251 @@
+"""Whether a program is well formed at its stage; the first thing that is wrong, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NoReturn
+
+from explorer.errors import VerifyError
+from explorer.ir.annotations import Match, match, signature_of, unify
+from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop, OpCall, Var, View
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv, product
+from explorer.ir.stage import Stage
+from explorer.ir.symbols import defined_by, parameter_symbols
+from explorer.ir.text.text_tokens import print_type as _text
+from explorer.ir.types import Annotation, Tensor, TupleType
+from explorer.ops.kernels.verify_kernel import verify_kernel
+from explorer.ops.reference.verify_symbols import check_symbols, scopes_of
+
+
+def verify(program: Program) -> None:
+    """VerifyError unless the program keeps what its stage promises.
+
+    Values are bound once and before they are read; calls fit what they call; kernels are well
+    formed; every source operator is in the program or was dropped with a reason.
+    """
+    names = [f.name for f in program.functions]
+    if len(set(names)) < len(names):
+        _wrong("two functions have one name", ", ".join(names))
+    scopes = scopes_of(program)
+    for function in program.functions:
+        _Function(program, function, scopes[function.name]).verify()
+    _origins(program)
+
+
+def _wrong(problem: str, where: str) -> NoReturn:
+    raise VerifyError(f"{where}: {problem}", where=where)
+
+
+class _Function:
+    """One function being walked: the values and the symbols that are defined so far."""
+
+    def __init__(self, program: Program, function: Function, scope: frozenset[str]) -> None:
+        self.program, self.function, self.env = program, function, program.env
+        self.scope = {*scope, *parameter_symbols(function)}
+        self.functions = {f.name: f for f in program.functions}
+        self.defined: dict[str, Annotation] = {n: c.type for n, c in program.constants.items()}
+
+    def verify(self) -> None:
+        for param in self.function.params:
+            self.define(param, "a parameter")
+        for binding in self.function.body:
+            for var in binding.reads:
+                self.read(var, f"binding {binding.vars[0].name!r}")
+            self.binding(binding)
+            for var in binding.vars:
+                self.define(var, "a binding")
+            self.scope |= defined_by(binding)
+        for var in self.function.outputs:
+            self.read(var, f"the outputs of {self.function.name!r}")
+        names = self.function.output_names
+        if names and len(names) != len(self.function.outputs):
+            _wrong("there are other numbers of outputs and of their names", self.function.name)
+
+    def define(self, var: Var, what: str) -> None:
+        if var.name in self.defined:
+            _wrong(f"{what} binds {var.name!r} a second time", self.function.name)
+        if self.program.stage >= Stage.TYPED and var.type == Tensor() and what == "a parameter":
+            _wrong(f"{var.name!r} has no annotation at stage {self.program.stage.name}", var.name)
+        self.defined[var.name] = var.type
+
+    def read(self, var: Var, where: str) -> None:
+        if var.name not in self.defined:
+            _wrong(f"reads {var.name!r} before it is bound", where)
+        known = self.defined[var.name]
+        if self.program.stage >= Stage.TYPED and not same(known, var.type, self.env):
+            _wrong(
+                f"reads {var.name!r} as {_text(var.type)}, and it is {_text(known)}",
+                where,
+            )
+
+    def binding(self, binding: Binding) -> None:
+        where = f"binding {binding.vars[0].name!r}" if binding.vars else "a binding of nothing"
+        if not binding.vars:
+            _wrong("binds nothing", self.function.name)
+        check_symbols(self.function, binding, self.scope, where)
+        match binding.expr:
+            case OpCall(op, _, _) if self.program.stage >= Stage.LEGALIZED:
+                _wrong(f"{op} is no kernel at stage {self.program.stage.name}", where)
+            case KernelCall(kernel, args, _):
+                if len(binding.vars) != 1:
+                    _wrong("a kernel writes one value", where)
+                verify_kernel(kernel, where)
+                self.kernel_call(binding, binding.expr, where)
+            case View(arg, _):
+                self.view(binding, arg, where)
+            case FunctionCall(name, args):
+                self.gives(self.call(name, args, set(), where), binding.vars, where)
+            case Branch(cond, then, orelse, args):
+                self.condition(cond, where)
+                self.gives(self.call(then, args, self.scope, where), binding.vars, where)
+                self.gives(self.call(orelse, args, self.scope, where), binding.vars, where)
+            case Loop() as loop:
+                self.loop(loop, binding, where)
+
+    def kernel_call(self, binding: Binding, call: KernelCall, where: str) -> None:
+        kernel = call.kernel
+        if len(call.args) != len(kernel.inputs):
+            _wrong(f"{len(call.args)} arguments for {len(kernel.inputs)} inputs", where)
+        for name, arg in zip(kernel.inputs, call.args, strict=True):
+            spec = kernel.spec(name)
+            wanted = Tensor(spec.shape, spec.dtype)
+            if arg.type != wanted:
+                level, why = match(wanted, arg.type, self.env)
+                if level < Match.PROVED:
+                    self.differ(arg, f"the kernel's {name!r}", wanted, why, where)
+            if name in kernel.constants and arg.name not in self.program.constants:
+                _wrong(f"{arg.name!r} is no constant, and the kernel's {name!r} is", where)
+        spec = kernel.spec(kernel.output)
+        made = Tensor(spec.shape, spec.dtype)
+        if binding.var.type == made:
+            return
+        level, why = match(binding.var.type, made, self.env)
+        if level < Match.PROVED:
+            _wrong(
+                f"is {_text(binding.var.type)} and the kernel makes {_text(made)}: {why}",
+                where,
+            )
+
+    def view(self, binding: Binding, arg: Var, where: str) -> None:
+        before, after = arg.type, binding.var.type
+        if not (isinstance(before, Tensor) and isinstance(after, Tensor)) or not before.is_known:
+            return
+        if before.dtype != after.dtype:
+            _wrong(f"a view of {before.dtype} as {after.dtype}", where)
+        offset = binding.expr.offset if isinstance(binding.expr, View) else 0
+        if (
+            isinstance(offset, int)
+            and isinstance(before.elements, int)
+            and isinstance(after.elements, int)
+        ):
+            if offset < 0 or offset + after.elements > before.elements:
+                _wrong(
+                    f"a view of {_text(after)} at {offset} does not fit into {_text(before)}",
+                    where,
+                )
+        elif offset == 0 and self.env.equal(product(before.dims), product(after.dims)) is False:
+            low = self.env.bounds(product(after.dims) - product(before.dims))[0]
+            if low > 0:
+                _wrong(f"a view of {_text(after)} does not fit into {_text(before)}", where)
+
+    def condition(self, cond: Var, where: str) -> None:
+        if isinstance(cond.type, Tensor) and cond.type.is_known and cond.type.dtype != "bool":
+            _wrong(f"the condition {cond.name!r} is {_text(cond.type)}", where)
+
+    def call(
+        self, name: str, args: tuple[Var, ...], shared: set[str], where: str
+    ) -> tuple[Annotation, ...]:
+        """What a function gives for these arguments, by its signature; a body shares symbols."""
+        function = self.functions.get(name)
+        if function is None:
+            _wrong(f"there is no function {name!r}", where)
+        return self.fit(function, function.params, args, shared, where)
+
+    def fit(
+        self,
+        function: Function,
+        params: tuple[Var, ...],
+        args: tuple[Var, ...],
+        shared: set[str],
+        where: str,
+    ) -> tuple[Annotation, ...]:
+        if len(params) != len(args):
+            _wrong(f"{len(args)} values where {len(params)} are wanted", where)
+        signature = signature_of(replace(function, params=params), shared)
+        derived = unify(signature, tuple(a.type for a in args), self.env, shared)
+        for row in derived.rows:
+            if row.level < Match.CHECKED and self.program.stage >= Stage.TYPED:
+                arg, param = args[row.argument], params[row.argument]
+                self.differ(arg, repr(param.name), param.type, row.reason, where)
+        if len(function.outputs) != 1 and isinstance(derived.result, TupleType):
+            return derived.result.items
+        return (derived.result,)
+
+    def gives(self, found: tuple[Annotation, ...], vars: tuple[Var, ...], where: str) -> None:
+        """A value is what it is declared to be, as far as signatures tell."""
+        if len(found) != len(vars):
+            _wrong(f"{len(vars)} values where {len(found)} are given", where)
+        for var, type in zip(vars, found, strict=True):
+            level, why = match(var.type, type, self.env)
+            if level < Match.CHECKED and self.program.stage >= Stage.TYPED:
+                self.differ(var, "what is called", type, why, where)
+
+    def differ(self, a: Var, name: str, type: Annotation, why: str, where: str) -> NoReturn:
+        _wrong(f"{a.name!r} is {_text(a.type)} and {name} is {_text(type)}: {why}", where)
+
+    def loop(self, loop: Loop, binding: Binding, where: str) -> None:
+        body = self.functions.get(loop.body)
+        if body is None:
+            _wrong(f"there is no function {loop.body!r}", where)
+        count = len(loop.state)
+        if len(body.outputs) != 1 + count + loop.scans or len(binding.vars) != count + loop.scans:
+            _wrong(f"the body of the loop does not give its {count + loop.scans} values", where)
+        args = (*loop.state, *loop.args)
+        found = self.fit(body, body.params[2:], args, self.scope, where)
+        after = body.outputs[1 : 1 + count]
+        again = self.fit(body, body.params[2:], (*after, *loop.args), self.scope, where)
+        for types in (found[1 : 1 + count], again[1 : 1 + count], [s.type for s in loop.state]):
+            self.gives(tuple(types), binding.vars[:count], where)
+
+
+def same(a: Annotation, b: Annotation, env: ShapeEnv) -> bool:
+    """Whether two annotations are equal, or could be: only a proof of the contrary counts."""
+    if a == b or not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return True
+    if a.dtype != b.dtype and a.dtype is not None and b.dtype is not None:
+        return False
+    if a.shape is None or b.shape is None:
+        return True
+    return len(a.shape) == len(b.shape) and not any(
+        env.equal(m, n) is False for m, n in zip(a.shape, b.shape, strict=True)
+    )
+
+
+def _origins(program: Program) -> None:
+    """Every source operator is found again, or has a reason; no name is invented."""
+    sources = {s.name for s in program.sources}
+    if not sources:
+        return
+    found: set[str] = set()
+    for _, binding in program.bindings():
+        _known(binding.origin, sources, binding.vars[0].name)
+        found |= binding.origin
+        if isinstance(binding.expr, KernelCall):
+            for compute in binding.expr.kernel.computes:
+                _known(compute.origin, sources, binding.vars[0].name)
+                if not compute.origin:
+                    _wrong(f"{compute.out!r} comes from no source operator", binding.vars[0].name)
+                found |= compute.origin
+    lost = sources - found - {name for name, _ in program.dropped}
+    if lost:
+        _wrong(
+            f"nothing is left of {', '.join(sorted(lost)[:5])}, and nothing says why", program.name
+        )
+
+
+def _known(origin: Iterable[str], sources: set[str], where: str) -> None:
+    unknown = set(origin) - sources
+    if unknown:
+        _wrong(f"comes from {sorted(unknown)[:3]}, which are no source operators", where)

@@ -1,0 +1,175 @@
+"""Slice, Pad and Trilu where the run says what is cut, and how much is put around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from explorer.ir.shapes.dims import Dim
+from explorer.ops.record import Number, RunTime
+from explorer.ops.run_time.site import Host, difference, parts, signed, symbolic
+from explorer.ops.site import Site
+
+Attrs = Mapping[str, Any]
+
+
+# Slice: for each dim that may be cut where it begins, how many there are, and the step.
+
+
+def _cut_dims(site: Site) -> tuple[int, ...]:
+    """The dims that may be cut: the axes where they are known, otherwise all."""
+    rank = len(site.shape())
+    axes = site.values[3] if site.has(3) else None
+    if axes is not None:
+        return tuple(sorted({site.in_rank(int(a), rank) for a in axes.reshape(-1)}))
+    count = site.shape(1)[0]
+    return tuple(range(min(count, rank) if isinstance(count, int) and not site.has(3) else rank))
+
+
+def _known_steps(site: Site) -> dict[int, int] | None:
+    """The step of each dim that may be cut; None where only the run knows them."""
+    dims = _cut_dims(site)
+    if not site.has(4):
+        return dict.fromkeys(dims, 1)
+    steps, axes = site.values[4], site.values[3] if site.has(3) else None
+    if steps is not None and all(s == 1 for s in steps):
+        return dict.fromkeys(dims, 1)
+    if steps is None or (site.has(3) and axes is None):
+        return None
+    order = [site.in_rank(int(a), len(site.shape())) for a in axes] if axes is not None else dims
+    return {d: no_farther(site, d, int(s)) for d, s in zip(order, steps, strict=False)}
+
+
+FARTHEST = 1 << 47  # elements: no address space holds more
+
+
+def no_farther(site: Site, d: int, step: int) -> int:
+    """A step that takes the same elements of a dim and no more than its extent: indices, and
+    addresses made of them, stay within 64 bits.
+    """
+    shape = site.shape()
+    most = site.env.at_most(shape[d])
+    if most is None:
+        most = FARTHEST // max(1, prod(n for n in shape if isinstance(n, int)))
+    most = max(1, most)
+    return max(-most, min(step, most))
+
+
+def _slice_names(site: Site) -> tuple[Number, ...]:
+    found: list[Number] = []
+    for d in _cut_dims(site):
+        high = site.env.at_most(site.shape()[d])
+        found += [Number(f"begin{d}", 0, high), Number(f"extent{d}", 0, high)]
+        if _known_steps(site) is None:
+            found += signed(f"step{d}")
+    return tuple(found)
+
+
+def _slice_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("Slice", attrs, args)
+    shape, starts, ends = host.given(0), host.given(1), host.given(2)
+    axes, steps = host.integers(3), host.integers(4)
+    axes = host.axes(range(len(starts)) if axes is None else axes, len(shape))
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        host.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
+    if 0 in steps:
+        host.fail("a step is 0")
+    found: dict[str, int] = {}
+    for d, n in enumerate(shape):
+        found |= {f"begin{d}": 0, f"extent{d}": n, **parts(f"step{d}", 1)}
+    for d, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        begin, extent = cut(start, end, step, shape[d])
+        found |= {f"begin{d}": begin, f"extent{d}": extent}
+        found |= parts(f"step{d}", step if extent > 1 else 1)
+    return found
+
+
+def cut(start: int, end: int, step: int, n: int) -> tuple[int, int]:
+    """Where a slice of a dim of `n` begins, and how many elements it has.
+
+    A start is clipped into the dim, an end to one place outside of it (the ONNX standard).
+    """
+    low, high = (0, n) if step > 0 else (-1, n - 1)
+    first = min(max(start + n if start < 0 else start, 0), high)
+    last = min(max(end + n if end < 0 else end, low), high)
+    count = max(0, -((first - last) // step)) if n else 0
+    return (first if count else 0), count
+
+
+def _sliced(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    shape, dims, known = site.shape(), _cut_dims(site), _known_steps(site)
+    begin: list[Dim] = [0] * len(shape)
+    extent, step = list(shape), [1] * len(shape)
+    steps: list[Dim] = list(step)
+    for d in dims:
+        begin[d], extent[d] = symbols[f"begin{d}"], symbols[f"extent{d}"]
+        steps[d] = difference(symbols, f"step{d}") if known is None else known.get(d, 1)
+    return symbolic(site, site.arg(0), begin=tuple(begin), extent=tuple(extent), step=tuple(steps))
+
+
+# Pad: for each dim how much is cut or put before it, what is left of it, and the extent after.
+
+
+def _pad_names(site: Site) -> tuple[Number, ...]:
+    found: list[Number] = []
+    for d in range(len(site.shape())):
+        high = site.env.at_most(site.shape()[d])
+        found += [Number(f"before{d}"), Number(f"begin{d}", 0, high)]
+        found += [Number(f"inner{d}", 0, high), Number(f"extent{d}")]
+    return tuple(found)
+
+
+def _pad_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("Pad", attrs, args)
+    shape, pads, axes = host.given(0), host.given(1), host.integers(3)
+    axes = host.axes(range(len(shape)) if axes is None else axes, len(shape))
+    if len(pads) != 2 * len(axes):
+        host.fail(f"{len(pads)} pads for {len(axes)} axes")
+    found: dict[str, int] = {}
+    for d, n in enumerate(shape):
+        place = axes.index(d) if d in axes else None
+        before, after = (0, 0) if place is None else (pads[place], pads[place + len(axes)])
+        begin, inner = max(0, -before), n + min(0, before) + min(0, after)
+        extent = n + before + after
+        if inner < 0:
+            host.fail(f"pads {before} and {after} cut more than the {n} of dim {d}")
+        if inner == 0 and extent and attrs.get("mode", "constant") != "constant":
+            host.fail(f"there is nothing in dim {d} to fill {extent} places with")
+        found |= {f"before{d}": max(0, before), f"begin{d}": begin}
+        found |= {f"inner{d}": inner, f"extent{d}": extent}
+    return found
+
+
+def _padded(site: Site, symbols: Mapping[str, Dim]) -> Site:
+    rank = range(len(site.shape()))
+    value = site.args[2] if site.has(2) else None
+    return symbolic(
+        site,
+        site.arg(0),
+        *((None, value) if value is not None else ()),
+        before=tuple(symbols[f"before{d}"] for d in rank),
+        begin=tuple(symbols[f"begin{d}"] for d in rank),
+        inner=tuple(symbols[f"inner{d}"] for d in rank),
+        extent=tuple(symbols[f"extent{d}"] for d in rank),
+    )
+
+
+# Trilu: the diagonal, kept where it still means something.
+
+
+def _trilu_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
+    host = Host("Trilu", attrs, args)
+    rows, columns = host.given(0)[-2:]
+    return parts("k", min(max(host.one(1), -rows), columns))
+
+
+SLICE = RunTime(frozenset({1, 2, 3, 4}), _slice_names, _slice_values, _sliced)
+PAD = RunTime(frozenset({1, 3}), _pad_names, _pad_values, _padded)
+TRILU = RunTime(
+    frozenset({1}),
+    lambda site: signed("k"),
+    _trilu_values,
+    lambda site, symbols: symbolic(site, site.arg(0), k=difference(symbols, "k")),
+)

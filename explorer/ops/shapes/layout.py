@@ -1,0 +1,197 @@
+"""Operators that move or repeat elements: affine copies, views where nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Axis, Expr, Read, var
+from explorer.ir.shapes.dims import floor_div, product
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.broadcast import broadcast
+from explorer.ops.lowering import Lowering, entry, letters
+from explorer.ops.record import OperatorRecord
+from explorer.ops.run_time.broadcast import broadcast_rule
+from explorer.ops.run_time.shapes import TILE
+from explorer.ops.shapes.reshaping import refold, view
+from explorer.ops.site import Array, Site
+
+# Transpose.
+
+
+def _permutation(site: Site) -> tuple[int, ...]:
+    rank = len(site.shape())
+    order = site.integers("perm", range(rank)[::-1]) or ()
+    if sorted(order) != list(range(rank)):
+        site.fail(f"perm {order} is no permutation of {rank} dims")
+    return order
+
+
+def _transpose_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(tuple(site.shape()[d] for d in _permutation(site)), site.dtype()),)
+
+
+def _lower_transpose(low: Lowering) -> None:
+    order, shape = _permutation(low.site), low.site.shape()
+    moved = [d for d in order if shape[d] != 1]
+    if moved == sorted(moved):
+        view(low)
+        return
+    nest = low.nest("transpose")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        index = [entry(axes[order.index(d)], n) for d, n in enumerate(shape)]
+        return Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
+
+    nest.map("y", low.result, body)
+
+
+# Expand and Tile.
+
+
+def _expand_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(broadcast(site, [site.shape(), site.dims("shape") or ()]), site.dtype()),)
+
+
+def _lower_expand(low: Lowering) -> None:
+    if low.site.shape() == low.shape or product(low.site.shape()) == product(low.shape):
+        view(low)
+        return
+    nest, x = low.nest("expand"), low.site.arg(0)
+    nest.map("y", low.result, lambda axes: nest.along(x, "x", axes))
+
+
+def _expand(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    if "extents" in attrs:
+        return np.broadcast_to(x, tuple(attrs["extents"]))
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(attrs["shape"])))
+
+
+def _tile_types(site: Site) -> tuple[Tensor, ...]:
+    shape, repeats = site.shape(), site.dims("repeats") or ()
+    if len(repeats) != len(shape):
+        site.fail(f"{len(repeats)} repeats for {len(shape)} dims")
+    return (Tensor(tuple(product(p) for p in zip(shape, repeats, strict=True)), site.dtype()),)
+
+
+def _lower_tile(low: Lowering) -> None:
+    """y[r * n + i] = x[i]."""
+    shape, repeats = low.site.shape(), low.site.dims("repeats") or ()
+    nest, axes, store = low.nest("tile"), [], []
+    for inner, n, r in zip(letters(shape), shape, repeats, strict=True):
+        outer = Axis(f"{inner.name}r", r)
+        axes += [a for a in (outer, inner) if a.extent != 1]
+        store.append(entry(outer, r) * n + entry(inner, n))
+    read = Read(
+        nest.tensor(low.site.arg(0), "x"), tuple(entry(a, a.extent) for a in letters(shape))
+    )
+    nest.compute("y", low.shape, low.site.dtype(), axes, read, store=store)
+    nest.into(low.result)
+
+
+def _tile(attrs: Mapping[str, Any], args: Any) -> Any:
+    return np.tile(args[0], tuple(attrs["repeats"]))
+
+
+# Depth and space.
+
+
+def _depth_types(site: Site) -> tuple[Tensor, ...]:
+    (n, c, h, w), b = site.shape(), site.integer("blocksize", 1)
+    return (Tensor((n, floor_div(c, b * b), h * b, w * b), site.dtype()),)
+
+
+def _space_types(site: Site) -> tuple[Tensor, ...]:
+    (n, c, h, w), b = site.shape(), site.integer("blocksize", 1)
+    return (Tensor((n, c * b * b, floor_div(h, b), floor_div(w, b)), site.dtype()),)
+
+
+def _lower_depth(low: Lowering) -> None:
+    """y[n, c, h*b + p, w*b + q] = x[n, (p*b + q)*C + c, h, w], or channel c*b*b + p*b + q."""
+    site, b = low.site, low.site.integer("blocksize", 1)
+    n, c, h, w = low.shape[0], low.shape[1], site.shape()[2], site.shape()[3]
+    place = var("p") * b + var("q")
+    channel = var("c") * (b * b) + place
+    if site.text("mode", "DCR") == "DCR":
+        channel = place * c + var("c")
+    nest = low.nest("depth_to_space")
+    read = Read(nest.tensor(site.arg(0), "x"), (var("n"), channel, var("h"), var("w")))
+    axes = [Axis("n", n), Axis("c", c), Axis("h", h), Axis("p", b), Axis("w", w), Axis("q", b)]
+    store = (var("n"), var("c"), var("h") * b + var("p"), var("w") * b + var("q"))
+    nest.compute("y", low.shape, site.dtype(), axes, read, store=store)
+    nest.into(low.result)
+
+
+def _lower_space(low: Lowering) -> None:
+    """y[n, (p*b + q)*C + c, h, w] = x[n, c, h*b + p, w*b + q], or channel c*b*b + p*b + q."""
+    site, b = low.site, low.site.integer("blocksize", 1)
+    nest, c = low.nest("space_to_depth"), site.shape()[1]
+    index = (var("n"), var("c"), var("h") * b + var("p"), var("w") * b + var("q"))
+    read = Read(nest.tensor(site.arg(0), "x"), index)
+    axes = [
+        Axis("n", low.shape[0]),
+        Axis("p", b),
+        Axis("q", b),
+        Axis("c", c),
+        Axis("h", low.shape[2]),
+        Axis("w", low.shape[3]),
+    ]
+    place = var("p") * b + var("q")
+    channel = place * c + var("c")
+    if site.text("mode", "DCR") != "DCR":
+        channel = var("c") * (b * b) + place
+    store = (var("n"), channel, var("h"), var("w"))
+    nest.compute("y", low.shape, site.dtype(), axes, read, store=store)
+    nest.into(low.result)
+
+
+def _depth(attrs: Mapping[str, Any], args: Any) -> Any:
+    (n, c, h, w), b = args[0].shape, attrs["blocksize"]
+    if attrs.get("mode", "DCR") == "DCR":
+        y = args[0].reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        y = args[0].reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return y.reshape(n, c // (b * b), h * b, w * b)
+
+
+def _space(attrs: Mapping[str, Any], args: Any) -> Any:
+    (n, c, h, w), b = args[0].shape, attrs["blocksize"]
+    order = (0, 3, 5, 1, 2, 4) if attrs.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    y: Array = args[0].reshape(n, c, h // b, b, w // b, b).transpose(order)
+    return y.reshape(n, c * b * b, h // b, w // b)
+
+
+def _transpose(attrs: Mapping[str, Any], args: Any) -> Any:
+    return np.transpose(args[0], attrs.get("perm"))
+
+
+RECORDS = (
+    OperatorRecord(
+        "Transpose", "layout", _transpose_types, _transpose, _lower_transpose, refold(_transpose)
+    ),
+    OperatorRecord(
+        "Expand",
+        "layout",
+        _expand_types,
+        _expand,
+        _lower_expand,
+        refold(_expand),
+        {1: "shape"},
+        run_time=broadcast_rule("Expand", frozenset({1})),
+    ),
+    OperatorRecord(
+        "Tile",
+        "layout",
+        _tile_types,
+        _tile,
+        _lower_tile,
+        refold(_tile),
+        {1: "repeats"},
+        run_time=TILE,
+    ),
+    OperatorRecord("DepthToSpace", "layout", _depth_types, _depth, _lower_depth),
+    OperatorRecord("SpaceToDepth", "layout", _space_types, _space, _lower_space),
+)

@@ -1,0 +1,313 @@
+"""Slice, Pad and Trilu: a part of a tensor, or a tensor in a larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.shapes.dims import Dim, ceil_div, product, simplify
+from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.dim_arithmetic import least, most
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.lowering import Lowering, Nest, entry
+from explorer.ops.record import OperatorRecord
+from explorer.ops.run_time.cuts import PAD, SLICE, TRILU, cut, no_farther
+from explorer.ops.site import Array, Site, Values
+
+_END = 1 << 31  # exporters write the end of a dim as a huge number
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`start :: step` of a dim, `extent` of them."""
+
+    start: Dim
+    step: Dim
+    extent: Dim
+
+
+def cuts(site: Site) -> tuple[Cut, ...]:
+    """What a Slice keeps of each dim."""
+    shape, begin = site.shape(), site.dims("begin")
+    if begin is not None:  # found by the host
+        rest = zip(site.dims("step") or (), site.dims("extent") or (), strict=True)
+        return tuple(Cut(b, *r) for b, r in zip(begin, rest, strict=True))
+    starts, ends = site.dims("starts") or (), site.dims("ends") or ()
+    axes = site.axes(len(shape)) or tuple(range(len(starts)))
+    steps = site.integers("steps", (1,) * len(starts)) or ()
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        site.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
+    found = [Cut(0, 1, n) for n in shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        found[axis] = _cut(site, shape[axis], start, end, no_farther(site, axis, step))
+    return tuple(found)
+
+
+def _cut(site: Site, extent: Dim, start: Dim, end: Dim, step: int) -> Cut:
+    if step == 0:
+        site.fail("a step is 0")
+    low, high = (0, extent) if step > 0 else (-1, simplify(extent - 1))
+    first = _place(site, start, extent, 0, high)
+    last = _place(site, end, extent, low, high)
+    room = simplify(last - first) if step > 0 else simplify(first - last)
+    count = most(site.env, (0, ceil_div(room, abs(step))))
+    return Cut(first, step, count)
+
+
+def _place(site: Site, at: Dim, extent: Dim, low: Dim, high: Dim) -> Dim:
+    """A start or an end, counted from the end if negative, kept inside of the dim."""
+    env = site.env
+    if isinstance(at, int) and abs(at) >= _END:
+        return high if at > 0 else low
+    bounds = env.bounds(at)
+    if bounds[0] < 0:
+        if bounds[1] is None or bounds[1] >= 0:
+            site.unsupported(f"the sign of {at} is not known")
+        at = simplify(at + extent)
+    return least(env, (most(env, (at, low)), high))
+
+
+def _slice_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(tuple(c.extent for c in cuts(site)), site.dtype()),)
+
+
+def _lower_slice(low: Lowering) -> None:
+    parts = cuts(low.site)
+    lower_slice(low, low.result, [c.start for c in parts], [c.step for c in parts])
+
+
+def lower_slice(low: Lowering, result: Any, start: Sequence[Dim], steps: Sequence[Dim]) -> None:
+    """Bind `x[start :: step]`; a view where only the outermost dim longer than 1 is cut."""
+    shape, kept = low.site.shape(), result.type.dims
+    cut = [d for d, n in enumerate(shape) if n != kept[d]]
+    outer = next((d for d, n in enumerate(shape) if n != 1), 0)
+    if all(s == 1 for s in steps) and all(d <= outer for d in cut):
+        offset = product((start[outer], *shape[outer + 1 :])) if cut else 0
+        low.view(result, low.site.arg(0), offset)
+        return
+    nest = low.nest("slice")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        index = (entry(a, n) * s + b for a, n, s, b in zip(axes, kept, steps, start, strict=True))
+        return Read(nest.tensor(low.site.arg(0), "x"), tuple(index))
+
+    nest.map("y", result, body)
+
+
+def _slice(attrs: Mapping[str, Any], args: Any) -> Any:
+    if "begin" in attrs:
+        rows = zip(*(attrs[n] for n in ("begin", "step", "extent")), strict=True)
+        return args[0][np.ix_(*(b + s * np.arange(n) for b, s, n in rows))]
+    x, starts, ends = args[0], attrs["starts"], attrs["ends"]
+    axes, steps = attrs.get("axes") or range(len(starts)), attrs.get("steps") or (1,) * len(starts)
+    index = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        begin, count = cut(start, end, step, x.shape[axis])
+        last = begin + count * step
+        index[axis] = slice(begin, last if last >= 0 else None, step)
+    return x[tuple(index)]
+
+
+def _fold_slice(site: Site) -> tuple[Values | None, ...]:
+    known = site.values[0]
+    if (
+        known is None
+        or "begin" in site.attrs
+        or not all(isinstance(c.start, int) for c in cuts(site))
+    ):
+        return (None,)
+    attrs = {k: site.integers(k) for k in ("starts", "ends", "axes", "steps") if k in site.attrs}
+    return (_slice(attrs, [known]),)
+
+
+# Pad.
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What becomes of a dim: `inner` elements from `begin` on, `before` places before them."""
+
+    before: Dim
+    begin: Dim
+    inner: Dim
+    extent: Dim
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is cut or added."""
+        return self.before == 0 and self.begin == 0 and self.inner == self.extent
+
+    @property
+    def is_near(self) -> bool:
+        """Whether no place is further away than there are others to reflect."""
+        n = self.inner
+        known = all(isinstance(d, int) for d in (self.before, n, self.extent))
+        return known and bool(self.before < n and self.extent - self.before - n < n)
+
+
+def _frames(site: Site) -> tuple[Frame, ...]:
+    names, shape = ("before", "begin", "inner", "extent"), site.shape()
+    if "before" in site.attrs:  # found by the host
+        return tuple(map(Frame, *(site.dims(n) or () for n in names)))
+    axes, given = site.axes(len(shape)), site.dims("pads") or ()
+    axes = tuple(range(len(shape))) if axes is None else axes
+    if len(given) != 2 * len(axes):
+        site.fail(f"{len(given)} pads for {len(axes)} axes")
+    found = [Frame(0, 0, n, n) for n in shape]
+    for i, axis in enumerate(axes):
+        found[axis] = _frame(shape[axis], given[i], given[len(axes) + i])
+    return tuple(found)
+
+
+def _frame(n: Dim, before: Dim, after: Dim) -> Frame:
+    """A pad below zero cuts; one that is no number is taken to be none."""
+    begin = max(0, -before) if isinstance(before, int) else 0
+    end = max(0, -after) if isinstance(after, int) else 0
+    first = max(0, before) if isinstance(before, int) else before
+    return Frame(first, begin, simplify(n - begin - end), simplify(n + before + after))
+
+
+def _pad_types(site: Site) -> tuple[Tensor, ...]:
+    return (Tensor(tuple(f.extent for f in _frames(site)), site.dtype()),)
+
+
+def _lower_pad(low: Lowering) -> None:
+    site, mode, frames = low.site, low.site.text("mode", "constant"), _frames(low.site)
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        site.unsupported(f"mode {mode!r} has no kernel rule")
+    nest = low.nest("pad")
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        x = nest.tensor(site.arg(0), "x")
+        if mode == "constant":
+            return _filled(low, nest, x, axes, frames)
+        return Read(x, tuple(_inside(a, f, mode) for a, f in zip(axes, frames, strict=True)))
+
+    nest.map("y", low.result, body)
+
+
+def _filled(
+    low: Lowering, nest: Nest, x: str, axes: tuple[Axis, ...], frames: tuple[Frame, ...]
+) -> Expr:
+    """The element, or the value around: a property of the read where it is a number."""
+    site, places = low.site, [var(a.name) - f.before + f.begin for a, f in zip(axes, frames)]
+    fill: Any = low.scalar(site.arg(2)) if site.has(2) else site.number("value", 0.0)
+    if fill is not None:
+        return Read(x, tuple(places), fill)
+    rank = len(site.shape(2))
+    found: Expr = Read(x, tuple(places), 0.0)
+    value = nest.load(site.arg(2), "value", (Affine(),) * rank)
+    for place, f, n in zip(places, frames, site.shape(), strict=True):
+        if not f.is_whole:
+            for outside in (
+                call("lt", IndexValue(place), 0, dtype="int64"),
+                call("ge", IndexValue(place), Const(n, "int64")),
+            ):
+                found = call("where", outside, value, found)
+    return found
+
+
+def _inside(axis: Axis, frame: Frame, mode: str) -> Affine | Expr:
+    """An index expression for the element that a place repeats."""
+    if frame.is_whole:
+        return var(axis.name)
+    place = IndexValue(var(axis.name) - frame.before)
+    last = Const(simplify(frame.inner - 1), "int64")
+    one = Const(1, "int64")
+    match mode:
+        case "edge":
+            found = call("min", call("max", place, Const(0, "int64")), last)
+        case "wrap":
+            found = call("mod", place, call("max", Const(frame.inner, "int64"), one))
+        case _:
+            way: Expr = call("abs", place)
+            if not frame.is_near:
+                twice = Const(simplify(2 * frame.inner - 2), "int64")
+                way = call("mod", place, call("max", twice, one))
+            found = call("sub", last, call("abs", call("sub", last, way)))
+    return found if frame.begin == 0 else call("add", found, Const(frame.begin, "int64"))
+
+
+def _pad(attrs: Mapping[str, Any], args: Any) -> Any:
+    x = args[0]
+    crop, around = _pads(attrs, x)
+    mode = attrs.get("mode", "constant")
+    if mode != "constant":
+        return np.pad(x[crop], around, mode=mode)
+    value = args[2] if len(args) > 2 and args[2] is not None else attrs.get("value", 0)
+    return np.pad(x[crop], around, constant_values=np.asarray(value).item())
+
+
+def _pads(attrs: Mapping[str, Any], x: Array) -> tuple[tuple[slice, ...], list[tuple[int, int]]]:
+    """What is cut out of an array, and how much is put around that."""
+    if "before" in attrs:
+        rows = [attrs[n] for n in ("before", "begin", "inner", "extent")]
+        crop = tuple(slice(b, b + n) for _, b, n, _ in zip(*rows, strict=True))
+        return crop, [(p, e - p - n) for p, _, n, e in zip(*rows, strict=True)]
+    given, axes = attrs["pads"], attrs.get("axes")
+    axes = range(x.ndim) if axes is None else axes
+    half = len(given) // 2
+    around = [(0, 0)] * x.ndim
+    for i, axis in enumerate(axes):
+        around[axis] = (given[i], given[half + i])
+    crop = tuple(slice(max(0, -a), x.shape[d] + min(0, b)) for d, (a, b) in enumerate(around))
+    return crop, [(max(0, a), max(0, b)) for a, b in around]
+
+
+# Trilu.
+
+
+def _trilu_types(site: Site) -> tuple[Tensor, ...]:
+    if len(site.shape()) < 2 or len(site.dims("k") or (0,)) != 1:
+        site.fail("it takes matrices, and one number for the diagonal")
+    return (site.tensor(0),)
+
+
+def _lower_trilu(low: Lowering) -> None:
+    site, nest, shift = low.site, low.nest("trilu"), (low.site.dims("k") or (0,))[0]
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        row, column = axes[-2], axes[-1]
+        gap = IndexValue(var(column.name) - var(row.name) - shift)
+        keep = call("ge" if site.integer("upper", 1) else "le", gap, 0, dtype="int64")
+        zero = Const(False if site.dtype() == "bool" else 0, site.dtype())
+        return call("where", keep, nest.along(site.arg(0), "x", axes), zero)
+
+    nest.map("y", low.result, body)
+
+
+def _trilu(attrs: Mapping[str, Any], args: Any) -> Any:
+    return (np.triu if attrs.get("upper", 1) else np.tril)(
+        args[0], int(np.reshape(attrs.get("k", 0), ()))
+    )
+
+
+RECORDS = (
+    OperatorRecord(
+        "Slice",
+        "layout",
+        _slice_types,
+        _slice,
+        _lower_slice,
+        _fold_slice,
+        {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
+        run_time=SLICE,
+    ),
+    OperatorRecord(
+        "Pad",
+        "layout",
+        _pad_types,
+        _pad,
+        _lower_pad,
+        None,
+        {1: "pads", 3: "axes"},
+        run_time=PAD,
+    ),
+    OperatorRecord(
+        "Trilu", "layout", _trilu_types, _trilu, _lower_trilu, None, {1: "k"}, run_time=TRILU
+    ),
+)

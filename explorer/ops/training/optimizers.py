@@ -1,0 +1,157 @@
+"""One step of an optimizer (ai.onnx.preview.training): the new values of parameters and moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Const, Expr
+from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.lowering import Lowering, shape_of
+from explorer.ops.record import OperatorRecord
+from explorer.ops.site import Site
+
+F = Callable[..., Any]
+Number = Callable[[str, float], float]
+Step = Callable[[F, Number, str, Any, Any, Sequence[Any]], Sequence[Any]]
+
+
+def _regular(f: F, number: Number, values: Sequence[Any]) -> Any:
+    """The gradient with the slope of the parameter's own size."""
+    x, g = values[:2]
+    return f("add", f("mul", x, number("norm_coefficient", 0.0)), g)
+
+
+def _adagrad(
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> Sequence[Any]:
+    x, _, h = values
+    slow = f("add", f("mul", t, number("decay_factor", 0.0)), 1.0)
+    g = _regular(f, number, values)
+    total = f("add", h, f("mul", g, g))
+    size = f("add", f("sqrt", total), number("epsilon", 1e-6))
+    return f("sub", x, f("div", f("mul", f("div", rate, slow), g), size)), total
+
+
+def _adam(
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> Sequence[Any]:
+    x, _, v, h = values
+    alpha, beta = number("alpha", 0.9), number("beta", 0.999)
+    g = _regular(f, number, values)
+    mean = f("add", f("mul", v, alpha), f("mul", g, 1 - alpha))
+    square = f("add", f("mul", h, beta), f("mul", f("mul", g, g), 1 - beta))
+    size = f("add", f("sqrt", square), number("epsilon", 1e-6))
+    rest = f("sqrt", f("sub", 1.0, f("pow", beta, t)))
+    grown = f("div", f("mul", rate, rest), f("sub", 1.0, f("pow", alpha, t)))
+    rate = f("where", f("gt", t, 0.0), grown, rate)
+    moved = f("sub", x, f("div", f("mul", rate, mean), size))
+    return f("mul", moved, 1 - number("norm_coefficient_post", 0.0)), mean, square
+
+
+def _momentum(
+    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> Sequence[Any]:
+    x, _, v = values
+    alpha = number("alpha", 0.0)
+    g = _regular(f, number, values)
+    beta = f("where", f("gt", t, 0.0), number("beta", 0.0), 1.0)
+    new = f("add", f("mul", v, alpha), f("mul", beta, g))
+    way = f("add", g, f("mul", new, alpha)) if mode == "nesterov" else new
+    return f("sub", x, f("mul", rate, way)), new
+
+
+def _count(site: Site, kinds: int) -> int:
+    """How many parameters a step is of; each has `kinds` arguments."""
+    given = len(site.args) - 2
+    if given < kinds or given % kinds or any(a is None for a in site.args):
+        site.fail(f"{given} values are no whole number of {kinds} for each parameter")
+    return given // kinds
+
+
+def _values(args: Sequence[Any], which: int, count: int, kinds: int) -> list[Any]:
+    return [args[2 + kind * count + which] for kind in range(kinds)]
+
+
+def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
+    """`kinds` arguments for each parameter: itself, its gradient, its moments."""
+
+    def types(site: Site) -> tuple[Tensor, ...]:
+        count = _count(site, kinds)
+        kept = [k for k in range(kinds) if k != 1]
+        return tuple(site.tensor(2 + k * count + i) for k in kept for i in range(count))
+
+    def lower(low: Lowering) -> None:
+        site = low.site
+        count = _count(site, kinds)
+        for at, result in enumerate(low.results):
+            if low.is_read(result.name):
+                _lower_one(low, step, at, count, kinds)
+
+    def reference(attrs: Mapping[str, Any], args: Any) -> Any:
+        count = (len(args) - 2) // kinds
+        found = [
+            step(_numpy, attrs.get, attrs.get("mode", ""), args[0], args[1], values)
+            for values in (_values(args, i, count, kinds) for i in range(count))
+        ]
+        dtype = args[2].dtype
+        return tuple(np.asarray(v, dtype) for kind in zip(*found, strict=True) for v in kind)
+
+    return OperatorRecord(name, "elementwise", types, reference, lower, first=1)
+
+
+_NUMPY: Mapping[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "sqrt": np.sqrt,
+    "pow": np.power,
+    "where": np.where,
+    "gt": np.greater,
+}
+
+
+def _numpy(op: str, *args: Any) -> Any:
+    return _NUMPY[op](*args)
+
+
+def _lower_one(low: Lowering, step: Step, at: int, count: int, kinds: int) -> None:
+    """One result: the new value of a parameter, or of one of its moments."""
+    site, result = low.site, low.results[at]
+    nest, which, part = low.nest(site.op.lower()), at % count, at // count
+    dtype = site.dtype(2 + which)
+
+    def f(op: str, *args: Any) -> Expr:
+        return call(op, *args, dtype=dtype)
+
+    def body(axes: Any) -> Expr:
+        rate, time = (
+            _cast(nest.load(site.arg(i), n, ()), site.dtype(i), dtype)
+            for i, n in enumerate(("rate", "time"))
+        )
+        values = _values(site.args, which, count, kinds)
+        elements = [nest.along(v, f"v{i}", axes) for i, v in enumerate(values)]
+        found = step(f, site.number, site.text("mode", ""), rate, time, elements)
+        made: Expr = found[part]
+        return made
+
+    if shape_of(site.arg(0)) or shape_of(site.arg(1)):
+        site.unsupported("a rate or a count that is no scalar")
+    nest.map("y", result, body)
+
+
+def _cast(value: Expr, source: DType, dtype: DType) -> Expr:
+    if isinstance(value, Const):
+        return Const(value.value, dtype)
+    return value if source == dtype else call(f"cast_{dtype}", value)
+
+
+RECORDS = (
+    _record("Adagrad", _adagrad, 3),
+    _record("Adam", _adam, 4),
+    _record("Momentum", _momentum, 3),
+)

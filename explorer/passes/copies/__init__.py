@@ -1,0 +1,1 @@
+"""Views and copies folded into the kernels beside them, by index maps."""

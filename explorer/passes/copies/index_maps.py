@@ -1,0 +1,272 @@
+"""Where an element of a copied or reshaped tensor comes from, and where it goes: affine index maps,
+split where they must.
+
+The invariant: a map never changes which value is read. Where an index cannot be taken apart as it
+stands, the answer is a `Split`: cut this axis in two, and ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from explorer.ir.kernel import Affine, Axis, affine
+from explorer.ir.shapes.algebra import sympy
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
+
+Index: TypeAlias = tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The axis must become two, `outer * inner + rest`, before the index can be taken apart.
+
+    `inner` is above zero and divides the axis's extent, also where the index runs down along it.
+    """
+
+    axis: str
+    inner: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The extents of the axes that indices are affine in, and what is known of symbols."""
+
+    extents: Mapping[str, Dim]
+    env: ShapeEnv = ShapeEnv()
+
+    def holds(self, gap: Dim) -> bool:
+        """Whether a dim is provably not negative."""
+        return gap >= 0 if isinstance(gap, int) else self.env.bounds(simplify(gap))[0] >= 0
+
+    def inside(self, index: Affine, extent: Dim) -> bool:
+        """Whether `0 <= index < extent` for all values of the axes."""
+        low, high = index.const, index.const
+        for name, factor in index.terms:
+            reach = factor * (self.extents[name] - 1)
+            if self.holds(factor):
+                high = high + reach
+            elif self.holds(-factor):
+                low = low + reach
+            else:
+                return False
+        return self.holds(low) and self.holds(extent - 1 - high)
+
+
+def quotient(a: Dim, b: Dim) -> Dim | None:
+    """`a / b` where it is exact for every binding of the symbols."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    if a == b:
+        return 1
+    found = sympy.cancel(sympy.sympify(a) / b)
+    if found.is_Integer:
+        return int(found)
+    if found.is_number:
+        return None
+    if found.is_polynomial() and all(c.is_Integer for c in sympy.Poly(found).coeffs()):
+        return simplify(found)
+    return None
+
+
+def divide(index: Affine, by: Dim, ranges: Ranges) -> tuple[Affine, Affine] | Split | None:
+    """`index // by` and `index % by`, both affine; or the axis to split first; None where neither
+    helps.
+    """
+    if by == 1:
+        return index, Affine()
+    if by == 0:  # no element is there
+        return None
+    above: dict[str, Dim] = {}
+    below: dict[str, Dim] = {}
+    for name, factor in index.terms:
+        whole = quotient(factor, by)
+        if whole is None:
+            below[name] = factor
+        else:
+            above[name] = whole
+    if isinstance(index.const, int) and isinstance(by, int):
+        top, rest = divmod(index.const, by)
+    else:
+        exact = quotient(index.const, by)
+        top, rest = (0, index.const) if exact is None else (exact, 0)
+    low = affine(below, rest)
+    if ranges.inside(low, by):
+        return affine(above, top), low
+    near = _nearest(below, by)
+    if near is not None:
+        more, less = near
+        low = affine(less, rest)
+        if ranges.inside(low, by):
+            return affine(above | more, top), low
+    return next(_splits(below, by, ranges), None)
+
+
+def _nearest(terms: Mapping[str, Dim], by: Dim) -> tuple[dict[str, Dim], dict[str, Dim]] | None:
+    """Each factor as the nearest multiple and what is missing to it, perhaps below zero: a step of
+    `by - 1` is one whole and one back. None where all that is missing is the factor itself.
+    """
+    if not isinstance(by, int) or not all(isinstance(f, int) for f in terms.values()):
+        return None
+    whole = {name: (2 * f + by) // (2 * by) for name, f in terms.items() if isinstance(f, int)}
+    if not any(whole.values()):
+        return None
+    return whole, {name: f - whole[name] * by for name, f in terms.items()}
+
+
+def _splits(terms: Mapping[str, Dim], by: Dim, ranges: Ranges) -> Iterator[Split]:
+    for name, factor in terms.items():
+        inner = quotient(by, factor)
+        extent = ranges.extents[name]
+        if inner is None:
+            continue
+        inner = abs(inner) if isinstance(inner, int) else inner
+        if inner == 1 or inner == extent or not ranges.holds(inner):
+            continue
+        if quotient(extent, inner) is not None:
+            yield Split(name, inner)
+
+
+def linear(index: Sequence[Affine], shape: Shape) -> Affine:
+    """The place of an element in row-major memory."""
+    total, stride = Affine(), 1
+    for entry, extent in zip(reversed(index), reversed(shape), strict=True):
+        total = total + entry * stride
+        stride = product((stride, extent))
+    return total
+
+
+def unravel(place: Affine, shape: Shape, ranges: Ranges) -> Index | Split | None:
+    """The index of a place in row-major memory."""
+    out: list[Affine] = []
+    for n, extent in enumerate(reversed(shape)):
+        if n == len(shape) - 1:
+            out.append(place)
+            break
+        found = divide(place, extent, ranges)
+        if found is None or isinstance(found, Split):
+            return found
+        place, rest = found
+        out.append(rest)
+    return tuple(reversed(out))
+
+
+def reshape_groups(a: Shape, b: Shape) -> list[tuple[range, range]]:
+    """The smallest runs of dims of two shapes that hold the same elements; unit dims join the run
+    before them.
+    """
+    groups: list[tuple[range, range]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        start = (i, j)
+        left, right = a[i], b[j]
+        i, j = i + 1, j + 1
+        while left != right:
+            if i < len(a) and quotient(right, left) is not None:
+                left, i = product((left, a[i])), i + 1
+            elif j < len(b) and quotient(left, right) is not None:
+                right, j = product((right, b[j])), j + 1
+            else:
+                i, j = len(a), len(b)
+                break
+        groups.append((range(start[0], i), range(start[1], j)))
+    if groups and (i < len(a) or j < len(b)):
+        groups[-1] = (range(groups[-1][0].start, len(a)), range(groups[-1][1].start, len(b)))
+    return groups
+
+
+def through_reshape(
+    index: Index, shape: Shape, target: Shape, ranges: Ranges, offset: Dim = 0
+) -> Index | Split | None:
+    """The index in `target` of the element at `index` in `shape`, both row-major over the same
+    bytes.
+
+    With an offset, or where `target` has more elements, `shape` begins that many elements in.
+    Indices that may lie outside of their dim are passed on only where the dim stays as it is.
+    """
+    if not shape or not target:
+        return (Affine(),) * len(target)
+    if offset != 0 or product(shape) != product(target):
+        place = linear(index, shape) + offset
+        return unravel(place, target, ranges) if _all_inside(index, shape, ranges) else None
+    out: list[Affine] = []
+    for of, to in reshape_groups(shape, target):
+        part, dims = index[of.start : of.stop], shape[of.start : of.stop]
+        into = target[to.start : to.stop]
+        if dims == into:
+            out += part
+            continue
+        if [n for n in dims if n != 1] == [n for n in into if n != 1]:
+            units = [i for i, n in zip(part, dims, strict=True) if n == 1]
+            if not _all_inside(tuple(units), (1,) * len(units), ranges):
+                return None
+            kept = iter([i for i, n in zip(part, dims, strict=True) if n != 1])
+            out += [Affine() if n == 1 else next(kept) for n in into]
+            continue
+        if not _all_inside(part, dims, ranges):
+            return None
+        found = unravel(linear(part, dims), into, ranges)
+        if found is None or isinstance(found, Split):
+            return found
+        out += found
+    return tuple(out)
+
+
+def _all_inside(index: Index, shape: Shape, ranges: Ranges) -> bool:
+    return all(ranges.inside(i, n) for i, n in zip(index, shape, strict=True))
+
+
+def solve(
+    pattern: Index, axes: Sequence[Axis], shape: Shape, index: Index, ranges: Ranges
+) -> dict[str, Affine] | Split | None:
+    """The values of `axes` for which `pattern` is `index`, also where an index lies outside of
+    `shape`; None where pattern does not reach each element once.
+
+    An axis of extent 1 is 0 only where its dim is read inside: where it is read at -1, it is -1.
+    """
+    values: dict[str, Affine] = {}
+    extents = {a.name: a.extent for a in axes}
+    for entry, extent, wanted in zip(pattern, shape, index, strict=True):
+        found = _solve_dim(entry, extent, wanted, extents, ranges)
+        if found is None or isinstance(found, Split):
+            return found
+        if any(values.get(name, value) != value for name, value in found.items()):
+            return None
+        values |= found
+    values = {a.name: Affine() for a in axes if a.extent == 1} | values
+    return values if len(values) == len(extents) else None
+
+
+def _solve_dim(
+    entry: Affine, extent: Dim, wanted: Affine, extents: Mapping[str, Dim], ranges: Ranges
+) -> dict[str, Affine] | Split | None:
+    """One dim of a pattern: `((a * n_b) + b) * n_c + c`, whose axes are the digits of what is
+    wanted.
+    """
+    if extent == 1:
+        if ranges.inside(wanted, 1):
+            return {}
+        return None if entry.bare is None else {entry.bare: wanted}
+    terms = [(name, factor) for name, factor in entry.terms if extents[name] != 1]
+    digits: list[tuple[str, Dim]] = []
+    stride: Dim = 1
+    while terms:
+        digit = next((t for t in terms if t[1] == stride), None)
+        if digit is None:
+            return None
+        terms.remove(digit)
+        digits.append(digit)
+        stride = product((stride, extents[digit[0]]))
+    if entry.const != 0 or stride != extent:
+        return None
+    values: dict[str, Affine] = {}
+    for name, factor in reversed(digits):
+        if factor == 1:
+            values[name] = wanted
+            break
+        found = divide(wanted, factor, ranges)
+        if found is None or isinstance(found, Split):
+            return found
+        values[name], wanted = found
+    return values

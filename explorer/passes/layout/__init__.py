@@ -1,0 +1,1 @@
+"""In which order the dims of values lie in memory."""

@@ -1,0 +1,212 @@
+"""Channels in the order in which their only reader walks them: a pixel shuffle reads what lies
+dense.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+import numpy as np
+
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Compute,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    reads,
+    rewrite,
+)
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.passes.pipeline.names import fresh
+
+
+def order_channels(program: Program) -> Program:
+    """After: no loop along a value's last dim takes steps through it, where the value is made from
+    constants that may lie in another order.
+
+    `t[o] = sum over c: x[c] * w[o, c]; y[k, j] = t[4 * j + k]` becomes `t'[p] = sum over c: x[c] *
+    w'[p, c]; y[k, j] = t'[16 * k + j]`, with `w'[16 * k + j] = w[4 * j + k]`.
+    """
+    constants = dict(program.constants)
+    for function in program.functions:
+        made = _ordered(function, constants)
+        if made is not function:
+            program = program.with_function(made)
+    return replace(program, constants=constants)
+
+
+def _ordered(function: Function, constants: dict[str, Constant]) -> Function:
+    uses = Counter(v.name for b in function.body for v in b.reads)
+    uses.update(v.name for v in function.outputs)
+    body = list(function.body)
+    places = {b.vars[0].name: n for n, b in enumerate(body)}
+    taken = {v.name for b in body for v in b.vars} | {p.name for p in function.params}
+    for n, reader in enumerate(function.body):
+        if not isinstance(reader.expr, KernelCall):
+            continue
+        for value in reader.expr.args:
+            place = places.get(value.name)
+            if place is None or uses[value.name] != 1:
+                continue
+            pair = _pair(body[place], body[n], value, constants, taken)
+            if pair is not None:
+                body[place], body[n] = pair
+    same = all(a is b for a, b in zip(body, function.body, strict=True))
+    return function if same else replace(function, body=tuple(body))
+
+
+def _pair(
+    maker: Binding,
+    reader: Binding,
+    value: Var,
+    constants: dict[str, Constant],
+    taken: AbstractSet[str],
+) -> tuple[Binding, Binding] | None:
+    """A value's maker and reader with its last dim in a better order; None where it stays."""
+    call, other = maker.expr, reader.expr
+    if not isinstance(call, KernelCall) or not isinstance(other, KernelCall):
+        return None
+    tensor = next(t for t, a in zip(other.kernel.inputs, other.args, strict=True) if a == value)
+    walk = _walk(other.kernel, tensor)
+    moved = None if walk is None or call.kernel.updates else _constants_along(call.kernel)
+    if walk is None or moved is None:
+        return None
+    index, order = walk
+    args = list(call.args)
+    for name, dim in moved.items():
+        at = call.kernel.inputs.index(name)
+        old = args[at]
+        array = constants[old.name].array
+        if array.shape[dim] != len(order):
+            return None
+        new = fresh(f"{old.name}.shuffled", taken | constants.keys())
+        constants[new] = Constant(np.ascontiguousarray(array.take(order, axis=dim)))
+        args[at] = replace(old, name=new)
+
+    def leaf(read: Read) -> Expr:
+        return replace(read, index=(*read.index[:-1], index)) if read.tensor == tensor else read
+
+    computes = tuple(replace(c, expr=rewrite(c.expr, leaf)) for c in other.kernel.computes)
+    kernel = replace(other.kernel, computes=computes)
+    return (
+        replace(maker, expr=replace(call, args=tuple(args))),
+        replace(reader, expr=replace(other, kernel=kernel)),
+    )
+
+
+def _walk(kernel: Kernel, tensor: str) -> tuple[Affine, np.ndarray] | None:
+    """How the only compute that reads a tensor should walk its last dim, and which element of the
+    old order lies at each place of the new one; None where it walks it densely, or not all of it.
+    """
+    users = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]
+    if len(users) != 1 or users[0].reduce or not kernel.shape(tensor):
+        return None
+    (c,) = users
+    found = {r.index[-1] for r in reads(c.expr) if r.tensor == tensor and r.fill is None}
+    if len(found) != 1 or any(r.fill is not None for r in reads(c.expr) if r.tensor == tensor):
+        return None
+    (index,) = found
+    extents = {a.name: a.extent for a in c.axes}
+    if not isinstance(index, Affine) or index.const != 0 or len(index.terms) < 2:
+        return None
+    steps = sorted((f, n) for n, f in index.terms if isinstance(f, int) and f > 0)
+    total = 1
+    for step, name in steps:
+        size = extents.get(name)
+        if step != total or not isinstance(size, int):
+            return None
+        total *= size
+    inner = c.axes[-1].name
+    if len(steps) != len(index.terms) or total != kernel.shape(tensor)[-1]:
+        return None
+    if index.factor(inner) in (0, 1):
+        return None
+    names = [a.name for a in c.axes if index.factor(a.name) != 0]
+    sizes = [int(str(extents[n])) for n in names]
+    order = sum(
+        grid * int(str(index.factor(n))) for grid, n in zip(np.indices(sizes), names, strict=True)
+    )
+    strides = [int(np.prod(sizes[k + 1 :], dtype=int)) for k in range(len(sizes))]
+    new = Affine(tuple(sorted(zip(names, strides, strict=True))))
+    return new, np.asarray(order).reshape(-1)
+
+
+def _constants_along(kernel: Kernel) -> Mapping[str, int] | None:
+    """The constants that tell a kernel's results apart along their last dim, with the dim of each;
+    None where something else does.
+    """
+    along = {kernel.output: len(kernel.shape(kernel.output)) - 1}
+    if along[kernel.output] < 0:
+        return None
+    moved: dict[str, int] = {}
+    for c in reversed(kernel.computes):
+        if c.out not in along:
+            if any(r.tensor in along for r in reads(c.expr)):
+                return None
+            continue
+        name = _axis(c, along[c.out])
+        if name is None or _is_number(c.expr, name):
+            return None
+        for read in reads(c.expr):
+            dim = _dim(read, name)
+            if dim is None or (read.tensor in along and dim != along[read.tensor]):
+                return None
+            if dim < 0:
+                continue
+            if read.tensor in kernel.constants:
+                if moved.setdefault(read.tensor, dim) != dim:
+                    return None
+            elif read.tensor in kernel.inputs:
+                return None
+            else:
+                along[read.tensor] = dim
+    readers = (r for c in kernel.computes for r in reads(c.expr))
+    if any(r.tensor in moved and _elsewhere(r, moved[r.tensor], kernel, along) for r in readers):
+        return None
+    return moved
+
+
+def _axis(c: Compute, dim: int) -> str | None:
+    """The axis that a compute writes a dim at, and no other dim."""
+    name = c.target[dim].bare
+    others = (i for d, i in enumerate(c.target) if d != dim)
+    return None if name is None or any(name in i.variables for i in others) else name
+
+
+def _dim(read: Read, name: str) -> int | None:
+    """The dim of a load that an axis stands at, alone; -1 where it stands nowhere; None where it
+    stands otherwise.
+    """
+    places = [
+        d for d, i in enumerate(read.index) if not isinstance(i, Affine) or name in i.variables
+    ]
+    if not places:
+        return -1
+    index = read.index[places[0]]
+    alone = len(places) == 1 and isinstance(index, Affine) and index.bare == name
+    return places[0] if alone and read.fill is None else None
+
+
+def _elsewhere(read: Read, dim: int, kernel: Kernel, along: Mapping[str, int]) -> bool:
+    """Whether a constant is read at another index than the one that tells results apart."""
+    users = [c for c in kernel.computes if any(r == read for r in reads(c.expr))]
+    names = {_axis(c, along[c.out]) if c.out in along else None for c in users}
+    index = read.index[dim]
+    return not (isinstance(index, Affine) and names == {index.bare})
+
+
+def _is_number(expr: Expr, name: str) -> bool:
+    """Whether an axis is used as a number."""
+    match expr:
+        case Apply(_, args):
+            return any(_is_number(a, name) for a in args)
+        case IndexValue(index):
+            return name in index.variables
+    return False

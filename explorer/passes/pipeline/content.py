@@ -1,0 +1,325 @@
+"""What a value or a function is, by content: its code, and all that the code refers to.
+
+A function is its bytecode with constants, defaults, closure and attributes, and, in turn, whatever
+its global names stand for at this moment: numbers, dicts, arrays, objects, classes and other
+functions, in cycles too. Code of this package, of the standard library and of installed packages
+does not change while a process runs, and is told by its name; what people write, in cells, files
+and editable packages, by content.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import Enum
+from hashlib import blake2b
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.shapes.algebra import is_symbolic
+from explorer.passes.pipeline.parts_of import PARTS
+from explorer.passes.pipeline.references import imports, names, references
+from explorer.passes.pipeline.where_from import (
+    ASKED,
+    field_names,
+    is_public,
+    is_python,
+    is_written,
+    kind_of,
+    module_of,
+    words,
+)
+
+# What looks further than names do: at what is only known when it runs, or at the world outside.
+DYNAMIC = words(
+    """
+    eval exec compile globals locals vars open input __import__ getattr setattr delattr id dir
+    breakpoint
+    """
+)
+DYNAMIC_ATTRIBUTES = words(
+    """
+    __globals__ __builtins__ __dict__ __code__ __closure__ __subclasses__ __getattribute__
+    f_globals f_locals f_back f_builtins
+    """
+)
+DESCRIPTORS = (
+    MethodDescriptorType,
+    WrapperDescriptorType,
+    ClassMethodDescriptorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
+NOT_CONTENT = words(  # of classes: what says again what the rest says
+    """
+    __dict__ __weakref__ __annotations__ __dataclass_fields__ __dataclass_params__ _abc_impl
+    __orig_bases__ __parameters__ __firstlineno__ __annotate_func__ __annotations_cache__
+    __annotate__ __abstractmethods__ __slotnames__
+    """
+)
+BASES = (tuple, list, dict, set, frozenset, str, bytes, int, float)  # that classes may extend
+
+
+class Untold(Exception):
+    """Nobody can tell what this is, or will do, from its content; the words say why."""
+
+
+def content_key(*values: object) -> str:
+    """A digest that is equal where all that the values are, and refer to, is equal.
+
+    Raises Untold where content does not say what a value will do: files, iterators, locks, random
+    numbers, clocks; names found while it runs, as by `globals()`, `getattr` or `eval`.
+    """
+    walk = _Walk()
+    try:
+        walk.write(values)
+    except RuntimeError as problem:  # too deep, or it changed while it was looked at
+        raise Untold(str(problem)) from None
+    return walk.state.hexdigest()
+
+
+class _Walk:
+    """One walk over values; each object that may change, or refer to itself, is written once."""
+
+    def __init__(self) -> None:
+        self.state = blake2b(digest_size=24)
+        self.seen: dict[int, tuple[int, object]] = {}
+
+    def token(self, kind: str, text: str | bytes = b"") -> None:
+        data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        self.state.update(f"{kind} {len(data)}:".encode() + data)
+
+    def write(self, value: Any) -> None:
+        kind = type(value)
+        if kind is str:
+            self.token("str", value)
+        elif value is None or value is ... or value is NotImplemented or kind is bool:
+            self.token("name", repr(value))
+        elif kind is int:
+            self.token("int", hex(value))
+        elif kind is float:
+            self.token("float", value.hex())
+        elif kind is bytes:
+            self.token("bytes", value)
+        elif kind is complex:
+            self.token("complex", f"{value.real.hex()} {value.imag.hex()}")
+        elif kind is tuple:
+            self.token("tuple", str(len(value)))
+            for item in value:
+                self.write(item)
+        elif id(value) in self.seen:
+            self.token("again", str(self.seen[id(value)][0]))
+        else:
+            self.seen[id(value)] = (len(self.seen), value)
+            self._object(value, kind)
+
+    def _object(self, value: Any, kind: type) -> None:
+        match value:
+            case _ if kind in PARTS:
+                self.token(kind.__name__)
+                self.write(PARTS[kind](value))
+            case set() | frozenset() if kind in (set, frozenset):
+                self._set(kind.__name__, value)
+            case FunctionType():
+                self._function(value)
+            case type():
+                self._class(value)
+            case CodeType():
+                self._code(value)
+            case ModuleType():
+                self._module(value)
+            case CellType():
+                self._cell(value)
+            case BuiltinFunctionType() | MethodWrapperType():
+                self._builtin(value)
+            case np.ndarray() if kind is np.ndarray:
+                self._array(value)
+            case np.generic():
+                self.token("scalar", f"{value.dtype} {value.tobytes().hex()}")
+            case _ if is_symbolic(value):
+                self.token("dim", str(value))
+            case Enum():
+                self.write((kind, value.name, value._value_))
+            case _ if kind in DESCRIPTORS:
+                self.write((kind.__name__, value.__objclass__, value.__name__))
+            case _ if kind.__module__ == "typing":
+                self.token("typing", repr(value))
+            case _ if is_public(value):
+                self.token("public", f"{value.__module__} {value.__qualname__}")
+            case _:
+                self._instance(value, kind)
+
+    def _set(self, kind: str, value: Iterable[object]) -> None:
+        """Members in an order of their own; what they share with others is written again."""
+        found = []
+        for item in value:
+            one = _Walk()
+            one.write(item)
+            found.append(one.state.digest())
+        self.token(kind, b"".join(sorted(found)))
+
+    def _array(self, array: np.ndarray) -> None:
+        self.token("array", f"{array.dtype} {array.shape}")
+        if array.dtype.hasobject:
+            self.write(array.tolist())
+        else:
+            self.state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def _code(self, code: CodeType) -> None:
+        self.token("code", code.co_code)
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        parts = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        self.write((code.co_name, counts, parts, code.co_exceptiontable, code.co_consts))
+
+    def _cell(self, cell: CellType) -> None:
+        try:
+            self.write(("cell", cell.cell_contents))
+        except ValueError:
+            self.token("empty")
+
+    def _function(self, function: FunctionType) -> None:
+        module = module_of(function)
+        self.token("function", function.__qualname__)
+        kind = kind_of(module)
+        if kind == "written":
+            self.write(function.__code__)
+            self._references(function)
+        else:
+            self._allowed(kind, module, function.__name__)
+            self.token(module, str(function.__code__.co_firstlineno))
+            if is_public(function):
+                return
+        closed = (function.__closure__ or (), function.__defaults__, function.__kwdefaults__)
+        self.write((closed, tuple(function.__dict__.items())))
+
+    def _allowed(self, kind: str, module: str, *path: str) -> None:
+        """Untold where code that is not looked into may ask the world outside."""
+        asked = {*module.split("."), *path} & ASKED
+        if kind == "impure" or (kind == "installed" and asked):
+            raise Untold(".".join((module, *path)))
+
+    def _references(self, function: FunctionType) -> None:
+        code, known = function.__code__, function.__globals__
+        refused = names(code) & DYNAMIC_ATTRIBUTES
+        if refused:
+            raise Untold(f"{function.__qualname__} asks for {min(refused)}")
+        for module, level in imports(code):
+            if level or module not in sys.modules:
+                raise Untold(f"{function.__qualname__} imports {module}")
+            self.write(sys.modules[module])
+        for chain in references(code):
+            name = chain[0]
+            if name in known:
+                self._chain(known[name], chain)
+            elif hasattr(builtins, name):
+                if name in DYNAMIC:
+                    raise Untold(f"{function.__qualname__} calls {name}")
+                self.token("builtin", name)
+            else:
+                self.token("missing", name)
+
+    def _chain(self, value: object, chain: tuple[str, ...]) -> None:
+        """What a global name stands for; of a module, what is asked of it alone."""
+        self.token("global", " ".join(chain))
+        for attribute in chain[1:]:
+            if not isinstance(value, ModuleType):
+                break
+            kind = kind_of(value.__name__)
+            if kind in ("impure", "installed"):
+                self._allowed(kind, value.__name__, *chain[1:])
+            held = vars(value)
+            if attribute not in held:
+                if "__getattr__" in held and kind == "written":
+                    raise Untold(f"{value.__name__}.{attribute}")
+                return
+            if kind in ("pure", "installed") and not is_written(held[attribute]):
+                return
+            value = held[attribute]
+        self.write(value)
+
+    def _module(self, module: ModuleType) -> None:
+        """A module that is handed on: all that it holds."""
+        kind = kind_of(module.__name__)
+        self.token("module", module.__name__)
+        if kind != "written":
+            self._allowed(kind, module.__name__)
+            return
+        for name, value in sorted(vars(module).items()):
+            if not name.startswith("__"):
+                self.token("holds", name)
+                self.write(value)
+
+    def _class(self, made: type) -> None:
+        kind = kind_of(made.__module__)
+        self.token("class", f"{made.__module__} {made.__qualname__}")
+        if kind != "written":
+            self._allowed(kind, made.__module__, made.__qualname__)
+            return
+        if not is_python(made):
+            raise Untold(f"the class {made.__qualname__}")
+        self.write((type(made), made.__bases__))
+        for name, value in sorted(vars(made).items()):
+            if name not in NOT_CONTENT:
+                self.token("has", name)
+                self.write(value)
+
+    def _builtin(self, function: Any) -> None:
+        """A function in C: of a module, or bound to a value."""
+        owner = function.__self__
+        if owner is None or isinstance(owner, ModuleType):
+            module = str(function.__module__)
+            self._allowed(kind_of(module), module, function.__name__)
+            self.token(module, function.__name__)
+        else:
+            self.write(("bound", function.__name__, owner))
+
+    def _instance(self, value: Any, kind: type) -> None:
+        base = next((b for b in kind.__mro__ if not is_python(b)), object)
+        if base is not object and base not in BASES:
+            raise Untold(f"a {kind.__module__}.{kind.__qualname__}")
+        self.token("instance")
+        self.write(kind)
+        for name in field_names(kind):
+            self.write((name, object.__getattribute__(value, name)))
+        if field_names(kind):
+            return
+        if base is not object:
+            self._base(value, base)
+        for owner in kind.__mro__:
+            for name, slot in sorted(vars(owner).items()):
+                if isinstance(slot, MemberDescriptorType):
+                    with suppress(AttributeError):  # it has no value
+                        self.write((name, slot.__get__(value)))
+        for name, attribute in sorted(getattr(value, "__dict__", {}).items()):
+            self.write((name, attribute))
+
+    def _base(self, value: Any, base: type) -> None:
+        """What an object of a class that extends a container or a number holds as such."""
+        if issubclass(base, dict):
+            self.write(tuple(dict.items(value)))
+        elif issubclass(base, set | frozenset):
+            self._set(base.__name__, base.__iter__(value))
+        elif issubclass(base, tuple | list):
+            self.write(tuple(base.__iter__(value)))
+        elif base is str:
+            self.token("str", str.__str__(value))
+        elif base is bytes:
+            self.token("bytes", bytes.__getitem__(value, slice(None)))
+        else:
+            self.token(base.__name__, base.__repr__(value))

@@ -1,0 +1,132 @@
+"""Is a program after a pass well formed, and does it compute what the program before it did?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+
+from explorer.ir.dtypes import as_computed, dtype_of, is_float
+from explorer.ir.program import Program
+from explorer.ir.types import Tensor, numpy_dtype
+from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.verify import verify
+from explorer.passes.pipeline.random_inputs import random_inputs, trials
+
+TOLERANCE = 2e-4  # of the largest value: passes may change the order of sums
+ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later
+Values = Mapping[str, np.ndarray]
+
+
+class Validation:
+    """Runs programs on the same random inputs; each program is run once.
+
+    Sizes are tried until the first program takes them.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.inputs: dict[str, np.ndarray] = {}
+        self.last: tuple[Program, Values] | None = None
+        for sizes in trials(program):
+            try:
+                self.inputs = random_inputs(program, sizes)
+                self.last = (program, evaluate(program, self.inputs))
+            except Exception:  # the sizes do not fit each other, or the model is broken as it is
+                continue
+            break
+
+    def of(self, before: Program, after: Program) -> None | bool | str:
+        """True, or one sentence on what a pass broke; None where the values cannot tell, as where
+        an earlier pass has left a program that nobody can run, or the model cannot be run itself.
+        """
+        if (fault := _fault(after)) and fault != _fault(before):
+            return fault
+        try:
+            old = self._values(before)
+        except Exception:
+            return None
+        try:
+            tolerance = _tolerance(after)
+            found = difference(old, self._values(after), tolerance)
+            if not found:
+                return True
+            shaken = evaluate(before, {name: _shaken(a) for name, a in self.inputs.items()})
+            return None if difference(old, shaken, tolerance) else found
+        except Exception as problem:  # what a broken program does when it runs is anybody's guess
+            return _said(problem)
+
+    def _values(self, program: Program) -> Values:
+        if self.last is None or self.last[0] is not program:
+            self.last = (program, evaluate(program, self.inputs))
+        return self.last[1]
+
+
+def _tolerance(program: Program) -> float:
+    """How far values may differ, as a share of the largest: a few roundings of the narrowest type
+    that kernels compute through.
+    """
+    types = (v.type for _, b in program.bindings() for v in b.vars)
+    narrow = {
+        t.dtype for t in types if isinstance(t, Tensor) and t.dtype in ("float16", "bfloat16")
+    }
+    units = (float(ml_dtypes.finfo(numpy_dtype(dtype)).eps) / 2 for dtype in narrow)  # type: ignore[no-untyped-call]
+    return max((TOLERANCE, *(ROUNDINGS * unit for unit in units)))
+
+
+def _said(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"
+
+
+def _fault(program: Program) -> str:
+    """What is not well formed, empty where all is."""
+    try:
+        verify(program)
+    except Exception as problem:
+        return _said(problem)
+    return ""
+
+
+def _shaken(array: np.ndarray) -> np.ndarray:
+    """The same up to rounding: what a sound pass may change anyway."""
+    if not is_float(dtype_of(array)):
+        return array
+    return np.asarray(np.nextafter(array, array * array.dtype.type(2)))
+
+
+def difference(before: Values, after: Values, tolerance: float = TOLERANCE) -> str:
+    """Where two sets of outputs differ by more than a share of the largest value, in words; empty
+    where they agree.
+    """
+    if list(before) != list(after):
+        return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
+    for name, old in before.items():
+        new = after[name]
+        rows = new.shape[: old.ndim] == old.shape and new.dtype == old.dtype
+        if rows and not old.size and not new.size:
+            continue  # a loop without an iteration: what is deduced of its rows is told later
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"
+        problem = _values_differ(old, new, tolerance)
+        if problem:
+            return f"{name}: {problem}"
+    return ""
+
+
+def _values_differ(old: np.ndarray, new: np.ndarray, tolerance: float) -> str:
+    if not is_float(dtype_of(old)):
+        wrong = np.count_nonzero(old != new)
+        return f"{wrong} of {old.size} values differ" if wrong else ""
+    old, new = as_computed(old), as_computed(new)
+    if not np.array_equal(np.isfinite(old), np.isfinite(new)):
+        return "NaN or infinity at other places"
+    finite = np.isfinite(old)
+    if not finite.any():
+        return ""
+    a, b = old[finite].astype(np.float64), new[finite].astype(np.float64)
+    gap, scale = float(np.abs(a - b).max()), float(np.abs(a).max())
+    return (
+        f"largest difference {gap:.3g}, largest value {scale:.3g}"
+        if gap > tolerance * scale
+        else ""
+    )

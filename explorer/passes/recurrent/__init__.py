@@ -1,0 +1,1 @@
+"""Products by one constant, done once for many steps."""

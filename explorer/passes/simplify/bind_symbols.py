@@ -1,0 +1,121 @@
+"""Symbols of the inputs become numbers: a program for any batch as one for this batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from explorer.errors import BadOption, BoundError
+from explorer.ir.kernel import Affine, affine
+from explorer.ir.lattice import replace_symbols
+from explorer.ir.program import Function, Program
+from explorer.ir.shapes.algebra import is_symbolic
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.ir.stage import Stage
+from explorer.ir.symbols import parameter_symbols
+from explorer.ops.reference.verify_symbols import scopes_of
+from explorer.passes.pipeline.registry import compiler_pass
+
+Node = TypeVar("Node")
+
+
+@compiler_pass("bind-symbols", paper="Relax, ASPLOS 2025, section 3.2: first-class symbolic shapes")
+@dataclass(frozen=True, slots=True)
+class BindSymbols:
+    """After: no annotation, attribute or kernel speaks of a symbol that was bound.
+
+    x: float32[M, K]; y: float32[M, N] = MatMul(x, w)  ->  y: float32[128, 32] = MatMul(x, w)
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+
+    def __call__(self, program: Program) -> Program:
+        """BadOption where a name is no symbol of the inputs, or stands twice; BoundError where a
+        value is outside its bounds.
+        """
+        if program.stage > Stage.LEGALIZED:
+            raise BadOption(
+                f"symbols are bound before a program is tiled; this one is {program.stage.name}",
+                where="bind_symbols",
+            )
+        known = _checked(self.sizes, program)
+        scopes = scopes_of(program)
+        env = ShapeEnv(tuple(s for s in program.env.symbols if s.name not in known))
+        functions = tuple(
+            _bound(f, known, known if f is program.main else scopes[f.name])
+            for f in program.functions
+        )
+        return replace(program, functions=functions, env=env)
+
+
+def bind_symbols(program: Program, sizes: Sizes | Iterable[tuple[str, int]]) -> Program:
+    """The program in which each named symbol of the inputs is that number; the others stay."""
+    pairs = tuple(sizes.items()) if isinstance(sizes, Mapping) else tuple(sizes)
+    return BindSymbols(pairs)(program)
+
+
+def _checked(pairs: tuple[tuple[str, int], ...], program: Program) -> dict[str, int]:
+    known = dict(pairs)
+    if len(known) < len(pairs):
+        names = [n for n, _ in pairs]
+        twice = next(n for n in names if names.count(n) > 1)
+        raise BadOption(f"the symbol {twice!r} is bound twice", where=twice)
+    there = parameter_symbols(program.main)
+    for name, value in known.items():
+        if name not in there:
+            wanted = ", ".join(sorted(there)) or "none"
+            raise BadOption(
+                f"no input has a dim {name!r}; the symbols of the inputs are {wanted}",
+                where=name,
+                expected=wanted,
+            )
+        limits = {s.name: s for s in program.env.symbols}.get(name)
+        low = 0 if limits is None else limits.low
+        high = None if limits is None else limits.high
+        if value < low or (high is not None and value > high):
+            allowed = f"{low} .. {'any' if high is None else high}"
+            raise BoundError(
+                f"{name} is {value} and was bounded to {allowed}",
+                where=name,
+                expected=allowed,
+                found=value,
+            )
+    return known
+
+
+def _bound(function: Function, known: Sizes, scope: Collection[str]) -> Function:
+    """The function with the symbols that it shares with the inputs replaced."""
+    values = {name: value for name, value in known.items() if name in scope}
+    return _Binder(values).of(function) if values else function
+
+
+class _Binder:
+    """Replaces symbols wherever a dim stands; what several places share is made once."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.values = values
+        self.made: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, node: Node) -> Node:
+        found = self.made.get(id(node))
+        if found is None:
+            found = self.made[id(node)] = (node, self.new(node))
+        made: Node = found[1]
+        return made
+
+    def new(self, node: Any) -> Any:
+        match node:
+            case _ if is_symbolic(node):
+                return replace_symbols(node, self.values)
+            case Affine(terms, const):
+                return affine({n: self.of(c) for n, c in terms}, self.of(const))
+            case tuple():
+                items = tuple(map(self.of, node))
+                return node if all(a is b for a, b in zip(items, node, strict=True)) else items
+        if not is_dataclass(node) or isinstance(node, type):
+            return node
+        before = {f.name: getattr(node, f.name) for f in fields(node) if f.init}
+        after = {name: self.of(value) for name, value in before.items()}
+        changed = {name: value for name, value in after.items() if value is not before[name]}
+        return replace(node, **changed) if changed else node

@@ -1,0 +1,96 @@
+"""What depends on nothing but constants is computed when the model is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from explorer.budget import budget
+from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, ShapeOf
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.types import ITEM_BYTES, Tensor
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.simplify.dropped_origins import account
+
+GROWTH_BYTES = 1 << 20  # a result may be this much larger than what it is made of
+FOLDED_BYTES = 64 << 20  # all of them together, this much larger than twice the model's own
+FOLDED_SHARE = 4  # and at most one part in so many of the budget
+
+
+@compiler_pass(
+    "fold-constants", paper="Kildall 1973, A unified approach to global program optimization"
+)
+def fold_constants(program: Program) -> Program:
+    """After: a binding whose arguments are all constants is a constant, unless that would be much
+    larger than they, or all such constants much larger than the model.
+    """
+    constants = dict(program.constants)
+    given = sum(c.array.nbytes for c in constants.values())
+    room = _Room(min(2 * given + FOLDED_BYTES, budget() // FOLDED_SHARE))
+    functions = tuple(_folded(f, constants, program, room) for f in program.functions)
+    if len(constants) == len(program.constants):
+        return program
+    after = replace(program, functions=functions, constants=constants)
+    return account(program, after, "computed when the model was compiled")
+
+
+@dataclass
+class _Room:
+    """What may still be folded."""
+
+    left: int
+
+
+def _folded(
+    function: Function, constants: dict[str, Constant], program: Program, room: _Room
+) -> Function:
+    body: list[Binding] = []
+    outputs = {v.name for v in function.outputs}
+    for binding in function.body:
+        wanted = any(v.name in outputs for v in binding.vars)
+        if wanted or not _can_fold(binding, constants, room):
+            body.append(binding)
+            continue
+        for var, array in zip(binding.vars, _values(binding, constants, program), strict=False):
+            constants[var.name] = Constant(array)
+            room.left -= array.nbytes
+    return function if len(body) == len(function.body) else replace(function, body=tuple(body))
+
+
+def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> bool:
+    if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
+        return False
+    read = {v.name: constants[v.name].array.nbytes for v in binding.reads}
+    sizes = [_bytes(v.type) for v in binding.vars]
+    most = GROWTH_BYTES + sum(read.values())
+    return all(s is not None and s <= min(most, room.left) for s in sizes)
+
+
+def _is_pure(expr: Expr) -> bool:
+    match expr:
+        case Branch() | Loop() | FunctionCall() | MatchCast():
+            return False
+        case ShapeOf(dims, _):
+            return all(isinstance(d, int) for d in dims)
+    return True
+
+
+def _bytes(type_: object) -> int | None:
+    """The size of a tensor whose shape is static."""
+    if not isinstance(type_, Tensor) or not type_.is_known:
+        return None
+    dims = [d for d in type_.dims if isinstance(d, int)]
+    return prod(dims) * ITEM_BYTES[type_.element] if len(dims) == len(type_.dims) else None
+
+
+def _values(
+    binding: Binding, constants: dict[str, Constant], program: Program
+) -> tuple[np.ndarray, ...]:
+    names = tuple(v.name for v in binding.vars)
+    alone = Function("constant", (), (binding,), binding.vars, names)
+    read = {v.name: constants[v.name] for v in binding.reads}
+    found = evaluate(Program((alone,), read, env=program.env, stage=program.stage), {})
+    return tuple(found[n] for n in names)

@@ -1,0 +1,87 @@
+"""Expressions that are `scale * x + shift` with a known scale and shift for each channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Affine, Apply, Const, Expr, Read
+from explorer.ops.kernels.scalar import call
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`scale * x + shift`; each a number, or an array over channels, in double precision."""
+
+    scale: Any
+    shift: Any
+
+    def then(self, after: Linear) -> Linear:
+        """The form of doing `after` to what this gives."""
+        return Linear(self.scale * after.scale, self.shift * after.scale + after.shift)
+
+
+def linear_form(
+    expr: Expr, x: Read, channel: str | None, constants: Mapping[str, np.ndarray]
+) -> Linear | None:
+    """The scale and shift of an expression of one load; None where it is no such form.
+
+    `channel` is the axis that the constants may vary along; `constants` are arrays by tensor name.
+    """
+    match expr:
+        case Read() if expr == x:
+            return Linear(1.0, 0.0)
+        case Read(tensor, index, None) if tensor in constants:
+            value = _along(constants[tensor], index, channel)
+            return None if value is None else Linear(0.0, value)
+        case Const(value, dtype) if isinstance(value, int | float) and dtype == "float32":
+            return Linear(0.0, float(value))
+        case Apply(op, args):
+            parts = [linear_form(a, x, channel, constants) for a in args]
+            known = [p for p in parts if p is not None]
+            return _apply(op, known) if len(known) == len(args) else None
+    return None
+
+
+def _along(array: np.ndarray, index: tuple[Affine | Expr, ...], channel: str | None) -> Any:
+    """A constant as an array over the channel axis; None where it varies along others."""
+    picked: list[int | slice] = []
+    for entry in index:
+        if not isinstance(entry, Affine):
+            return None
+        if not entry.terms and isinstance(entry.const, int):
+            picked.append(entry.const)
+        elif channel is not None and entry.bare == channel:
+            picked.append(slice(None))
+        else:
+            return None
+    found = array[tuple(picked)].astype(np.float64)
+    return found if found.ndim < 2 else None
+
+
+def _apply(op: str, parts: list[Linear]) -> Linear | None:
+    if all(_is_known(p) for p in parts):
+        with np.errstate(all="ignore"):
+            return Linear(0.0, call(op, [p.shift for p in parts]))
+    match op, parts:
+        case "add", [a, b]:
+            return Linear(a.scale + b.scale, a.shift + b.shift)
+        case "sub", [a, b]:
+            return Linear(a.scale - b.scale, a.shift - b.shift)
+        case "neg", [a]:
+            return Linear(-a.scale, -a.shift)
+        case "mul", [a, b] if _is_known(b):
+            return Linear(a.scale * b.shift, a.shift * b.shift)
+        case "mul", [a, b] if _is_known(a):
+            return Linear(b.scale * a.shift, b.shift * a.shift)
+        case "div", [a, b] if _is_known(b):
+            with np.errstate(all="ignore"):
+                return Linear(a.scale / b.shift, a.shift / b.shift)
+    return None
+
+
+def _is_known(form: Linear) -> bool:
+    return bool(np.all(form.scale == 0.0))

@@ -1,0 +1,1 @@
+"""Softmax in one pass over its row (online softmax), and what that costs."""

@@ -1,0 +1,1 @@
+"""The ways to lay rTasks on units and time."""

@@ -1,0 +1,140 @@
+"""The policy of Rammer's published code, where it differs from the paper's Algorithm 1.
+
+Waves are groups of at most 128 operators; neighbouring groups are merged where that is faster; a
+group too large for the device takes the efficient kernels; a group becomes one rProgram, or each of
+its operators does. Source: microsoft/nnfusion, `blockfusion_optimizer.cpp`. Its lanes have cells of
+a microsecond; here times are exact, and a synchronisation costs a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from explorer.ir.decisions import Candidate, Refusal
+from explorer.rammer.model import Facts, Placement, Share
+from explorer.rammer.policies.op_by_op import alone
+from explorer.rammer.policies.published_lanes import GangLanes
+from explorer.rammer.policies.rkernels import efficient, fastest
+from explorer.rammer.policies.topological_levels import apart, waves
+
+MOST_OPERATORS = 128  # of a group, before merging
+BLOCKS_PER_CORE = 4  # more tasks than this in a group: the efficient kernels
+
+
+@dataclass(slots=True)
+class _Group:
+    """`merge`: neither cut from a larger wave, nor did a library call stand in its wave."""
+
+    operators: list[int]
+    lanes: GangLanes
+    merge: bool
+    waves: list[int]
+    calls: list[int] = field(default_factory=list)  # library calls of its wave
+
+    @property
+    def label(self) -> str:
+        first, last = self.waves[0], self.waves[-1]
+        return f"wave {first}" if first == last else f"waves {first} to {last}"
+
+
+def gang(facts: Facts) -> Placement:
+    """Groups on the first lanes that are free. `weighed` holds each merge, and each group."""
+    return _gang(facts, contiguous=False)
+
+
+def gang_in_a_row(facts: Facts) -> Placement:
+    """The same with each operator on neighbouring lanes: the published code's policy RANGE."""
+    return _gang(facts, contiguous=True)
+
+
+def _gang(facts: Facts, contiguous: bool) -> Placement:
+    weighed: list[Candidate] = []
+    programs: list[tuple[Share, ...]] = []
+    for group in _merged(facts, contiguous, weighed):
+        programs += _programs(facts, group, contiguous, weighed)
+        programs += [alone(facts, call) for call in group.calls]
+    return Placement(tuple(p for p in programs if p), tuple(weighed))
+
+
+def _groups(facts: Facts, contiguous: bool) -> Iterator[_Group]:
+    """Waves, cut into groups of at most 128."""
+    for number, wave in enumerate(waves(facts)):
+        kernels, calls = apart(facts, wave)
+        whole = len(kernels) <= MOST_OPERATORS and not calls
+        for first in range(0, max(1, len(kernels)), MOST_OPERATORS):
+            part = kernels[first : first + MOST_OPERATORS]
+            group = _Group(part, GangLanes.empty(facts.device, contiguous), whole, [number])
+            _place(facts, group.lanes, part)
+            if first + MOST_OPERATORS >= len(kernels):
+                group.calls = calls
+            yield group
+
+
+def _merged(facts: Facts, contiguous: bool, weighed: list[Candidate]) -> Iterator[_Group]:
+    """Neighbours as one where the device would take less time for it, launches included."""
+    target: _Group | None = None
+    for group in _groups(facts, contiguous):
+        if target is not None and target.merge and group.merge:
+            merging = _merging(facts, target, group)
+            weighed.append(merging)
+            if not merging.refused:
+                target.operators += group.operators
+                target.waves += group.waves
+                continue
+        if target is not None:
+            yield target
+        target = group
+    if target is not None:
+        yield target
+
+
+def _merging(facts: Facts, target: _Group, group: _Group) -> Candidate:
+    """The second group tried on the lanes of the first, where it stays if that is faster."""
+    lanes, launch_us = target.lanes, facts.device.between_us
+    apart_us = lanes.estimate_us + group.lanes.estimate_us + 2 * launch_us
+    count, free = len(lanes.shares), lanes.free.copy()
+    _place(facts, lanes, group.operators)
+    together_us = lanes.estimate_us + launch_us
+    label = f"{target.label} with {group.label}"
+    terms = (("joined", together_us), ("apart", apart_us))
+    if together_us < apart_us:
+        return Candidate(label, None, terms)
+    lanes.take_back(group.operators, count, free)
+    text = f"{together_us:.2f} us as one group, {apart_us:.2f} us as two"
+    return Candidate(label, None, terms, text, Refusal("merge", together_us, apart_us, text))
+
+
+def _programs(
+    facts: Facts, group: _Group, contiguous: bool, weighed: list[Candidate]
+) -> list[tuple[Share, ...]]:
+    """One rProgram, or one for each operator where the published code would skip the group."""
+    operators, device = facts.operators, facts.device
+    kernels = {p: fastest(operators[p], device.units) for p in group.operators}
+    blocks = sum(operators[p].kernel(n).tasks for p, n in kernels.items())
+    if len(kernels) > 1 and blocks > BLOCKS_PER_CORE * (device.units // device.per_core):
+        kernels = {p: efficient(operators[p]) for p in kernels}
+    lanes = GangLanes.empty(device, contiguous)
+    for position, kernel in kernels.items():
+        lanes.place(position, operators[position], kernel)
+    chosen = [operators[p].kernel(n) for p, n in kernels.items()]
+    sum_us = sum(-(-k.tasks // device.units) * k.task_us for k in chosen)
+    why = None
+    if len(chosen) <= 1:
+        why = Refusal("operators", len(chosen), 1, "one operator is no group")
+    elif all(k.tasks >= device.units for k in chosen):
+        why = Refusal("large", len(chosen), 0, "each operator has a task for every unit")
+    elif lanes.estimate_us >= sum_us:
+        text = f"{lanes.estimate_us:.2f} us in one program, {sum_us:.2f} us one after the other"
+        why = Refusal("gain", lanes.estimate_us, sum_us, text)
+    terms = (("joined", lanes.estimate_us), ("apart", sum_us))
+    weighed.append(Candidate(group.label, None, terms, why.text if why else "", why))
+    if why is None:
+        return [tuple(lanes.shares)]
+    return [alone(facts, position) for position in group.operators]
+
+
+def _place(facts: Facts, lanes: GangLanes, operators: list[int]) -> None:
+    for position in operators:
+        operator = facts.operators[position]
+        lanes.place(position, operator, fastest(operator, facts.device.units))

@@ -1,0 +1,1 @@
+"""Walls: simulated, told in numbers, laid by hand."""

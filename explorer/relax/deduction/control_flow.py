@@ -1,0 +1,188 @@
+"""What branches, loops and calls give: bodies see the caller's symbols, called functions do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.errors import DtypeError, UnsupportedOperator
+from explorer.ir.annotations import derive_call, erase, lca, signature_of
+from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, Var
+from explorer.ir.program import Binding, Function
+from explorer.ir.shapes.dims import Dim
+from explorer.ir.types import Annotation, Object, Tensor, TupleType
+from explorer.relax.deduction.deducing import Deduced, Deducing, Known
+from explorer.relax.deduction.fresh import Found
+from explorer.relax.deduction.known import Knowledge, is_known
+
+
+def branch(deduction: Deducing, given: Branch, known: Knowledge, where: str) -> Deduced:
+    """What both sides have in common."""
+    expr = Branch(
+        known.var(given.cond), given.then, given.orelse, tuple(known.var(a) for a in given.args)
+    )
+    _check_flag(expr.cond, "If", where)
+    args = [(a, known.values(a)) for a in expr.args]
+    then, orelse = (deduction.function(deduction.given[n], args) for n in (expr.then, expr.orelse))
+    found = tuple(
+        _common(deduction, a.type, b.type)
+        for a, b in zip(then.outputs, orelse.outputs, strict=True)
+    )
+    return [], expr, found
+
+
+def _common(deduction: Deducing, a: Annotation, b: Annotation) -> Found:
+    """The annotation of a value that is of one type or of the other, in symbols of the scope."""
+    env, scope = deduction.symbols.env, deduction.scope
+    both = erase(lca(a, b, env), scope)
+    dims: tuple[Dim | None, ...] | None = None
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape and a.rank == b.rank:
+        dims = tuple(
+            x if env.equal(x, y) and symbols_known(x, deduction) else None
+            for x, y in zip(a.shape, b.shape or a.shape, strict=True)
+        )
+    return Found(both, None, dims)
+
+
+def symbols_known(dim: Dim, deduction: Deducing) -> bool:
+    """Whether every symbol of a dim is in scope."""
+    return isinstance(dim, int) or {s.name for s in dim.free_symbols} <= deduction.scope
+
+
+def loop(
+    deduction: Deducing, binding: Binding, given: Loop, known: Knowledge, where: str
+) -> Deduced:
+    """The state keeps its annotation from one iteration to the next; it is widened until so."""
+    expr = replace(
+        given,
+        trip=given.trip and known.var(given.trip),
+        cond=given.cond and known.var(given.cond),
+        state=tuple(known.var(s) for s in given.state),
+        args=tuple(known.var(a) for a in given.args),
+    )
+    if expr.cond is not None:
+        _check_flag(expr.cond, "Loop", where)
+    counters: list[Known] = [
+        (Var("iteration", Tensor((), "int64")), None),
+        (Var("condition", Tensor((), "bool")), None),
+    ]
+    args = [(a, known.values(a)) for a in expr.args]
+    body = deduction.given[expr.body]
+    state = [s.type for s in expr.state]
+    while True:  # a dim that was widened stays so, a rank or dtype too: this ends
+        entering: list[Known] = [(Var(s.name, t), None) for s, t in zip(expr.state, state)]
+        done = deduction.function(body, [*counters, *entering, *args])
+        after = [v.type for v in done.outputs[1 : 1 + len(state)]]
+        wide = [_widened(deduction, s.name, a, b) for s, a, b in zip(expr.state, state, after)]
+        if wide == state:
+            break
+        state = wide
+    scanned = done.outputs[1 + len(state) :]
+    rows = tuple(_stacked(deduction, v) for v in scanned)
+    same = [s.type for s in expr.state]
+    carried = tuple(
+        Found(t) if t == first else _common(deduction, t, t) for t, first in zip(state, same)
+    )
+    return [], expr, (*carried, *rows)
+
+
+def _widened(deduction: Deducing, name: str, before: Annotation, after: Annotation) -> Annotation:
+    """The annotation before a step, made wide enough for what the step gives."""
+    if before == after:
+        return before
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        return Object()
+    if before.dtype != after.dtype or before.rank is None or before.rank != after.rank:
+        return lca(before, after, deduction.symbols.env)
+    if before.shape is None or after.shape is None:
+        return Tensor(deduction.symbols.completed(name, (None,) * before.rank), before.dtype)
+    env, own = deduction.symbols.env, set(deduction.symbols.taken) - deduction.scope
+    dims = tuple(
+        a if a == b or (_is_own(a, own)) or env.equal(a, b) else None
+        for a, b in zip(before.shape, after.shape, strict=True)
+    )
+    return Tensor(deduction.symbols.completed(name, dims), before.dtype)
+
+
+def _is_own(dim: Dim, own: set[str]) -> bool:
+    """Whether a dim is a symbol of the body's own: each trip gives it the value that it finds."""
+    return not isinstance(dim, int) and dim.is_Symbol and dim.name in own
+
+
+def _stacked(deduction: Deducing, row: Var) -> Found:
+    """The rows of all iterations: their number is known when the loop has ended."""
+    kind = row.type
+    if not isinstance(kind, Tensor):
+        return Found(Object())
+    if kind.shape is None:
+        return Found(Tensor(None, kind.dtype, None if kind.rank is None else kind.rank + 1))
+    dims = tuple(d if symbols_known(d, deduction) else None for d in kind.shape)
+    return Found(Tensor(None, kind.dtype, 1 + len(dims)), None, (None, *dims))
+
+
+def call(deduction: Deducing, given: FunctionCall, known: Knowledge, where: str) -> Deduced:
+    """What the signature says; a function without one is annotated for the arguments it gets."""
+    args = tuple(known.var(a) for a in given.args)
+    callee = deduction.given[given.function]
+    if not all(_is_annotated(p.type) for p in callee.params):
+        return _specialised(deduction, callee, args, known)
+    _annotate_closed(deduction, callee)
+    done = deduction.functions.get(callee.name, callee)
+    derived = derive_call(signature_of(done), tuple(a.type for a in args), deduction.symbols.env)
+    results = derived.result.items if isinstance(derived.result, TupleType) else (derived.result,)
+    return [], FunctionCall(callee.name, args), tuple(Found(t) for t in results)
+
+
+def _is_annotated(type: Annotation) -> bool:
+    return not isinstance(type, Tensor) or type.dtype is not None
+
+
+def _annotate_closed(deduction: Deducing, callee: Function) -> None:
+    """The body of a function that sees its own parameters only, once."""
+    if callee.name in deduction.functions or callee.name in deduction.open:
+        return
+    deduction.open.add(callee.name)
+    outside, deduction.scope = deduction.scope, set()
+    declared = tuple(v.type for v in callee.outputs)
+    done = deduction.function(callee, [(p, None) for p in callee.params])
+    _check_declared(callee, declared, done)
+    deduction.scope = outside
+
+
+def _check_declared(callee: Function, declared: tuple[Annotation, ...], done: Function) -> None:
+    for wanted, found in zip(declared, done.outputs, strict=True):
+        if not isinstance(wanted, Tensor) or not isinstance(found.type, Tensor):
+            continue
+        if wanted.dtype is not None and wanted.dtype != found.type.dtype:
+            raise DtypeError(
+                f"{callee.name} is declared to give {wanted} and gives {found.type}",
+                where=callee.name,
+            )
+
+
+def _specialised(
+    deduction: Deducing, callee: Function, args: tuple[Var, ...], known: Knowledge
+) -> Deduced:
+    """A copy of the function for these arguments; the first one keeps the name."""
+    if callee.name in deduction.open:
+        raise UnsupportedOperator(
+            f"{callee.name} calls itself, and its parameters are not annotated", where=callee.name
+        )
+    name, count = callee.name, 1
+    while name in deduction.functions:
+        count += 1
+        name = f"{callee.name}.{count}"
+    deduction.open.add(callee.name)
+    done = deduction.function(callee, [(a, known.values(a)) for a in args], name)
+    deduction.open.discard(callee.name)
+    expr: Expr = FunctionCall(name, args)
+    found = tuple(Found(erase(v.type, deduction.scope)) for v in done.outputs)
+    return [], expr, found
+
+
+def _check_flag(cond: Var, op: str, where: str) -> None:
+    """A condition is one bool."""
+    known = cond.type if is_known(cond) else None
+    if isinstance(known, Tensor) and (known.element != "bool" or known.elements != 1):
+        raise DtypeError(
+            f"{op} at {where!r}: the condition must be one bool and is {known}", where=where
+        )

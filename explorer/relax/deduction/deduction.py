@@ -1,0 +1,318 @@
+"""Forward deduction: every value gets an annotation; arithmetic on shapes leaves the program.
+
+n = Shape(x); m = Concat(n, [-1]); y = Reshape(x, m)
+->  y: float32[batch, 64] = Reshape(x, shape=(batch, 64))
+
+It never guesses and never fails for want of knowledge: what only a run knows gets a coarser
+annotation, and a match_cast that names its dims.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+
+import onnx
+
+from explorer.errors import BoundError, ShapeError, UnsupportedOperator
+from explorer.ir.annotations import defined_by
+from explorer.ir.calls import (
+    Branch,
+    Expr,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.dtypes import HOST_DTYPES
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.stage import Stage
+from explorer.ir.types import Annotation, Tensor
+from explorer.ops import RECORDS
+from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
+from explorer.ops.dtypes import check_dtypes
+from explorer.ops.record import OperatorRecord, arguments_by_value
+from explorer.ops.site import Site, Values
+from explorer.passes.pipeline.registry import compiler_pass
+from explorer.relax.deduction.agreement import with_agreement, with_filling
+from explorer.relax.deduction.control_flow import branch, call, loop
+from explorer.relax.deduction.deducing import Deduced, Known
+from explorer.relax.deduction.fresh import Found, Symbols
+from explorer.relax.deduction.known import Knowledge, is_known
+from explorer.relax.deduction.known_branch import taken_side
+from explorer.relax.deduction.library import coarse_types, constant_results, library_types
+from explorer.relax.deduction.materialize import materialize
+from explorer.relax.deduction.promises import promised
+from explorer.relax.deduction.run_time import at_run_time
+
+RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+MOST_DIMS = 32
+MOST_ANNOTATED = 1 << 12
+MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
+
+
+@compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
+def deduce(program: Program) -> Program:
+    """Annotate every value, forward only; what nothing needs is dropped, with its reason."""
+    while True:
+        try:
+            return Deduction(program).program()
+        except ImpliedBound as bound:  # each makes a bound tighter, so this ends
+            program = replace(program, env=_tightened(program.env, bound))
+
+
+def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
+    """The environment in which the model has a meaning; BoundError if there is none."""
+    known = env.of(bound.name)
+    if known.low > bound.high:
+        raise BoundError(
+            f"the model takes {bound.name} up to {bound.high}; it was bounded from {known.low} on",
+            where=bound.name,
+        )
+    tight = replace(known, high=bound.high, hint=min(known.hint, bound.high))
+    return ShapeEnv(tuple(tight if s.name == bound.name else s for s in env.symbols))
+
+
+class Deduction:
+    """One program being annotated: functions done, new constants, and what was dropped.
+
+    `scope` are the symbols that the function being annotated sees.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.source = program
+        self.symbols = Symbols(program.env)
+        self.constants: dict[str, Constant] = dict(program.constants)
+        self.given = {f.name: f for f in program.functions}
+        self.functions: dict[str, Function] = {}
+        self.dropped: list[tuple[str, str]] = list(program.dropped)
+        self.scope: set[str] = set()
+        self.annotated_functions = 0  # a loop's body again until its state is wide enough
+        self.open: set[str] = set()  # closed signatures whose bodies are being annotated
+
+    def program(self) -> Program:
+        """The program with every function that is still reached."""
+        main = self.source.main
+        done = self.function(main, [(p, None) for p in main.params])
+        done = replace(done, outputs=promised(main, done, self.symbols.env))
+        others = tuple(f for n, f in self.functions.items() if n != main.name)
+        order = {f.name: i for i, f in enumerate(self.source.functions)}
+        kept = {o for f in (done, *others) for b in f.body for o in b.origin}
+        self.dropped = [(name, why) for name, why in self.dropped if name not in kept]
+        others = tuple(sorted(others, key=lambda f: order.get(f.name, len(order))))
+        return replace(
+            self.source,
+            functions=(done, *others),
+            constants=self.constants,
+            env=self.symbols.env,
+            dropped=tuple(dict(self.dropped).items()),
+            stage=max(self.source.stage, Stage.TYPED),
+        )
+
+    def function(self, function: Function, args: list[Known], name: str = "") -> Function:
+        """A function annotated for these arguments; it sees the symbols in scope."""
+        self.annotated_functions += 1
+        if self.annotated_functions > MOST_ANNOTATED + 8 * len(self.given):
+            raise ShapeError(
+                f"{function.name}: the shapes of loops in loops change too often to be followed",
+                where=function.name,
+                try_="loops that nest less deep, or whose states keep their shapes",
+            )
+        outside, self.scope = self.scope, set(self.scope)
+        known = Knowledge(self.constants)
+        known.matched = _only_matched(function)
+        params = tuple(
+            known.learn(Var(p.name, a.type), v)
+            for p, (a, v) in zip(function.params, args, strict=True)
+        )
+        for p in params:
+            self.scope.update(defined_by(p.type))
+        body: list[Binding] = []
+        for binding in function.body:
+            body += self.binding(binding, known)
+        outputs = tuple(known.var(v) for v in function.outputs)
+        name = name or function.name
+        done = replace(function, name=name, params=params, body=tuple(body), outputs=outputs)
+        done = materialize(done, known, self.constants, self.dropped)
+        self.functions[name] = done
+        self.scope = outside
+        return done
+
+    def binding(self, binding: Binding, known: Knowledge) -> list[Binding]:
+        """One binding annotated, after what it needs and before the match_casts it leads to."""
+        if isinstance(binding.expr, Branch):
+            inlined = taken_side(self, binding, binding.expr, known)
+            if inlined is not None:
+                return [b for inner in inlined for b in self.binding(inner, known)]
+        where = min(binding.origin, default=binding.vars[0].name)
+        before, expr, found = self.expr(binding, known, where)
+        found += (Found(Tensor()),) * (len(binding.vars) - len(found))
+        vars: list[Var] = []
+        casts: list[Binding] = []
+        for var, what in zip(binding.vars, found, strict=False):
+            bound, cast = Var(var.name, what.type), None
+            if var.name not in known.matched:
+                bound, cast = self.symbols.settle(var, what, binding.origin)
+            vars.append(known.learn(bound, what.elements))
+            if cast is not None:
+                known.learn(cast.var)
+                self.scope.update(defined_by(cast.var.type))
+                casts.append(cast)
+        return [*before, Binding(tuple(vars), expr, binding.origin), *casts]
+
+    def expr(self, binding: Binding, known: Knowledge, where: str) -> Deduced:
+        """The expression with annotated arguments, and what it gives."""
+        stated = tuple(Found(v.type) for v in binding.vars)
+        match binding.expr:
+            case OpCall() as given:
+                return self.operator(given, binding, known, where)
+            case Branch():
+                return branch(self, binding.expr, known, where)
+            case Loop():
+                return loop(self, binding, binding.expr, known, where)
+            case FunctionCall():
+                return call(self, binding.expr, known, where)
+            case View(arg, offset):
+                return [], View(known.var(arg), offset), stated
+            case MatchCast(arg):
+                self.scope.update(defined_by(binding.var.type))
+                return [], MatchCast(known.var(arg)), stated
+            case LibraryCall(library, name, args, attrs):
+                vars = tuple(None if a is None else known.var(a) for a in args)
+                return [], LibraryCall(library, name, vars, attrs), stated
+            case KernelCall() | ShapeOf() as expr:
+                return [], expr, stated
+
+    def operator(self, call: OpCall, binding: Binding, known: Knowledge, where: str) -> Deduced:
+        """A graph operator; where its record needs values that only a run knows, in that form."""
+        args = tuple(None if a is None else known.var(a) for a in call.args)
+        count, record = len(binding.vars), RECORDS.get(call.op)
+        given = OpCall(call.op, args, call.attrs)
+        if not all(is_known(a) for a in args):
+            return [], given, coarse_types(given, count, self.constants, where)
+        if record is None:
+            return self.without_record(given, count, binding, where)
+        values = tuple(known.values(a) for a in args)
+        site = Site(call.op, where, args, dict(call.attrs), self.symbols.env, values, count)
+        check_dtypes(site)
+        try:
+            expr, found = self.annotated(record, arguments_by_value(record, site))
+        except (Unprovable, UnsupportedOperator) as refused:
+            return self.by_run_time(record, site, binding, given, refused)
+        return [], expr, found
+
+    def by_run_time(
+        self,
+        record: OperatorRecord,
+        site: Site,
+        binding: Binding,
+        call: OpCall,
+        refused: Unprovable | UnsupportedOperator,
+    ) -> Deduced:
+        """What the host can find when the program runs; without a rule a coarser annotation, or a
+        library call.
+        """
+        host = any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given)
+        if isinstance(refused, Unprovable) and refused.filled is not None and not host:
+            return with_filling(self, record, arguments_by_value(record, site), binding, refused)
+        if record.run_time is not None:
+            with suppress(Unprovable, UnsupportedOperator):
+                try:
+                    before, symbolic = at_run_time(self, site, record.run_time, binding)
+                except RULE_ERRORS as error:
+                    raise _refused(site) from error
+                return before, *self.annotated(RECORDS[symbolic.op], symbolic)
+        if isinstance(refused, Unprovable):
+            given = arguments_by_value(record, site)
+            agreed = with_agreement(self, record, given, binding, refused)
+            if agreed is not None:
+                return agreed
+        if isinstance(refused, UnsupportedOperator):
+            return [], *self.library(call, site.results, refused)
+        return [], call, coarse_types(call, site.results, self.constants, site.where)
+
+    def without_record(self, call: OpCall, count: int, binding: Binding, where: str) -> Deduced:
+        """An operator that only a library has; of constants it is one."""
+        found = library_types(call, count, self.constants, where)
+        unknown = any(isinstance(f.type, Tensor) and f.type.shape is None for f in found)
+        if unknown and constant_results(call, binding, self.constants):
+            return [], call, tuple(Found(self.constants[v.name].type) for v in binding.vars)
+        return [], call, found
+
+    def library(
+        self, call: OpCall, results: int, refused: UnsupportedOperator
+    ) -> tuple[Expr, tuple[Found, ...]]:
+        """The form that a record refuses as a library call, if ONNX knows its annotations."""
+        version = ("opset", onnx.defs.onnx_opset_version())
+        plain = OpCall(call.op, call.args, (*call.attrs, version))
+        try:
+            found = library_types(plain, results, self.constants, refused.where)
+        except UnsupportedOperator:
+            raise refused from None
+        return LibraryCall("onnx", call.op, call.args, plain.attrs), found
+
+    def annotated(self, record: OperatorRecord, site: Site) -> tuple[Expr, tuple[Found, ...]]:
+        """What a record's rules say of a site; Unprovable where they cannot know."""
+        call = OpCall(site.op, site.args, tuple(site.attrs.items()))
+        if any(site.has(p) for p in record.by_value):
+            raise Unprovable("it depends on values of the run")
+        elements: tuple[Values | None, ...] = ()
+        try:
+            types = record.deduce(site)
+            for type in types:
+                _check_extents(site, type)
+            small = all(t.dtype in ("int64", "int32", "bool") for t in types)
+            if record.fold is not None and small and _is_small(types):
+                elements = record.fold(site)
+        except RULE_ERRORS as error:
+            raise _refused(site) from error
+        padded = (*elements, *(None,) * (len(types) - len(elements)))
+        return call, tuple(Found(t, e) for t, e in zip(types, padded))
+
+
+def _only_matched(function: Function) -> frozenset[str]:
+    """The values that the program itself gives to match_casts, and to nothing else."""
+    found = {b.expr.arg.name for b in function.body if isinstance(b.expr, MatchCast)}
+    if found:
+        others = (b for b in function.body if not isinstance(b.expr, MatchCast))
+        found -= {v.name for b in others for v in b.reads}
+        found -= {v.name for v in function.outputs}
+    return frozenset(found)
+
+
+def _refused(site: Site) -> ShapeError:
+    given = ", ".join(_text(a.type) for a in site.given)
+    return ShapeError(
+        f"{site.op} at {site.where!r} does not take arguments of {given}", where=site.where
+    )
+
+
+def _check_extents(site: Site, type: Annotation) -> None:
+    """ShapeError unless a result's dims can be extents: neither too many, nor too large for any
+    machine, nor negative.
+    """
+    dims = type.shape if isinstance(type, Tensor) else None
+    if dims is None:
+        return
+    whole = [d for d in dims if isinstance(d, int)]
+    if len(dims) > MOST_DIMS:
+        site.fail(f"gives a tensor of rank {len(dims)}; at most {MOST_DIMS} have kernels")
+    if any(d < 0 for d in whole) or prod(d for d in whole if d) >= MOST_ELEMENTS:
+        site.fail(f"gives a tensor of the impossible shape {_text(type)}")
+
+
+def _is_small(types: tuple[Tensor, ...]) -> bool:
+    return all(isinstance(t.elements, int) and t.elements <= 64 for t in types)
+
+
+def _text(type: Annotation) -> str:
+    if isinstance(type, Tensor) and type.is_known:
+        return f"{type.dtype}[{', '.join(map(str, type.dims))}]"
+    return "unknown"

@@ -1,0 +1,81 @@
+"""What deduction knows of values: annotations, and the elements of small integer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.ir.calls import Var
+from explorer.ir.dtypes import integer_limits
+from explorer.ir.program import Constant
+from explorer.ir.types import DType, Tensor
+from explorer.ops.site import Values
+
+MOST_ELEMENTS = 64
+MOST_CONSTANT_ELEMENTS = 1024
+
+
+class Knowledge:
+    """The annotations and elements of a function's values, filled in order."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.constants = constants
+        self.vars: dict[str, Var] = {}
+        self.elements: dict[str, Values] = {}
+        self.matched = frozenset[str]()  # what only match_casts of the program's own read
+
+    def learn(self, var: Var, elements: Values | None = None) -> Var:
+        """A value is annotated so, and its elements are these."""
+        self.vars[var.name] = var
+        if elements is not None and elements.size <= MOST_ELEMENTS and _is_small(var):
+            assert isinstance(var.type, Tensor)
+            assert elements.shape == var.type.shape, f"{var.name} is folded to another shape"
+            self.elements[var.name] = _wrapped(elements, var.type.element)
+        return var
+
+    def var(self, var: Var) -> Var:
+        """The value with its annotation."""
+        return self.vars.get(var.name, var)
+
+    def values(self, var: Var | None) -> Values | None:
+        """The elements of a value, where they are few and known."""
+        if var is None:
+            return None
+        known = self.elements.get(var.name)
+        if known is not None or var.name in self.vars:
+            return known
+        constant = self.constants.get(var.name)
+        if constant is None or constant.array.size > MOST_CONSTANT_ELEMENTS:
+            return None
+        return constant.array.astype(object)
+
+    def was_folded(self, var: Var) -> bool:
+        """Whether the elements are known without running anything."""
+        return var.name in self.elements
+
+
+def _is_small(var: Var) -> bool:
+    """Whether a value can be a shape, or what is computed of one."""
+    return isinstance(var.type, Tensor) and var.type.dtype in ("int64", "int32", "bool")
+
+
+def _wrapped(elements: Values, dtype: DType) -> Values:
+    """Numbers as elements of their dtype, where kernels wrap what is too large for it."""
+    low, high = integer_limits(dtype)
+    found = np.empty(elements.shape, object)
+    for at in np.ndindex(elements.shape):
+        e = elements[at]
+        whole = isinstance(e, (int, np.integer)) and not low <= e <= high
+        found[at] = (int(e) - low) % (high - low + 1) + low if whole else e
+    return found
+
+
+def is_known(var: Var | None) -> bool:
+    """Whether shape and dtype are annotated; an argument left out needs none."""
+    return var is None or (isinstance(var.type, Tensor) and var.type.is_known)
+
+
+def all_integers(elements: Values) -> bool:
+    """Whether no element depends on a symbol."""
+    return all(isinstance(e, (int, bool, np.integer)) for e in elements.reshape(-1))

@@ -1,0 +1,72 @@
+"""A branch whose condition deduction knows: the side that is taken stands in its place.
+
+y = if c: f(x) else g(x), where c is true  ->  the body of f, whose result is y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from explorer.ir.calls import Branch, FunctionCall, Loop, OpCall, Var
+from explorer.ir.program import Binding, Function
+from explorer.passes.simplify.substitution import with_reads
+from explorer.relax.deduction.deducing import Deducing
+from explorer.relax.deduction.known import Knowledge, all_integers
+
+NEVER = "its branch is never taken"
+
+
+def taken_side(
+    deduction: Deducing, binding: Binding, expr: Branch, known: Knowledge
+) -> list[Binding] | None:
+    """The bindings of the side that is taken, before deduction; None where only a run knows."""
+    flag = known.values(known.var(expr.cond))
+    if flag is None or flag.size != 1 or not all_integers(flag):
+        return None
+    taken, other = expr.then, expr.orelse
+    if not bool(flag.reshape(())[()]):
+        taken, other = other, taken
+    gone = sorted({o for o in _origins(deduction, other, set())})
+    deduction.dropped += [(name, NEVER) for name in gone]
+    return list(_inlined(deduction.given[taken], binding, expr))
+
+
+def _inlined(function: Function, binding: Binding, expr: Branch) -> Iterator[Binding]:
+    """The body, with arguments for parameters and the branch's results for its outputs."""
+    values = {p.name: a for p, a in zip(function.params, expr.args, strict=True)}
+    bound = {v.name for b in function.body for v in b.vars}
+    results: dict[str, Var] = {}
+    for out, result in zip(function.outputs, binding.vars, strict=True):
+        if out.name in bound:
+            results.setdefault(out.name, result)
+    for b in function.body:
+        made = tuple(results.get(v.name) or _renamed(v, binding) for v in b.vars)
+        origin = b.origin | (binding.origin if any(v in binding.vars for v in made) else set())
+        yield Binding(made, with_reads(b.expr, values), origin)
+        values |= {v.name: new for v, new in zip(b.vars, made, strict=True)}
+    for out, result in zip(function.outputs, binding.vars, strict=True):
+        if results.get(out.name) != result:
+            read = values.get(out.name, out)
+            yield Binding((result,), OpCall("Identity", (read,)), binding.origin)
+
+
+def _renamed(var: Var, binding: Binding) -> Var:
+    return replace(var, name=f"{binding.vars[0].name}.{var.name}")
+
+
+def _origins(deduction: Deducing, name: str, seen: set[str]) -> Iterator[str]:
+    """The source operators of a function, and of those that it calls."""
+    if name in seen:
+        return
+    seen.add(name)
+    for b in deduction.given[name].body:
+        yield from b.origin
+        match b.expr:
+            case Branch(_, then, orelse, _):
+                yield from _origins(deduction, then, seen)
+                yield from _origins(deduction, orelse, seen)
+            case Loop(body, _, _, _, _, _, _):
+                yield from _origins(deduction, body, seen)
+            case FunctionCall(callee, _):
+                yield from _origins(deduction, callee, seen)

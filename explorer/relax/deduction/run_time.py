@@ -1,0 +1,70 @@
+"""Operators that need values of integer tensors: the host computes them, a match_cast names them.
+
+y = Slice(x, starts, ends)  ->
+y.values: int64[2] = library shape.Slice(y.shape0, starts, ends)
+y.dims: shape[y_begin, y_extent] = match y.values
+y: float32[y_extent] = Slice(x, begin=(y_begin,), extent=(y_extent,))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.ir.calls import LibraryCall, MatchCast, ShapeOf, Var
+from explorer.ir.dtypes import HOST_DTYPES
+from explorer.ir.program import Binding
+from explorer.ir.shapes.dims import symbols_of
+from explorer.ir.types import ShapeType, Tensor
+from explorer.ops.record import RunTime
+from explorer.ops.site import Site
+from explorer.relax.deduction.deducing import Deducing
+
+
+def at_run_time(
+    deduction: Deducing, site: Site, rule: RunTime, binding: Binding
+) -> tuple[list[Binding], Site]:
+    """The bindings that give the values names, and the site in those names.
+
+    Raises UnsupportedOperator where no kernel could read them: elements that Python holds.
+    """
+    if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given):
+        site.unsupported("elements that Python holds have no kernels")
+    name = binding.vars[0].name
+    before: list[Binding] = []
+    args: list[Var | None] = []
+    for position, arg in enumerate(site.args):
+        if arg is not None and position not in rule.reads:
+            arg = _shape_of(arg, f"{name}.shape{position}", binding, before)
+        args.append(arg)
+    numbers = rule.names(site)
+    fresh = deduction.symbols.fresh
+    symbols = {
+        n.name: fresh(f"{name}_{n.name}", n.low, n.high) if n.known is None else n.known
+        for n in numbers
+    }
+    values = Var(f"{name}.values", Tensor((len(symbols),), "int64"))
+    attrs = (*site.attrs.items(), ("where", site.where), ("names", tuple(symbols)))
+    call = LibraryCall("shape", site.op, tuple(args), attrs)
+    before.append(Binding((values,), call, binding.origin))
+    dims = Var(f"{name}.dims", ShapeType(tuple(symbols.values())))
+    before.append(Binding((dims,), MatchCast(values), binding.origin))
+    deduction.scope.update(*map(symbols_of, symbols.values()))
+    known = replace(site, env=deduction.symbols.env)
+    after = rule.rewrite(known, symbols)
+    if rule.tables is None:
+        return before, after
+    tables: list[Var] = []
+    for word, kind in rule.tables(known, symbols).items():
+        tables.append(Var(f"{name}.{word}", kind))
+        attrs = (*site.attrs.items(), ("where", site.where), ("table", word), ("of", kind.element))
+        call = LibraryCall("shape", site.op, tuple(args), attrs)
+        before.append(Binding((tables[-1],), call, binding.origin))
+    return before, replace(after, args=(*after.args, *tables))
+
+
+def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
+    """The shape of an argument, as the host reads it."""
+    assert isinstance(arg.type, Tensor)
+    shape = Var(name, Tensor((len(arg.type.dims),), "int64"))
+    before.append(Binding((shape,), ShapeOf(arg.type.dims), binding.origin))
+    return shape

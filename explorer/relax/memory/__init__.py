@@ -1,0 +1,1 @@
+"""Where intermediates lie: storages, their pool, and the plan."""

@@ -1,0 +1,45 @@
+"""Whether rows of an operand fall on the same cache sets, so that reading a column panel in place
+drives out what it is about to read again (Roller's bank rule, for caches).
+"""
+
+from __future__ import annotations
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import Affine, Kernel, Read
+from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.roller.construct.alignment import cache_set, cache_sets
+from explorer.tile.lowering.places import row_major
+
+WAYS = 16  # of the second cache level, in the cores since Zen 2 and Skylake's server parts
+LEAST_ROWS = 32  # rows of a tile that pay for copying the panel
+
+
+def lies_crowded(kernel: Kernel, found: Contraction, device: Device, sizes: Sizes) -> bool:
+    """Whether a panel of the right operand, read where it lies, does not fit the sets it falls on.
+
+    A row a 4 KiB step: 1 MiB of 16 ways has 1,024 sets, of which every 64th is used: 256 rows.
+    """
+    level = next((m for m in reversed(device.levels) if not m.shared and m.capacity_bytes), None)
+    if level is None or found.b.tensor in kernel.constants:
+        return False
+    line, depth = level.line_bytes, 1
+    steps = []
+    for axis in found.depth:
+        depth *= evaluate_dim(axis.extent, sizes)
+        steps.append(abs(_step(kernel, found.b, axis.name, sizes)) * 4)
+    step = min((s for s in steps if s), default=0)
+    if step < line or step % line:
+        return False
+    sets = cache_sets(level.capacity_bytes or 0, line, WAYS)
+    return not cache_set(depth, step, line, sets, WAYS).holds
+
+
+def _step(kernel: Kernel, read: Read, axis: str, sizes: Sizes) -> int:
+    """Elements from one value of an axis to the next."""
+    strides = row_major(evaluate_shape(kernel.shape(read.tensor), sizes))
+    return sum(
+        evaluate_dim(i.factor(axis), sizes) * evaluate_dim(s, sizes)
+        for i, s in zip(read.index, strides, strict=True)
+        if isinstance(i, Affine)
+    )

@@ -1,0 +1,3 @@
+"""Construction of rTiles (Roller, OSDI 2022, section 3): aligned, enlarged level by level, scaled
+out.
+"""

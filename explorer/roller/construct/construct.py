@@ -1,0 +1,114 @@
+"""Roller (OSDI 2022): the tiles of one operator for one device, by construction; no kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.kernel import Kernel
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.shapes.dims import Sizes
+from explorer.roller.construct.axis_fusion import Fused, fuse_axes, unfused
+from explorer.roller.construct.cpu_rules import CpuRules
+from explorer.roller.construct.enlarge import Search
+from explorer.roller.construct.expression import Expression, heaviest, of_compute
+from explorer.roller.construct.gpu_rules import GpuRules
+from explorer.roller.construct.implicit_gemm import as_matmul
+from explorer.roller.construct.levels import LevelRules
+from explorer.roller.construct.memory_bound import is_memory_bound
+from explorer.roller.construct.rtile import TiledProgram, unit_tile
+from explorer.roller.construct.score import SCORES, Score
+from explorer.roller.construct.shrink import shrunk
+from explorer.roller.construct.steps import Construction
+
+EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
+CPU_EPS_STEP = 0.05  # registers have room for any number of rows, so a closer one is found
+CPU_CHOICE = 0.2  # wasted at most to have more results than one
+EPS_CAP = 1.0
+KEPT_ON_CPU = 2  # register tile and unit tile: a core has the same registers for any operator
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How tiles are constructed. `score` says what an axis is worth ("paper" or "artifact"),
+    `top_k` how many results are wanted, `each` how many of those with the same register tile (None:
+    all), `eps_cap` bounds the waste that is allowed where nothing
+    wastes less; `fuse` makes one of axes that all tensors walk as one, and a matrix product of a
+    convolution; `shrink` cuts operators finer that leave units without work; `steps` keeps every
+    tile that was looked at, with its times, where results alone are wanted none.
+    """
+
+    score: Score = "artifact"
+    top_k: int = 10
+    each: int | None = None
+    eps_cap: float = EPS_CAP
+    fuse: bool = True
+    shrink: bool = True
+    steps: bool = True
+
+    def __post_init__(self) -> None:
+        if self.score not in SCORES:
+            raise BadOption(f"roller.score is {' or '.join(SCORES)}, found {self.score!r}")
+        if self.top_k < 1:
+            raise BadOption(f"roller.top_k is 1 or more, found {self.top_k}")
+
+
+def construct(
+    kernel: Kernel, device: Device, sizes: Sizes | None = None, growth: Growth = Growth()
+) -> Construction:
+    """The tiles of a kernel's heaviest compute on a device, best first, with every step."""
+    known = sizes or {}
+    c = heaviest(kernel, known)
+    found = contraction(c)
+    if not growth.fuse:
+        return of_expression(unfused(of_compute(kernel, c, known)), device, growth)
+    if found is not None:
+        return of_expression(as_matmul(kernel, c, found, known), device, growth)
+    return of_expression(fuse_axes(of_compute(kernel, c, known)), device, growth)
+
+
+def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Construction:
+    """As `construct`, of one expression."""
+    e = fused.expression
+    rules, streamed = rules_for(device, e)
+    each = growth.each or growth.top_k
+    search = Search(rules, growth.score, growth.top_k, unit_tile(e), each, growth.steps)
+    gpu_step = STREAMED_EPS_STEP if streamed else EPS_STEP
+    if device.kind == "cpu":
+        results = search.run(CPU_EPS_STEP, growth.eps_cap, min(CPU_CHOICE, growth.eps_cap))
+    else:
+        results = search.run(gpu_step, growth.eps_cap, growth.eps_cap)
+    if growth.shrink:
+        kept = KEPT_ON_CPU if device.kind == "cpu" else 0
+        results = _distinct(shrunk(p, device.units, kept) for p in results)
+    return Construction(
+        e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,
+        fused.groups, rules.levels, tuple(search.steps), tuple(search.rounds), results,
+    )  # fmt: skip
+
+
+def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]:
+    """What the device asks of the expression's tiles, and whether they are streamed.
+
+    Raises BadOption for a GPU whose data sheet does not tell what a block may have.
+    """
+    streamed = is_memory_bound(expression)
+    if device.kind == "cpu":
+        return CpuRules(device, expression, streamed), streamed
+    needed = ("block_threads", "block_shared_bytes", "transaction_bytes", "banks")
+    missing = [n for n in needed if not getattr(device, n)]
+    if missing:
+        raise BadOption(
+            f"no tiles can be constructed for {device.name}: its data sheet lacks {missing[0]}"
+        )
+    return GpuRules(device, streamed), streamed
+
+
+def _distinct(programs: Iterable[TiledProgram]) -> tuple[TiledProgram, ...]:
+    """Each tiling once, where it comes first: different programs may shrink to the same."""
+    first: dict[tuple[tuple[int, ...], ...], TiledProgram] = {}
+    for p in programs:
+        first.setdefault(tuple(t.shape for t in p.tiles), p)
+    return tuple(first.values())

@@ -1,0 +1,226 @@
+"""Tiles by construction: from one point, enlarge the axis that saves most, level by level, and go
+back for the next best (Roller, figure 7). No kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from operator import ne
+
+from explorer.roller.construct.alignment import keeps_shape, tensor_shape
+from explorer.roller.construct.levels import Larger, LevelRules, Room
+from explorer.roller.construct.rtile import RTile, TiledProgram
+from explorer.roller.construct.score import Score, reuse_scores
+from explorer.roller.construct.steps import Round, Step, Verdict
+
+MOST_STATES = 500  # of one round: irregular operators have no end of tiles that do not fit
+
+Sizes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class _State:
+    """A tile to look at: `tiles` are its level's and all nearer ones; `sizes` what is left to
+    enlarge each axis to, the present size first.
+    """
+
+    tiles: tuple[RTile, ...]
+    sizes: Sizes
+    level: int
+    parent: int
+    axis: str = ""
+    score: float = 0.0
+    last: tuple[RTile, ...] = ()
+    rooms: tuple[Room, ...] = ()
+
+    @property
+    def larger(self) -> Larger:
+        return tuple([row[1] if len(row) > 1 else None for row in self.sizes])
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(t.shape for t in self.tiles)
+
+
+@dataclass(slots=True)
+class Search:
+    """Rounds of one construction: eps grows until there are `top_k` results."""
+
+    rules: LevelRules
+    score: Score
+    top_k: int
+    unit: RTile
+    each: int  # results with one register tile, at most
+    kept: bool = True  # whether steps are
+    steps: list[Step] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    regular: bool = False  # whether a result was found at any eps
+    eps: float = 0.0
+    dropped: bool = True  # whether eps kept the last round from some aligned size
+    found: list[tuple[RTile, ...]] = field(default_factory=list)
+    borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
+    small: bool = False  # whether tiles that cannot be enlarged are results, filled or not
+    visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
+
+    def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
+        """The results of all rounds, those of a smaller eps first; one at least where one has room.
+
+        Tiles at the border of a memory stand in where a round has no regular result. Where no round
+        has either, nothing that fills execution units was found, as in small operators: then tiles
+        end where the operator or a memory does, filled or not.
+        """
+        found = self._rounds(eps_step, eps_cap, choice)
+        if not found:
+            self.small = self.dropped = True
+            found = self._rounds(eps_step, eps_cap, choice)
+        return found
+
+    def _rounds(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
+        """A larger eps is tried only where it changes anything; for more results than there are,
+        none above `choice`.
+        """
+        programs: list[TiledProgram] = []
+        count = 0
+        while len(programs) < self.top_k and self.dropped:
+            if count * eps_step > (choice if programs else eps_cap) + 1e-9:
+                break
+            self._round(round(count * eps_step, 6))
+            new = [TiledProgram(t, border=self.small) for t in self.found]
+            if not new:
+                borders = list(self.borders.values())[: self.top_k]
+                new = [TiledProgram(t, border=True) for t in borders]
+            known = {tuple(t.shape for t in p.tiles) for p in programs}
+            programs += [p for p in new if tuple(t.shape for t in p.tiles) not in known]
+            count += 1
+        return tuple(programs[: self.top_k])
+
+    def _round(self, eps: float) -> None:
+        self.eps, self.found, self.borders, self.visited = eps, [], {}, set()
+        self.dropped = False
+        nearest = len(self.rules.levels) - 1
+        stack = [self._visits((self.unit,), nearest, -1)]
+        while stack:
+            state = next(stack[-1], None)
+            if state is None:
+                stack.pop()
+            elif state.key not in self.visited and len(self.visited) < MOST_STATES:
+                self.visited.add(state.key)
+                stack.append(self._visit(state))
+        self.rounds.append(Round(eps, len(self.visited), len(self.found), len(self.borders)))
+
+    @property
+    def _enough(self) -> bool:
+        return len(self.found) >= self.top_k
+
+    def _each_enough(self, state: _State) -> bool:
+        """Whether there are enough results with the register tile of a state."""
+        if state.level == len(self.rules.levels) - 1:
+            return False
+        register = state.tiles[-2].shape
+        return sum(t[-2].shape == register for t in self.found) >= self.each
+
+    def _visits(self, inner: tuple[RTile, ...], level: int, parent: int) -> Iterator[_State]:
+        """The first tile of a level: the least aligned size of every axis above the nearer tile."""
+        base = inner[0]
+        aligned = self.rules.sizes(base, level)
+        extents = base.expression.extents
+        spatial = 0 if self.rules.clips(level) else base.expression.spatial
+        sizes = tuple(
+            tuple(s for s in row if d >= spatial or keeps_shape(n, s, self.eps))
+            for d, (row, n) in enumerate(zip(aligned, extents, strict=True))
+        )
+        self.dropped = self.dropped or any(map(ne, map(len, sizes), map(len, aligned)))
+        for d, row in enumerate(sizes):
+            if not row:
+                tile = base.with_size(d, aligned[d][0])
+                why = tensor_shape(extents[d], aligned[d][0], self.eps).text
+                axis = base.expression.axes[d]
+                state = _State((tile, *inner), sizes, level, parent, axis)
+                self._record(state, "eps breaks on axis", why)
+                return
+        tile = RTile(base.expression, tuple(row[0] for row in sizes))
+        first = (tile, *inner)
+        yield _State(first, sizes, level, parent, last=first)
+
+    def _visit(self, state: _State) -> Iterator[_State]:
+        """Look at one tile, then go down a level where it is saturated, then enlarge it."""
+        if self._enough or self._each_enough(state):
+            self._record(state, "enough found")
+            return
+        state.tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
+        state.rooms = self.rules.rooms(state.tiles, state.level)
+        full = next((r for r in state.rooms if not r.fits), None)
+        if full is not None:
+            why = f"{full.used} {full.limit}, there are {full.capacity}"
+            yield from self._does_not_fit(state, why)
+            return
+        unit = self.rules.aligned(state.tiles, state.level)
+        ends = self.small and not any(state.larger)
+        if not unit.holds and not ends:
+            number = self._record(state, "grown", unit.text)
+        elif not ends and not self.rules.saturated(state.tiles, state.level, state.larger):
+            number = self._record(state, "grown")
+        elif state.level:
+            number = self._record(state, "compute bound: one level down")
+            yield from self._visits(state.tiles, state.level - 1, number)
+        else:
+            number = self._record(state, "result")
+            self.regular = True
+            self.found.append(state.tiles)
+            if self._enough or self._each_enough(state):
+                return
+        yield from self._enlarged(state, number)
+
+    def _does_not_fit(self, state: _State, why: str) -> Iterator[_State]:
+        """The last tile that fitted is a border program, and may go down while nothing better was
+        found.
+        """
+        level = state.level
+        down = level > 0 and not self.regular
+        verdict: Verdict = (
+            "does not fit: the last one goes one level down" if down else "does not fit"
+        )
+        number = self._record(state, verdict, why)
+        aligned = self.small or self.rules.aligned(state.last, 0).holds
+        if level == 0 and aligned and state.last != state.tiles:
+            key = tuple(t.shape for t in state.last)
+            if key not in self.borders and self._fits(state.last):
+                self.borders[key] = state.last
+                self._mark_border(state.parent)
+        if down:
+            yield from self._visits(state.last, level - 1, number)
+
+    def _fits(self, tiles: tuple[RTile, ...]) -> bool:
+        return all(r.fits for r in self.rules.rooms(tiles, 0))
+
+    def _mark_border(self, number: int) -> None:
+        if number >= 0 and self.steps[number].verdict == "grown":
+            self.steps[number] = replace(self.steps[number], verdict="border")
+
+    def _enlarged(self, state: _State, number: int) -> Iterator[_State]:
+        tile, names = state.tiles[0], state.tiles[0].expression.axes
+        larger = state.larger
+        scores = reuse_scores(tile, larger, self.score)
+        for d in self.rules.order(tile, scores, state.level):
+            size = larger[d]
+            if size is None:
+                continue
+            grown = (tile.with_size(d, size), *state.tiles[1:])
+            sizes = (*state.sizes[:d], state.sizes[d][1:], *state.sizes[d + 1 :])
+            yield _State(grown, sizes, state.level, number, names[d], scores[d], state.tiles)
+
+    def _record(self, state: _State, verdict: Verdict, reason: str = "") -> int:
+        if not self.kept:
+            return -1
+        tile, level = state.tiles[0], state.level
+        number = len(self.steps)
+        before = state.last[0].shape if state.axis and state.last else None
+        self.steps.append(
+            Step(
+                number, state.parent, self.eps, level, before, tile, state.axis, state.score,
+                self.rules.compute_us(tile, level), self.rules.memory_us(tile, level),
+                state.rooms, verdict, reason,
+            )
+        )  # fmt: skip
+        return number

@@ -1,0 +1,33 @@
+"""Which operators reuse too little for reuse to matter (Roller artifact: its plain policy)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+
+from explorer.roller.construct.expression import Expression
+from explorer.roller.construct.rtile import RTile
+
+SHARES = tuple(n / 10 for n in range(1, 10))
+LEAST_SLOPE, LEAST_MEAN_SLOPE = 2.0, 4.0  # points a byte, for each whole of the operator
+
+
+def reuse_slopes(expression: Expression) -> tuple[float, ...]:
+    """How fast points a loaded byte grow from tiles of 10 % of every axis to tiles of 90 %."""
+    points = [_points_per_byte(expression, share) for share in SHARES]
+    return tuple((b - a) / (SHARES[1] - SHARES[0]) for a, b in pairwise(points))
+
+
+def is_memory_bound(expression: Expression) -> bool:
+    """Whether a larger tile hardly computes more for each byte: the least slope is at most 2, or
+    the mean at most 4.
+    """
+    slopes = reuse_slopes(expression)
+    return min(slopes) <= LEAST_SLOPE or sum(slopes) / len(slopes) <= LEAST_MEAN_SLOPE
+
+
+def _points_per_byte(e: Expression, share: float) -> float:
+    shape = tuple(max(1, int(share * n)) for n in e.extents)
+    tile = RTile(e, shape)
+    loaded = sum(a.item_bytes * prod(a.tile(tile.whole_shape)) for a in e.inputs)
+    return prod(shape) / loaded if loaded else 0.0

@@ -1,0 +1,237 @@
+"""Every tiling of a kernel that the generator can print: what Roller does without, and what search
+draws from.
+
+A point says for each axis of the output how large its tile is, and how contractions run inside: the
+register tile, whether the right operand is packed, the depth block. A choice that leaves the tile
+program as it is, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from math import isqrt, prod
+from random import Random
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.kernel import Axis, Kernel
+from explorer.ir.kernels.normal import writers
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
+from explorer.roller.policy import refusal
+from explorer.tile.lowering.lower import lower, sums_of, tensor_contraction
+
+WHOLE = 0  # in the place of a size: the axis is not cut
+LEAST_BLOCK = 32  # products summed before the sums rest
+PATIENCE = 2000  # points drawn in vain before a space counts as exhausted
+SMALL = 4096  # points: few enough to be put in order by chance
+
+
+@dataclass(frozen=True)
+class Space:
+    """The tilings of a kernel in normal form on a device, under a binding of the symbols.
+
+    `axes`: each axis that may be cut, outermost first, with its tile sizes. A point may still break
+    a rule that depends on several choices; `legal` tells.
+    """
+
+    kernel: Kernel
+    device: Device
+    env: ShapeEnv
+    sizes: Sizes
+    axes: tuple[tuple[str, tuple[int, ...]], ...]
+    micros: tuple[Micro, ...]
+    packs: tuple[bool, ...]
+    blocks: tuple[int, ...]
+
+    @cached_property
+    def radices(self) -> tuple[int, ...]:
+        """How many ways there are to make each choice."""
+        cuts = (len(sizes) for _, sizes in self.axes)
+        return (*cuts, len(self.micros), len(self.packs), len(self.blocks))
+
+    @property
+    def count(self) -> int:
+        """How many points there are, those that break a rule included."""
+        return prod(self.radices)
+
+    def tiling(self, number: int) -> Tiling:
+        """The point of that number, from 0 up to, not including, `count`."""
+        if not 0 <= number < self.count:
+            raise IndexError(f"the space has {self.count} points, none is number {number}")
+        digits = []
+        for radix in reversed(self.radices):
+            number, digit = divmod(number, radix)
+            digits.append(digit)
+        return self._at(tuple(reversed(digits)))
+
+    def number(self, tiling: Tiling) -> int | None:
+        """Which point a tiling is; None where it is not one."""
+        place = self._place(tiling)
+        if place is None:
+            return None
+        number = 0
+        for digit, radix in zip(place, self.radices, strict=True):
+            number = number * radix + digit
+        return number
+
+    def legal(self, tiling: Tiling) -> bool:
+        """Whether a tiling breaks no rule of the generator and of the device."""
+        return not refusal(self.kernel, tiling, self.device, self.env, self.sizes)
+
+    def drawn(self, seed: int) -> Iterator[Tiling]:
+        """Legal tilings by chance, each at most once; the same ones for the same seed."""
+        tried = 0
+        for number in self._numbers(Random(seed)):
+            tiling = self.tiling(number)
+            tried += 1
+            if self.legal(tiling):
+                tried = 0
+                yield tiling
+            elif tried == PATIENCE:
+                return
+
+    def sample(self, n: int, seed: int) -> tuple[Tiling, ...]:
+        """That many different legal tilings by chance; fewer where no more are found."""
+        return tuple(islice(self.drawn(seed), n))
+
+    def neighbours(self, tiling: Tiling) -> Iterator[Tiling]:
+        """The legal tilings that differ in one choice, by one step of it."""
+        place = self._place(tiling)
+        if place is None:
+            return
+        for n, (digit, radix) in enumerate(zip(place, self.radices, strict=True)):
+            for other in (digit - 1, digit + 1):
+                if 0 <= other < radix:
+                    moved = self._at((*place[:n], other, *place[n + 1 :]))
+                    if self.legal(moved):
+                        yield moved
+
+    def crossed(self, one: Tiling, other: Tiling, random: Random) -> Tiling:
+        """Each choice as one of two points makes it, by chance; it may break a rule."""
+        a, b = self._place(one), self._place(other)
+        assert a is not None and b is not None
+        return self._at(tuple(random.choice(pair) for pair in zip(a, b, strict=True)))
+
+    def changed(self, tiling: Tiling, random: Random) -> Tiling:
+        """The same with one choice made anew, by chance; it may break a rule."""
+        place = self._place(tiling)
+        assert place is not None
+        open_ = [n for n, radix in enumerate(self.radices) if radix > 1]
+        if not open_:
+            return tiling
+        n = random.choice(open_)
+        return self._at((*place[:n], random.randrange(self.radices[n]), *place[n + 1 :]))
+
+    def _numbers(self, random: Random) -> Iterator[int]:
+        """Points by chance, each once."""
+        if self.count <= SMALL:
+            numbers = list(range(self.count))
+            random.shuffle(numbers)
+            yield from numbers
+            return
+        seen: set[int] = set()
+        while len(seen) < self.count:
+            number = random.randrange(self.count)
+            if number not in seen:
+                seen.add(number)
+                yield number
+
+    def _at(self, place: tuple[int, ...]) -> Tiling:
+        cuts = len(self.axes)
+        sizes = ((axis, every[n]) for (axis, every), n in zip(self.axes, place))
+        micro, pack, block = place[cuts:]
+        return Tiling(
+            tuple((axis, size) for axis, size in sizes if size != WHOLE),
+            self.micros[micro],
+            self.packs[pack],
+            self.blocks[block],
+        )
+
+    def _place(self, tiling: Tiling) -> tuple[int, ...] | None:
+        named = dict(tiling.tile)
+        wanted = [(every, named.pop(axis, WHOLE)) for axis, every in self.axes]
+        if named or not all(size in every for every, size in wanted):
+            return None
+        inside = ((self.micros, tiling.micro), (self.packs, tiling.pack))
+        if not all(one in every for every, one in inside) or tiling.depth_block not in self.blocks:
+            return None
+        return (
+            *(every.index(size) for every, size in wanted),
+            self.micros.index(tiling.micro),
+            self.packs.index(tiling.pack),
+            self.blocks.index(tiling.depth_block),
+        )
+
+
+def space_of(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> Space:
+    """The whole space of a kernel in normal form."""
+    last = writers(kernel, kernel.output)[-1]
+    cut = cut_axes(kernel)
+    inner = last.axes[-1].name if last.axes else ""
+    axes = tuple((a.name, _cuts(a, a.name == inner, device, sizes)) for a in cut)
+    micros, packs, blocks = _inside(kernel, device, env, sizes)
+    return Space(kernel, device, env, sizes, axes, micros, packs, blocks)
+
+
+def cut_axes(kernel: Kernel) -> tuple[Axis, ...]:
+    """The axes that all computes of the output have, outermost first: those that may be cut."""
+    parts = writers(kernel, kernel.output)
+    named = [{a.name for a in p.axes} for p in parts]
+    return tuple(a for a in parts[-1].axes if all(a.name in names for names in named))
+
+
+def even_shares(extent: int) -> set[int]:
+    """The tile sizes that cut an extent into some number of equal parts, but for the last one."""
+    if extent == 0:
+        return set()
+    root = isqrt(extent)
+    return {*range(1, root + 1), *(-(-extent // k) for k in range(1, root + 2))}
+
+
+def aligned_sizes(extent: int, lanes: int, inner: bool) -> set[int]:
+    """Whole vectors along the innermost axis; along others any size below two vectors too, since
+    they align to rows of a register tile.
+    """
+    whole = set(range(lanes, extent, lanes))
+    return whole if inner else whole | set(range(1, min(extent, 2 * lanes)))
+
+
+def register_tiles(device: Device) -> tuple[Micro, ...]:
+    """All rows x vectors of accumulators that leave room for a row of columns and one value."""
+    return tuple(
+        Micro(rows, vectors, device.lanes)
+        for vectors in range(1, device.registers // 2 + 1)
+        for rows in range(1, device.registers)
+        if Micro(rows, vectors, device.lanes).registers <= device.registers
+    )
+
+
+def _cuts(axis: Axis, inner: bool, device: Device, sizes: Sizes) -> tuple[int, ...]:
+    extent = evaluate_dim(axis.extent, sizes)
+    found = even_shares(extent) | aligned_sizes(extent, device.lanes, inner)
+    least = 0 if isinstance(axis.extent, int) else 1  # a size that is symbolic may be greater
+    return (*sorted(s for s in found if 0 < s < extent + least), WHOLE)
+
+
+def _inside(
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes
+) -> tuple[tuple[Micro, ...], tuple[bool, ...], tuple[int, ...]]:
+    """Register tiles, packing and depth blocks: those that change the tile program."""
+    found = [f for c in kernel.computes if (f := tensor_contraction(kernel, c)) is not None]
+    device = sums_of(kernel, device)
+    one = Micro(1, 1, device.lanes)
+    plain = lower(kernel, Tiling((), one), env)
+    if not found or lower(kernel, Tiling((), Micro(2, 1, device.lanes)), env) == plain:
+        return (one,), (False,), (0,)
+    packed = lower(kernel, Tiling((), one, True), env) != plain
+    depth = max(prod(evaluate_dim(a.extent, sizes) for a in f.depth) for f in found)
+    blocks = [0]
+    block = LEAST_BLOCK
+    while block < depth:
+        if lower(kernel, Tiling((), one, False, block), env) != plain:
+            blocks.append(block)
+        block *= 2
+    return register_tiles(device), (False, True) if packed else (False,), tuple(blocks)

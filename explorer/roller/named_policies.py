@@ -1,0 +1,27 @@
+"""The ways to tile a kernel that have a name.
+
+"construct" is the default because it measured better: over the 26 kernels of ResNet-50, MobileNetV2
+and SqueezeNet for which the two differ its first tiling takes 1/1.016 of the time of that of
+"candidates" in the geometric mean (two threads, one machine), a whole MobileNetV2 1/1.09. By the
+model the two are within 2 % of each other. It weighs a tenth of the tilings, in half the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Candidate
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.roller.constructed import constructed
+from explorer.roller.policy import candidates
+
+Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
+NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate]]
+
+POLICIES: MappingProxyType[str, NamedPolicy] = MappingProxyType(
+    {"candidates": candidates, "construct": constructed}
+)
+DEFAULT = "construct"

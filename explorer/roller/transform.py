@@ -1,0 +1,168 @@
+"""Roller as a pass: every kernel gets its tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, Tiling, TilingDecision
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import canonical, renamed_tiling
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.stage import Stage
+from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.own_policy import Asked
+from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
+from explorer.roller.own_answer import own_candidates
+from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
+from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.roller.well_formed import in_numbers
+
+MOST_TILINGS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What Roller may be told. `policy` is a name of `POLICIES`, or a function; `pinned` sets
+    tilings by hand: ((binding, tiling), ...).
+    """
+
+    policy: str | Policy = DEFAULT
+    top_k: int = 10
+    pinned: tuple[tuple[str, Tiling], ...] = ()
+
+    def __post_init__(self) -> None:
+        ranges.policy("roller.policy", self.policy, POLICIES)
+        ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
+        ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """Roller for one device, as a pass."""
+
+    device: Device
+    options: Options = Options()
+
+    def __call__(self, program: Program) -> Program:
+        """After: every kernel is in normal form and has a tiling."""
+        return roll(program, self.device, self.options)
+
+
+def roll(program: Program, device: Device, options: Options = Options()) -> Program:
+    """After: every kernel is in normal form and has a tiling; its losing candidates stand in the
+    decisions.
+
+    Raises BadOption where a pinned tiling breaks a rule.
+    """
+    pinned = dict(options.pinned)
+    known: dict[tuple[Kernel, Cut], tuple[Candidate, ...]] = {}  # under canonical names
+    planned = _planned(program)
+    decisions: list[TilingDecision] = []
+
+    def rolled(binding: Binding) -> Binding:
+        call = binding.expr
+        if not isinstance(call, KernelCall):
+            return binding
+        kernel = normalise(call.kernel)
+        name = binding.var.name
+        named, axes = canonical(kernel)
+        cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
+        if (named, cut) not in known:
+            known[named, cut] = _found(named, name, device, program.env, options, cut)
+        found = _under_names(known[named, cut], {new: old for old, new in axes.items()})
+        chosen = (
+            _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
+        )
+        assert isinstance(chosen.value, Tiling)
+        ranked = (
+            found
+            if name not in pinned
+            else (chosen, *(c for c in found if c.value != chosen.value))
+        )
+        decisions.append(TilingDecision(name, chosen.value, ranked, name in pinned))
+        return replace(binding, expr=replace(call, kernel=kernel, tiling=chosen.value))
+
+    functions = tuple(replace(f, body=tuple(rolled(b) for b in f.body)) for f in program.functions)
+    left = replace(program.decisions, tilings=tuple(decisions))
+    return replace(program, functions=functions, decisions=left, stage=Stage.ROLLED)
+
+
+def _planned(program: Program) -> Mapping[str, Cut]:
+    """The tiles that Welder has chosen, by binding: Roller refines inside of these."""
+    graph = program.decisions.tile_graph
+    groups = () if graph is None else graph.groups
+    return {g.name: g.plan.tile for g in groups if g.plan is not None}
+
+
+def _found(
+    named: Kernel, name: str, device: Device, env: ShapeEnv, options: Options, cut: Cut
+) -> tuple[Candidate, ...]:
+    """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's.
+
+    BadPolicy where a policy of the user's own breaks a rule.
+    """
+    policy = options.policy
+    inside = tuple(refined(named, cut, device, env, env.hints, options.top_k)) if cut else ()
+    if inside and not inside[0].refused:
+        return inside
+    if isinstance(policy, str):
+        return best_tilings(named, device, env, env.hints, options.top_k, policy)
+    asked = Asked("Roller", policy, f"the kernel {name!r}")
+    most = options.top_k + REFUSED
+    return own_candidates(
+        asked, lambda: policy(named, device, env, env.hints), named, device, env, env.hints, most
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The modelled time of a kernel at its best tiling: what Welder weighs merges by."""
+
+    device: Device
+    top_k: int = 10
+
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Microseconds on all units under the hints; infinite where no tiling is legal."""
+        found = best_tiling(_named(kernel), self.device, env, env.hints, self.top_k)
+        return float("inf") if found is None else found.cost_us
+
+    def tiled(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> float:
+        """The same inside of a given tile, legal or not; the kernel is in normal form."""
+        found = weighed_inside(kernel, cut, self.device, env.hints)
+        return min((c.cost_us for c in found), default=float("inf"))
+
+    def allows(self, kernel: Kernel, env: ShapeEnv, cut: Cut) -> str:
+        """Why no tiling inside of a given tile is legal, "" where one is."""
+        found = next(refined(kernel, cut, self.device, env, env.hints, 1), None)
+        return "rows that share cache sets" if found is None else found.refused
+
+
+@lru_cache(maxsize=1024)
+def _named(kernel: Kernel) -> Kernel:
+    """A kernel in normal form, under canonical names."""
+    return canonical(normalise(kernel))[0]
+
+
+def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tuple[Candidate, ...]:
+    out = []
+    for c in found:
+        assert isinstance(c.value, Tiling)
+        tiling = renamed_tiling(c.value, names)
+        out.append(replace(c, value=tiling, label=label_of(tiling)))
+    return tuple(out)
+
+
+def _pinned(
+    kernel: Kernel, name: str, tiling: Tiling, device: Device, program: Program
+) -> Candidate:
+    why = refusal(kernel, tiling, device, program.env, program.env.hints)
+    if why:
+        raise BadOption(f"the tile of {name} is not legal: {why}", where=name)
+    return weigh(kernel, in_numbers(tiling), device, program.env, program.env.hints)

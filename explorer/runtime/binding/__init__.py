@@ -1,0 +1,1 @@
+"""A program bound to sizes: tables, constants, results, recordings, the measured wall."""

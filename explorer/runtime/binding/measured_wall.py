@@ -1,0 +1,146 @@
+"""The wall of a real run, from its time stamps: the planned bricks, where they really stood."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import TypeAlias
+
+from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.rammer.walls.simulate import wait_gaps
+from explorer.runtime.binding.assemble import LaunchCode, RunRow
+from explorer.runtime.binding.recording import Called, Traced
+from explorer.runtime.workers.launch import Stamps
+
+Ends: TypeAlias = list[list[tuple[float, str]]]  # by unit, when a brick ended, and of which call
+LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
+
+
+def measured_wall(
+    traced: Traced,
+    reads: Mapping[str, frozenset[str]],
+    units: int,
+    cycles_per_us: float,
+    policy: str = "",
+    device: str = "",
+    between: str = "launch",
+) -> Wall:
+    """`reads`: for each operator those that it waits for. Time 0 is the first launch or call;
+    `between` is why units idle that neither is under way for.
+    """
+    steps: list[tuple[LaunchCode, Stamps] | Called] = [*traced.launches, *traced.calls]
+    if not steps:
+        return Wall("measured", (), (), units, 0.0, policy, device)
+    steps.sort(key=lambda step: step.begin if isinstance(step, Called) else step[1].begin)
+    origin = traced.begin
+    bricks: list[Brick] = []
+    gaps: list[Gap] = []
+    cuts: list[float] = []
+    counts: dict[int, Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
+    calls = Counter[str]()
+    total = 0.0
+    for step in steps:
+        stamps = step if isinstance(step, Called) else step[1]
+        begin, end = ((c - origin) / cycles_per_us for c in (stamps.begin, stamps.end))
+        if begin > total:
+            gaps += [Gap(unit, total, begin, between) for unit in range(units)]
+        if isinstance(step, Called):
+            name, trip = step.task.name, calls[step.task.name]
+            bricks.append(Brick(0, begin, end, name, 0, 1, step.task.origin, iteration=trip))
+            gaps += [Gap(unit, begin, end, "library") for unit in range(1, units)]
+            calls[name] += 1
+        else:
+            code, found = step
+            if counts:
+                cuts.append(begin)
+            seen = counts.setdefault(id(code), Counter())
+            mine = _bricks(code, found, origin, cycles_per_us, seen)
+            bricks += mine
+            gaps += _gaps(mine, reads, units, begin, end)
+        total = end
+    return Wall("measured", tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts))
+
+
+def _bricks(
+    code: LaunchCode,
+    stamps: Stamps,
+    origin: int,
+    cycles_per_us: float,
+    seen: Counter[tuple[int, int]],
+) -> list[Brick]:
+    out = []
+    for place, (unit, rows) in enumerate(zip(code.units, stamps.units)):
+        for row, begin, end in rows.tolist():
+            run: RunRow = code.runs[place][row]
+            start_us, end_us = (begin - origin) / cycles_per_us, (end - origin) / cycles_per_us
+            out.append(
+                Brick(
+                    unit,
+                    start_us,
+                    end_us,
+                    run.operator.name,
+                    run.first,
+                    run.last,
+                    run.operator.origin,
+                    run.program,
+                    seen[unit, row],
+                )
+            )
+            seen[unit, row] += 1
+    out.sort(key=lambda b: (b.start_us, b.unit))
+    return out
+
+
+def _gaps(
+    bricks: list[Brick], reads: Mapping[str, frozenset[str]], units: int, begin: float, end: float
+) -> list[Gap]:
+    """Every moment without a brick, by its cause; the causes are found as in a simulated wall."""
+    ends: dict[str, Ends] = {}
+    every: Ends = [[] for _ in range(units)]  # of whatever a unit did
+    for b in bricks:  # by their starts, so those of a unit by their ends too
+        ends.setdefault(b.call, [[] for _ in range(units)])[b.unit].append((b.end_us, b.call))
+        every[b.unit].append((b.end_us, b.call))
+    out: list[Gap] = []
+    for unit in range(units):
+        mine = [b for b in bricks if b.unit == unit]
+        free, last = begin, None
+        for b in mine:
+            if b.start_us > free:
+                if _met(last, b):
+                    awaited = [every]
+                else:
+                    awaited = [ends[c] for c in reads.get(b.call, ()) if c in ends]
+                out += _before(b, unit, free, last, awaited)
+            free, last = b.end_us, b
+        if end > free:
+            out.append(Gap(unit, free, end, "tail"))
+    return out
+
+
+def _met(last: Brick | None, brick: Brick) -> bool:
+    """Whether all units meet between two bricks: at a launch's end, and at a trip's."""
+    here = (brick.program, brick.iteration)
+    return last is not None and (last.program, last.iteration) != here
+
+
+def _before(
+    brick: Brick, unit: int, free: float, last: Brick | None, awaits: Sequence[Ends]
+) -> list[Gap]:
+    """The gap before a brick: waiting for the last that ended of what it awaits, then the barrier,
+    or the core was not there.
+    """
+    awaited, ended = "", 0.0
+    for ends in awaits:
+        for other, known in enumerate(ends):
+            at = bisect_right(known, brick.start_us, key=itemgetter(0))
+            if other != unit and at and known[at - 1][0] > ended:
+                ended, awaited = known[at - 1]
+    if brick.start_us - max(free, ended) > LATE_US:
+        middle = max(free, ended)
+        waiting = wait_gaps(unit, free, ended, middle, last is not None and last.call == awaited)
+        return [*waiting, Gap(unit, middle, brick.start_us, "preempted")]
+    if last is None:
+        return [Gap(unit, free, brick.start_us, "launch")]
+    return wait_gaps(unit, free, ended, brick.start_us, last.call == awaited)

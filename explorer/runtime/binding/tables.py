@@ -1,0 +1,152 @@
+"""Argument blocks and slots as templates: which base each address counts from, and how far.
+
+A run only adds: base addresses of its arena, its inputs and its outputs to the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.codegen.build import Argument, KernelCode
+from explorer.grinder import OperatorTask
+from explorer.ir.shapes.dims import evaluate_dim
+from explorer.runtime.binding.assemble import LaunchCode
+from explorer.runtime.binding.constants import Constants
+from explorer.runtime.planning.plan import Plan
+from explorer.runtime.workers.arena import ALIGNMENT, address_of
+
+ABSOLUTE, ARENA, SCRATCH, FIRST_INPUT = range(4)  # bases; then the inputs, then the outputs
+EVERYTHING = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address: so many bytes behind a base."""
+
+    base: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Addresses as (base, offset) columns."""
+
+    base: np.ndarray
+    offset: np.ndarray
+
+    @staticmethod
+    def of(places: Sequence[Place]) -> Template:
+        """The columns of these places."""
+        base = np.array([p.base for p in places], np.int64)
+        offset = np.array([p.offset for p in places], np.int64)
+        return Template(base, offset)
+
+    def addresses(self, bases: np.ndarray) -> np.ndarray:
+        """All addresses, for these bases."""
+        found: np.ndarray = bases[self.base] + self.offset
+        return found
+
+    def moves(self, table: np.ndarray, part: slice = EVERYTHING) -> np.ndarray:
+        """What each run must set anew in a part of a table: rows of (where, base, offset)."""
+        at = np.arange(len(self.base), dtype=np.int64)[part]
+        at = at[self.base[at] >= FIRST_INPUT]
+        where = address_of(table) + table.itemsize * at
+        return np.stack([where, self.base[at], self.offset[at]], axis=1)
+
+
+class Places:
+    """Where every value of a binding lies, and what holds the bytes that no run changes."""
+
+    def __init__(self, plan: Plan, constants: Constants) -> None:
+        self.plan, self.constants = plan, constants
+        self.arena = plan.placed.offsets
+        self.inputs = {name: n for n, name in enumerate(plan.program.inputs)}
+        self.shapes: dict[str, np.ndarray] = {}
+        self.kept: list[np.ndarray] = []
+
+    def of(self, name: str) -> Place:
+        """The place of a value's first element."""
+        value = self.plan.program.values[name]
+        at = self.root(value.root)
+        return Place(at.base, at.offset + self.plan.offset_bytes(name))
+
+    def root(self, name: str) -> Place:
+        """The place of a root."""
+        match self.plan.program.values[name].home:
+            case "input":
+                return Place(FIRST_INPUT + self.inputs[name], 0)
+            case "constant":
+                return self.absolute(self.constants.plain(name))
+            case "shape":
+                return self.absolute(self.shape_value(name))
+        if name in self.plan.direct:
+            return Place(FIRST_INPUT + len(self.inputs) + self.plan.direct[name], 0)
+        return Place(ARENA, self.arena[name])
+
+    def absolute(self, array: np.ndarray) -> Place:
+        """The place of an array that stays where it is."""
+        self.kept.append(array)
+        return Place(ABSOLUTE, address_of(array))
+
+    def shape_value(self, name: str) -> np.ndarray:
+        """The int64 tensor whose elements are dims."""
+        if name not in self.shapes:
+            value = self.plan.program.values[name]
+            dims = [evaluate_dim(d, self.plan.sizes) for d in value.dims]
+            self.shapes[name] = np.array(dims, np.int64).reshape(self.plan.shape(name))
+        return self.shapes[name]
+
+
+class Blocks:
+    """The argument blocks of every kernel call of the launches, one after the other."""
+
+    def __init__(self, places: Places, codes: Mapping[str, KernelCode]) -> None:
+        self.places, self.codes = places, codes
+        self.rows: list[Place] = []
+        self.block_of: dict[str, slice] = {}
+        self.scratch_bytes = 0
+
+    def add(self, launch: LaunchCode) -> None:
+        """Lay out the blocks of a launch's calls."""
+        for operator in launch.operators:
+            if operator.name not in self.block_of:
+                begin = len(self.rows)
+                self.block(operator)
+                self.block_of[operator.name] = slice(begin, len(self.rows))
+
+    def block(self, operator: OperatorTask) -> None:
+        """One kernel call's arguments, in the order in which its code takes them."""
+        kernel = operator.call.kernel
+        values = dict(zip(kernel.inputs, operator.args, strict=True))
+        values[kernel.output] = operator.result
+        scratch = 0
+        for argument in self.codes[operator.binding].arguments:
+            if argument.kind == "scratch":
+                self.rows.append(Place(SCRATCH, scratch))
+                scratch += self.scratch(argument)
+            else:
+                self.rows.append(self.argument(argument, values))
+        self.scratch_bytes = max(self.scratch_bytes, scratch)
+
+    def argument(self, argument: Argument, values: Mapping[str, str]) -> Place:
+        """Every kind but scratch."""
+        places = self.places
+        match argument.kind:
+            case "tensor":
+                place = places.of(values[argument.name])
+                return Place(place.base, place.offset + argument.begin_bytes(places.plan.sizes))
+            case "packed":
+                return places.absolute(places.constants.packed(values[argument.name], argument))
+            case "table":
+                return places.absolute(places.constants.table(argument.values))
+            case "dim":
+                return Place(ABSOLUTE, places.plan.sizes[argument.name])
+        raise AssertionError(f"an argument of kind {argument.kind!r} is not known")
+
+    def scratch(self, argument: Argument) -> int:
+        """Bytes of a scratch argument: whole lines and one more, for wide loads at the end."""
+        count = evaluate_dim(argument.elements, self.places.plan.sizes) * argument.item_bytes
+        return (-(-count // ALIGNMENT) + 1) * ALIGNMENT

@@ -1,0 +1,72 @@
+"""Values of an arena as NumPy sees them, each worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from explorer.ir.types import numpy_dtype
+from explorer.runtime.binding.tables import FIRST_INPUT
+
+if TYPE_CHECKING:
+    from explorer.runtime.binding.bound import Arena
+
+Array = np.ndarray
+Look: TypeAlias = Callable[[], Array]
+
+
+class Views:
+    """How to look at a value: the same array each time, or a part of this run's input or output."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.bound = arena, arena.bound
+        self.values = arena.bound.plan.program.values
+
+    def of(self, name: str, like: str = "") -> Look:
+        """A value; with the shape of `like`, where that is given."""
+        value, shape = self.values[name], self.bound.plan.shape(like or name)
+        places = self.bound.places
+        if value.home == "constant":
+            return _same(self._cut(name, shape)(places.constants.plain(value.root)))
+        if value.home == "shape":
+            return _same(self._cut(name, shape)(places.shape_value(value.root)))
+        place = places.of(name)
+        if place.base < FIRST_INPUT:
+            return _same(self._in_arena(name, place.offset, shape))
+        at, arrays, cut = place.base - FIRST_INPUT, self.arena.arrays, self._cut(name, shape)
+        return lambda: cut(arrays[at])
+
+    def output(self, position: int) -> Look:
+        """The whole array of an output."""
+        at = len(self.bound.plan.program.inputs) + position
+        arrays = self.arena.arrays
+        return lambda: arrays[at]
+
+    def apart(self, a: str, b: str) -> bool:
+        """Whether two values lie at different places."""
+        one, other = self.values[a], self.values[b]
+        return (one.root, one.offset) != (other.root, other.offset)
+
+    def _cut(self, name: str, shape: tuple[int, ...]) -> Callable[[Array], Array]:
+        """A value's part of its root's array."""
+        item = numpy_dtype(self.values[name].type.element).itemsize
+        begin, count = self.bound.plan.offset_bytes(name) // item, prod(shape)
+
+        def cut(whole: Array) -> Array:
+            if whole.shape == shape:
+                return whole
+            return whole.reshape(-1)[begin : begin + count].reshape(shape)
+
+        return cut
+
+    def _in_arena(self, name: str, offset: int, shape: tuple[int, ...]) -> Array:
+        dtype = numpy_dtype(self.values[name].type.element)
+        count = prod(shape) * dtype.itemsize
+        return self.arena.memory[offset : offset + count].view(dtype).reshape(shape)
+
+
+def _same(array: Array) -> Look:
+    return lambda: array

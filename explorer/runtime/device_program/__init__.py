@@ -1,0 +1,1 @@
+"""The device program: its instructions, and their interpreter as machine code."""

@@ -1,0 +1,146 @@
+"""The interpreter of device programs: a schedule is data, so a new one needs no compilation.
+
+Rammer (OSDI'20, section 4.3) makes its barriers of one step counter per unit; so do we. A step that
+is seen is `epoch * stride + step`: every barrier begins an epoch, so a loop may publish the same
+steps again.
+"""
+
+from __future__ import annotations
+
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.device_program.intrinsics import (
+    call_kernel,
+    call_move,
+    cycles,
+    load,
+    load_acquire,
+    load_byte,
+    store,
+    store_byte,
+)
+from explorer.runtime.device_program.llvm_words import inlined, words
+from explorer.runtime.device_program.waiting import comes, mailbox, publish, steps
+
+ROWS = 64  # between two looks at the clock
+
+
+@inlined
+def copy_part(team, target, source, count, unit, units):  # type: ignore[no-untyped-def]
+    """Copy this unit's part, cut at 64 bytes."""
+    lines = (count + 63) // 64
+    first = lines * unit // units * 64
+    last = min(lines * (unit + 1) // units * 64, count)
+    if last > first:
+        call_move(load(team + 8 * isa.T_MOVE), target + first, source + first, last - first)
+
+
+@inlined
+def missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
+    """A unit that is not here yet, or -1."""
+    for other in range(units):
+        if other != unit and comes(team, turn, other, value) == 0:
+            return other
+    return -1
+
+
+@words
+def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
+    """Follow a unit's rows: 1 at their END, 0 where it must wait or another hand shall carry it.
+
+    What it awaits, and where it stands, is in its line then.
+    """
+    units = load(block + 8 * isa.L_UNITS)
+    stride = load(block + 8 * isa.L_STRIDE)
+    rows = load(load(block + 8 * isa.L_PROGRAMS) + 8 * unit)
+    code = load(load(block + 8 * isa.L_CODE) + 8 * unit)
+    slots = load(block + 8 * isa.L_SLOTS)
+    registers = load(block + 8 * isa.L_REGISTERS) + 8 * isa.REGISTERS * unit
+    stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
+    room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
+    line, here, home = steps(team, unit), mailbox(team, hand), mailbox(team, unit)
+    here, home = here + 8 * isa.M_HERE, home + 8 * isa.M_HERE
+    row, epoch = load(line + 8 * isa.S_ROW), load(line + 8 * isa.S_EPOCH)
+    stamped = load(line + 8 * isa.S_STAMPED)
+    awaited, least = unit, 0
+    left = ROWS
+    while True:
+        at = rows + isa.ROW_BYTES * row
+        op = load(at)
+        a = load(at + 8)
+        b = load(at + 16)
+        c = load(at + 24)
+        row += 1
+        if op == isa.RUN:
+            call = code + 8 * isa.CODE_WORDS * a
+            if stamps == 0:
+                call_kernel(load(call), b, c, load(call + 8))
+            else:
+                begin = cycles()
+                call_kernel(load(call), b, c, load(call + 8))
+                end = cycles()
+                if stamped < room:
+                    stamp = stamps + 8 * isa.STAMP_WORDS * stamped
+                    store(stamp, row - 1)
+                    store(stamp + 8, begin)
+                    store(stamp + 16, end)
+                stamped += 1
+            seen = load(at + 32)
+            if seen > 0:
+                publish(team, hand, unit, epoch * stride + seen)
+        elif op == isa.WAIT:
+            awaited, least = a, epoch * stride + b
+            if comes(team, turn, awaited, least) == 0:
+                row -= 1
+                break
+        elif op == isa.BARRIER:
+            least = (epoch + 1) * stride
+            if load(line + 8 * isa.S_STEP) < least:
+                publish(team, hand, unit, least)
+            awaited = missing(team, turn, unit, units, least)
+            if awaited >= 0:
+                row -= 1
+                break
+            epoch += 1
+        elif op == isa.LOOK:
+            where = load(slots + 8 * b)
+            store(registers + 8 * a, load_byte(where) if c == 1 else load(where))
+        elif op == isa.BRANCH:
+            if load(registers + 8 * a) == 0:
+                row = b
+        elif op == isa.LOOP:
+            if load(registers + 8 * a) >= load(load(slots + 8 * b)):
+                row = c
+        elif op == isa.LET:
+            store(registers + 8 * a, b)
+        elif op == isa.NEXT:
+            store(registers + 8 * a, load(registers + 8 * a) + 1)
+        elif op == isa.STORE:
+            if unit == 0:
+                store(load(slots + 8 * a), load(registers + 8 * b))
+        elif op == isa.COPY:
+            copy_part(team, load(slots + 8 * a), load(slots + 8 * b), c, unit, units)
+        elif op == isa.FILL:
+            if unit == 0 and b == 1:
+                store_byte(load(slots + 8 * a), c)
+            elif unit == 0:
+                store(load(slots + 8 * a), c)
+        elif op == isa.JUMP:
+            row = a
+        else:
+            store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
+            publish(team, hand, unit, isa.DONE)
+            return 1
+        left -= 1
+        if left == 0:
+            left = ROWS
+            if hand == 0 and cycles() > load(mailbox(team, 0) + 8 * isa.M_LEAVE):
+                store(here, 0)
+        if load_acquire(here) != turn or (hand != unit and load_acquire(home) == turn):
+            awaited, least = unit, 0
+            break
+    store(line + 8 * isa.S_ROW, row)
+    store(line + 8 * isa.S_EPOCH, epoch)
+    store(line + 8 * isa.S_STAMPED, stamped)
+    store(line + 8 * isa.S_AWAITED, awaited)
+    store(line + 8 * isa.S_LEAST, least)
+    return 0

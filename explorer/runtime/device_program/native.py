@@ -1,0 +1,94 @@
+"""The interpreter as machine code: loaded from the cache, or compiled where it is not there.
+
+Loading needs llvmlite alone; what writes its code is imported on a miss only, which keeps a warm
+start short.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.resources import files
+from threading import Lock
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from explorer import cache as store
+from explorer.devices.host import target
+
+SYMBOL = "ironworks_device"
+SOURCES = (
+    "instructions.py", "intrinsics.py", "llvm_words.py", "waiting.py", "interpreter.py",
+    "work_stealing.py",
+)  # fmt: skip
+Entry = Callable[[int, int, int], int]
+_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """The entry function, which is called without the GIL, and what keeps its code in memory."""
+
+    call: Entry
+    address: int
+    engine: Any
+
+
+def _fresh_lock() -> None:
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
+
+
+def native() -> Native:
+    """The interpreter of this process."""
+    with _lock:
+        return _native()
+
+
+@cache
+def _native() -> Native:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    key = _key()
+    code = store.get(key)
+    if code is None:
+        code = _compiled()
+        store.put(key, code)
+    return _loaded(code)
+
+
+def _key() -> str:
+    here = files("explorer.runtime.device_program")
+    texts = [here.joinpath(name).read_text(encoding="utf-8") for name in SOURCES]
+    machine = (platform.machine(), target().text)
+    tools = (version("numba"), version("llvmlite"))
+    return store.content_key("device program", *tools, *machine, *texts)
+
+
+def _compiled() -> bytes:
+    """The machine code of `work_stealing.entry`."""
+    entry = import_module("explorer.runtime.device_program.work_stealing").entry
+    text = import_module("explorer.runtime.device_program.llvm_words").module_text(entry, SYMBOL)
+    machine = import_module("explorer.codegen.cpu.object.jit_linker")
+    return bytes(machine.object_of(machine.optimised(text, target(), level=3), target()))
+
+
+def _loaded(code: bytes) -> Native:
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(SYMBOL)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    return Native(kind(address), address, engine)

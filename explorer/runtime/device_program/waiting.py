@@ -1,0 +1,173 @@
+"""How hands wait: hold the core for a moment, then sleep until what they wait for has changed.
+
+A sleep must be short of nothing: who changes something looks afterwards whether anybody sleeps on
+it; who sleeps says so first, and then looks again (Dekker's order, with one order of all writes).
+"""
+
+from __future__ import annotations
+
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.device_program.intrinsics import (
+    add,
+    call_clock,
+    call_futex,
+    call_sleep,
+    call_yield,
+    cycles,
+    exchange,
+    load,
+    load_acquire,
+    pause,
+    store,
+)
+from explorer.runtime.device_program.llvm_words import inlined, words
+
+FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, EVERYONE = 128, 129, 1 << 30
+SLEEP_US = 200  # where there is no futex
+CHECKS = 32  # looks at a word between two looks at the clock
+
+
+@words
+def mailbox(team, hand):  # type: ignore[no-untyped-def]
+    return team + isa.LINE_BYTES * (isa.TEAM_LINES + 2 * hand)
+
+
+@words
+def steps(team, unit):  # type: ignore[no-untyped-def]
+    return team + isa.LINE_BYTES * (isa.TEAM_LINES + 1 + 2 * unit)
+
+
+@words
+def sleep_on(team, hand, word, seen):  # type: ignore[no-untyped-def]
+    """Give up the core until the word's low half is no longer `seen`, or somebody wakes us."""
+    begin = cycles()
+    number = load(team + 8 * isa.T_FUTEX)
+    if number == 0:
+        call_sleep(load(team + 8 * isa.T_SLEEP), SLEEP_US)
+    else:
+        call = load(team + 8 * isa.T_SYSCALL)
+        longest = team + 8 * isa.T_NAP if hand == 0 else 0
+        call_futex(call, number, word, FUTEX_WAIT_PRIVATE, seen & 0xFFFFFFFF, longest)
+    slept = mailbox(team, hand) + 8 * isa.M_SLEPT
+    store(slept, load(slept) + cycles() - begin)
+
+
+@words
+def wake(team, word):  # type: ignore[no-untyped-def]
+    """Wake whoever sleeps on a word."""
+    number = load(team + 8 * isa.T_FUTEX)
+    if number != 0:
+        call_futex(load(team + 8 * isa.T_SYSCALL), number, word, FUTEX_WAKE_PRIVATE, EVERYONE, 0)
+
+
+@words
+def notify(team, unit):  # type: ignore[no-untyped-def]
+    """A unit has changed: wake the hands that sleep on it; whether there are any."""
+    line = steps(team, unit)
+    if load_acquire(line + 8 * isa.S_PARKED) == 0:
+        return 0
+    add(line + 8 * isa.S_EVENT, 1)
+    wake(team, line + 8 * isa.S_EVENT)
+    return 1
+
+
+@words
+def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
+    """Whether a unit shows a step before long; no wait for one that no hand carries."""
+    line = steps(team, unit)
+    if load_acquire(line + 8 * isa.S_STEP) >= least:
+        return 1
+    begin = cycles()
+    spin = load(team + 8 * isa.T_SPIN)
+    while load_acquire(line + 8 * isa.S_OWNER) != 2 * turn:
+        for _ in range(CHECKS):
+            if load_acquire(line + 8 * isa.S_STEP) >= least:
+                return 1
+            pause()
+        if cycles() - begin >= spin:
+            break
+    return 1 if load_acquire(line + 8 * isa.S_STEP) >= least else 0
+
+
+@words
+def lost(team, hand):  # type: ignore[no-untyped-def]
+    """Cycles that the hand neither ran nor slept since the last look, less a quarter of what it
+    ran: one process that comes and goes does no harm."""
+    box = mailbox(team, hand)
+    call_clock(
+        load(team + 8 * isa.T_CLOCK), load(team + 8 * isa.T_CLOCK_ID), box + 8 * isa.M_SECONDS
+    )
+    wall = cycles()
+    cpu = load(box + 8 * isa.M_SECONDS) * 1_000_000_000 + load(box + 8 * isa.M_NS)
+    ran = (cpu - load(box + 8 * isa.M_CPU)) // 1000 * load(team + 8 * isa.T_PER_MS) // 1000
+    gone = wall - load(box + 8 * isa.M_WALL) - load(box + 8 * isa.M_SLEPT) - ran
+    store(box + 8 * isa.M_WALL, wall)
+    store(box + 8 * isa.M_CPU, cpu)
+    store(box + 8 * isa.M_SLEPT, 0)
+    return gone - ran // 4
+
+
+@inlined
+def called(team, hand, turn):  # type: ignore[no-untyped-def]
+    """The next launch that the hand is called to. Who slept for a moment only last time stays awake
+    for longer: runs come in quick succession. A core that others take meanwhile is none lost."""
+    box = mailbox(team, hand)
+    begin = cycles()
+    spin, patience = load(team + 8 * isa.T_SPIN), load(box + 8 * isa.M_IDLE)
+    gone = 0
+    while gone < patience:
+        for _ in range(CHECKS):
+            seen = load_acquire(box + 8 * isa.M_TURN)
+            if seen > turn:
+                if gone >= spin and load(team + 8 * isa.T_CLOCK) != 0:
+                    lost(team, hand)
+                return seen
+            pause()
+        gone = cycles() - begin
+        if gone >= spin:
+            call_yield(load(team + 8 * isa.T_YIELD))
+    add(box + 8 * isa.M_PARKED, 1)
+    seen = load_acquire(box + 8 * isa.M_TURN)
+    while seen <= turn:
+        sleep_on(team, hand, box + 8 * isa.M_TURN, seen)
+        seen = load_acquire(box + 8 * isa.M_TURN)
+    add(box + 8 * isa.M_PARKED, -1)
+    longest = load(team + 8 * isa.T_IDLE)
+    soon = cycles() - begin < longest
+    store(box + 8 * isa.M_IDLE, longest if soon else load(team + 8 * isa.T_PATIENCE))
+    if load(team + 8 * isa.T_CLOCK) != 0:
+        lost(team, hand)
+    return seen
+
+
+@words
+def contended(team, hand):  # type: ignore[no-untyped-def]
+    """Whether others have the hand's core for a good part of its time: then it is not called for a
+    while, twice as long each time."""
+    if load(team + 8 * isa.T_CLOCK) == 0:
+        return 0
+    box = mailbox(team, hand)
+    missed = max(0, load(box + 8 * isa.M_LOST) + lost(team, hand))
+    store(box + 8 * isa.M_LOST, missed)
+    most = load(team + 8 * isa.T_LOST)
+    if missed == 0:
+        store(box + 8 * isa.M_BACKOFF, 0)
+    if missed < most:
+        return 0
+    backoff = max(2 * load(box + 8 * isa.M_BACKOFF), load(team + 8 * isa.T_BACKOFF))
+    backoff = min(backoff, load(team + 8 * isa.T_LONGEST))
+    store(box + 8 * isa.M_BACKOFF, backoff)
+    store(box + 8 * isa.M_RETRY, cycles() + backoff)
+    store(box + 8 * isa.M_LOST, most // 2)
+    return 1
+
+
+@words
+def publish(team, hand, unit, value):  # type: ignore[no-untyped-def]
+    """Let others see a unit's step, and all that was written before it.
+
+    Where they slept for it because the hand has not its core for itself, the hand leaves.
+    """
+    exchange(steps(team, unit) + 8 * isa.S_STEP, value)
+    if notify(team, unit) and hand > 0 and contended(team, hand):
+        store(mailbox(team, hand) + 8 * isa.M_HERE, 0)

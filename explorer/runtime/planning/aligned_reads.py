@@ -1,0 +1,64 @@
+"""Whether each task of a kernel call reads only what the task of the same number of another wrote:
+where both are on one unit, none waits for the other.
+"""
+
+from __future__ import annotations
+
+from explorer.grinder import OperatorTask
+from explorer.ir.decisions import Tiling
+from explorer.ir.kernel import Affine, Compute, Kernel, reads
+from explorer.ir.kernels.normal import writers
+from explorer.ir.shapes.dims import Dim
+
+Cuts = list[tuple[str, int, Dim]]  # axes that are cut, outermost first: size of a tile, extent
+
+
+def is_aligned(reader: OperatorTask, producer: OperatorTask) -> bool:
+    """Whether task n of `reader` takes of the result of `producer` what its task n wrote, no more.
+
+    Both write each element in one compute, cut alike; the result is loaded there alone, at the
+    very place where it was stored.
+    """
+    made, used = producer.call.kernel, reader.call.kernel
+    wrote, writes = _writer(made), _writer(used)
+    names = [t for t, a in zip(used.inputs, reader.args, strict=True) if a == producer.result]
+    if wrote is None or writes is None or not names or made.updates or used.updates in names:
+        return False
+    before, after = _cuts(wrote, producer.call.tiling), _cuts(writes, reader.call.tiling)
+    if not before or [c[1:] for c in before] != [c[1:] for c in after]:
+        return False
+    mine = {a: b for (a, _, _), (b, _, _) in zip(before, after, strict=True)}
+    found = [(c, r) for c in used.computes for r in reads(c.expr) if r.tensor in names]
+    return all(
+        c is writes and r.fill is None and _same_place(wrote.target, r.index, mine)
+        for c, r in found
+    )
+
+
+def _writer(kernel: Kernel) -> Compute | None:
+    found = writers(kernel, kernel.output)
+    return found[0] if len(found) == 1 else None
+
+
+def _cuts(c: Compute, tiling: Tiling | None) -> Cuts:
+    if tiling is None:
+        return []  # nothing is cut before Roller
+    found = []
+    for a in c.axes:
+        size = tiling.size(a.name)
+        if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
+            found.append((a.name, size, a.extent))
+    return found
+
+
+def _same_place(
+    stored: tuple[Affine, ...], loaded: tuple[object, ...], names: dict[str, str]
+) -> bool:
+    """Whether each cut axis walks the same dim, alone, where it stores and where it loads."""
+    dims = {i.bare: d for d, i in enumerate(stored) if i.bare in names}
+    if set(dims) != set(names):
+        return False
+    there = {d: names[str(axis)] for axis, d in dims.items()}
+    return all(
+        isinstance(i, Affine) and i.bare == there[d] for d, i in enumerate(loaded) if d in there
+    )

@@ -1,0 +1,145 @@
+"""What the storage planner is told of a program: who needs bytes, and when each is used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from explorer.grinder import (
+    BranchTask,
+    LibraryTask,
+    LoopTask,
+    OperatorTask,
+    Straight,
+    UProgram,
+    UTask,
+)
+from explorer.relax.memory.in_place import writes_over
+from explorer.relax.memory.storages import Allocation, Step
+from explorer.runtime.planning.timeline import Uses
+
+
+def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple[Allocation, ...]:
+    """Every root that is written into memory of its own; the aliases of one have one owner."""
+    aliases: dict[str, list[str]] = {}
+    for value in program.values.values():
+        if value.root != value.name:
+            aliases.setdefault(value.root, []).append(value.name)
+    kept = dict(_kept(program.parts))
+    results = {program.values[name].root for name in program.outputs}
+    out = []
+    for name, value in program.values.items():
+        if value.root != name or value.home != "buffer" or name not in uses.writes:
+            continue
+        why = kept.get(name, "") or _elsewhere(name, uses)
+        if name in results and name not in direct and not why:
+            why = "a result that is copied out"
+        block = uses.blocks[uses.writes[name][0]]
+        alias = tuple(aliases.get(name, ()))
+        out.append(Allocation(name, value.type, block, why, name in direct, alias))
+    return tuple(out)
+
+
+def steps(program: UProgram, uses: Uses, names: Collection[str], in_place: bool) -> list[Step]:
+    """Each position with the allocations that it uses."""
+    over: dict[int, list[tuple[str, str, str]]] = {}
+    if in_place:
+        for position, operator in positions(program.parts, uses):
+            over[position] = list(_over(program, operator))
+    return [
+        Step(tuple(n for n in used if n in names), tuple(over.get(position, ())))
+        for position, used in enumerate(uses.used)
+    ]
+
+
+def positions(parts: Sequence[UTask], uses: Uses) -> Iterator[tuple[int, OperatorTask]]:
+    """Every kernel call with its position."""
+    begins = {s.key: s.begin for s in uses.stretches if s.key}
+    for part in straights(parts):
+        for n, operator in enumerate(part.operators):
+            yield begins[part.operators[0].name] + n, operator
+
+
+def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
+    """Every run of kernels, in order, the ones inside loops and branches included."""
+    for part in parts:
+        match part:
+            case Straight():
+                yield part
+            case LoopTask(body=body):
+                yield from straights(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from straights((*then, *orelse))
+            case _:
+                continue
+
+
+def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
+    """Every call of a kernel or a library, the ones inside loops and branches included."""
+    for part in parts:
+        match part:
+            case Straight(operators=operators):
+                yield from operators
+            case LibraryTask():
+                yield part
+            case LoopTask(body=body):
+                yield from calls_of(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from calls_of((*then, *orelse))
+
+
+def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
+    """Every loop, the ones inside loops and branches included."""
+    for part in parts:
+        match part:
+            case LoopTask(body=body):
+                yield part
+                yield from loops_of(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from loops_of((*then, *orelse))
+            case _:
+                continue
+
+
+def _kept(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
+    """Values that control flow holds on to, with the reason."""
+    for part in parts:
+        match part:
+            case BranchTask():
+                yield part.cond, "decides a branch"
+                yield from ((row[0], "the value of a branch") for row in part.results)
+                yield from _kept((*part.then, *part.orelse))
+            case LoopTask():
+                yield part.iteration, "the count of a loop"
+                yield part.going, "decides a loop"
+                for c in part.carried:
+                    yield c.param, "the state of a loop"
+                    if c.staging:
+                        yield c.staging, "the next state of a loop"
+                yield from _kept(part.body)
+            case _:
+                continue
+
+
+def _elsewhere(name: str, uses: Uses) -> str:
+    """Why a value shares nothing that is used in a block that does not make it."""
+    home = uses.blocks[uses.writes[name][0]]
+    others = (uses.blocks[p] for p in uses.uses[name])
+    other = next((b for b in others if b != home), None)
+    return "" if other is None else f"used in {other or 'the program'}, made in {home or 'it'}"
+
+
+def _over(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str, str]]:
+    """(result, the root of an input, why the kernel must not write the one over the other)."""
+    kernel = operator.call.kernel
+    result = program.values[operator.result]
+    if result.root != operator.result:
+        return
+    for tensor, arg in zip(kernel.inputs, operator.args):
+        value = program.values[arg]
+        why = writes_over(kernel, tensor)
+        if value.offset != 0 or value.type.bytes != program.values[value.root].type.bytes:
+            why = "it is a part of a value"
+        if sum(program.values[a].root == value.root for a in operator.args) > 1:
+            why = "its bytes are read under two names"
+        if program.values[value.root].home == "buffer":
+            yield result.name, value.root, why

@@ -1,0 +1,139 @@
+"""The rows of a memory plan: every storage and buffer of one binding, and the views in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
+from typing import Protocol
+
+from explorer.grinder import UProgram
+from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
+from explorer.ir.shapes.compiled_dims import compile_dims
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.relax.memory.plan import aligned
+from explorer.relax.memory.storages import Storage, StoragePlan, Token
+
+
+class StorageLayout:
+    """Where each storage begins, for any binding: aligned storages one behind the other."""
+
+    def __init__(self, plan: StoragePlan) -> None:
+        self._rooms = compile_dims([s.bytes for s in plan.storages])
+
+    def rooms(self, sizes: Sizes) -> tuple[int, ...]:
+        """The bytes of each storage."""
+        return self._rooms(sizes)
+
+    def offsets(self, sizes: Sizes) -> tuple[int, ...]:
+        """Where each begins, and where the last ends."""
+        return tuple(accumulate(map(aligned, self._rooms(sizes)), initial=0))
+
+
+class StorageRows:
+    """A storage plan with all that is printed of it, ready for any binding."""
+
+    def __init__(self, plan: StoragePlan, program: UProgram, env: ShapeEnv) -> None:
+        self.layout = StorageLayout(plan)
+        self.storages = tuple((s, str(s.bytes)) for s in plan.storages)
+        self.tokens = tuple(
+            (n, t, str(t.bytes), program.values[t.name].origin)
+            for n, s in enumerate(plan.storages)
+            for t in s.tokens
+        )
+        self.is_static = plan.bounded_bytes is not None
+        self.formulas = (str(plan.planned), str(plan.naive_room))
+        self.bounds = tuple(f"{name} <= {env.of(name).high}" for name in plan.bounded)
+        self.unbounded = plan.unbounded
+        self._token_bytes = compile_dims([t.bytes for _, t, _, _ in self.tokens])
+        self._token_rooms = compile_dims([t.room for _, t, _, _ in self.tokens])
+
+    def plan(self, sizes: Sizes) -> MemoryPlan:
+        """The plan of a binding. Naive is what its values would take with a storage each."""
+        rooms, offsets = self.layout.rooms(sizes), self.layout.offsets(sizes)
+        planned, naive = self.formulas
+        return MemoryPlan(
+            tuple(
+                _buffer(token, count, offsets[n], text, origin, self.storages[n][0].name)
+                for (n, token, text, origin), count in zip(self.tokens, self._token_bytes(sizes))
+            ),
+            offsets[-1],
+            sum(map(aligned, self._token_rooms(sizes))),
+            "storages",
+            tuple(
+                _storage(storage, text, room, at)
+                for (storage, text), room, at in zip(self.storages, rooms, offsets)
+            ),
+            planned,
+            naive,
+            offsets[-1] if self.is_static else None,
+            bounds=self.bounds,
+            unbounded=self.unbounded,
+        )
+
+
+def _buffer(
+    token: Token, count: int, offset: int, formula: str, origin: frozenset[str], storage: str
+) -> BufferPlacement:
+    return BufferPlacement(
+        token.name,
+        count,
+        offset,
+        token.first,
+        token.last,
+        formula,
+        "",
+        origin,
+        storage,
+        token.taken,
+        token.reason,
+    )
+
+
+def _storage(storage: Storage, formula: str, room: int, offset: int) -> StoragePlacement:
+    return StoragePlacement(
+        storage.name,
+        room,
+        offset,
+        formula,
+        storage.static,
+        storage.dtype,
+        tuple(t.name for t in storage.tokens),
+        storage.block,
+        storage.kept,
+    )
+
+
+class Numbers(Protocol):
+    """Bytes and offsets of values under a binding."""
+
+    def bytes(self, name: str) -> int: ...
+
+    def offset_bytes(self, name: str) -> int: ...
+
+
+def with_views(
+    memory: MemoryPlan, program: UProgram, numbers: Numbers, formulas: Mapping[str, str]
+) -> MemoryPlan:
+    """The plan with a row for each view, after the row of its root; `formulas` are the views'."""
+    views: dict[str, list[str]] = {}
+    for name in formulas:
+        views.setdefault(program.values[name].root, []).append(name)
+    out: list[BufferPlacement] = []
+    for row in memory.buffers:
+        out.append(row)
+        for name in views.get(row.name, ()):
+            out.append(
+                BufferPlacement(
+                    name,
+                    numbers.bytes(name),
+                    row.offset + numbers.offset_bytes(name),
+                    row.first,
+                    row.last,
+                    formulas[name],
+                    row.name,
+                    program.values[name].origin,
+                    row.storage,
+                )
+            )
+    return replace(memory, buffers=tuple(out))

@@ -1,0 +1,322 @@
+"""Everything that is decided for one binding of the sizes, before any memory is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+from typing import TypeAlias
+
+from explorer.budget import check_room
+from explorer.counters import counters
+from explorer.devices.model import Device
+from explorer.errors import TooLarge
+from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
+from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.program import Constant
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.ir.types import ITEM_BYTES
+from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, schedule
+from explorer.rammer import Options as RammerOptions
+from explorer.relax.memory.plan import Options as MemoryOptions
+from explorer.relax.memory.storages import StoragePlan
+from explorer.runtime.planning.aligned_reads import is_aligned
+from explorer.runtime.planning.allocations import calls_of, loops_of, straights
+from explorer.runtime.planning.extents import Extents, ExtentsOf
+from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
+from explorer.runtime.planning.memory import Memory, Placed
+from explorer.runtime.planning.planned_wall import planned_wall
+from explorer.runtime.planning.sheet_times import SheetTimes
+from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.timeline import key_of, timeline, uses_of
+
+LONGEST_SECONDS = 3600.0
+MOST_BYTES = 1 << 62
+GIVEN = ("input", "constant", "host")  # homes of values that a run makes no room for
+TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The schedules by the first operator of each straight run; the wall and the arena are made
+    when they are asked for.
+
+    `direct` are the roots that a run writes right into an output: (root, position of the output).
+    """
+
+    program: UProgram
+    sizes: Sizes
+    schedules: Mapping[str, Schedule]
+    direct: Mapping[str, int]
+    extents: Extents
+    units: VDevice
+    planner: Planner
+
+    @cached_property
+    def wall(self) -> Wall:
+        """How a run should go."""
+        return self.planner.wall(self)
+
+    @cached_property
+    def placed(self) -> Placed:
+        """Where each buffer lies."""
+        return self.planner.placed(self)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The extents of a value."""
+        return self.extents.shape(name)
+
+    def offset_bytes(self, name: str) -> int:
+        """Where a value begins in its root's bytes."""
+        return self.extents.offset_bytes(name)
+
+    @cached_property
+    def memory(self) -> MemoryPlan:
+        """The arena, to look at."""
+        return self.planner.memory.rows(self.placed, self.sizes, self.extents)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A straight run as Rammer is told of it, but for the numbers that a binding gives."""
+
+    key: str
+    operators: tuple[OperatorTask, ...]
+    reads: tuple[tuple[int, ...], ...]
+    aligned: tuple[tuple[int, ...], ...]
+
+
+class Planner:
+    """The plans of a program; what no binding changes is worked out here, once."""
+
+    def __init__(
+        self,
+        program: UProgram,
+        env: ShapeEnv,
+        device: Device,
+        task_facts: TaskFacts,
+        rammer: RammerOptions,
+        memory: MemoryOptions,
+        sheet: SheetTimes | None = None,
+        library_facts: LibraryFacts = no_time,
+        constants: Mapping[str, Constant] = MappingProxyType({}),
+    ) -> None:
+        self.program, self.device = program, device
+        self.library_facts, self.constants = library_facts, constants
+        self.task_facts, self.rammer, self.sheet = task_facts, rammer, sheet
+        units, known = rammer.threads or device.units, rammer.profile
+        self.profile = known if known is not None and known.fits(units) else None
+        # A launch is over when all have heard of it, and have said that they are at its end.
+        step_us = device.task_ns / 1000
+        said = Overheads(2 * device.barrier_us, device.launch_us, device.barrier_us, step_us)
+        self.overheads = (self.profile and self.profile.overheads) or said
+        self.units = VDevice(
+            units,
+            self.overheads.barrier_us,
+            device.launch_us,
+            own_cache_bytes(device),
+            resident=device.kind == "cpu",  # workers stay between rPrograms
+            step_us=self.overheads.step_us,
+        )
+        self.uses = uses_of(program)
+        copied = memory.policy == "storages" and memory.outputs
+        self.direct = {} if copied else _direct(program)
+        self.memory = Memory(program, self.uses, env, self.direct, memory)
+        self.extents = ExtentsOf(program)
+
+    def plan(self, sizes: Sizes) -> Plan:
+        """The plan of one binding; BadPolicy, BoundError and ShapeError where there is none."""
+        counters.add("walls_planned")
+        extents = self.extents(sizes)
+        units, every = self._every(sizes, extents)
+        schedules = {
+            run.key: schedule(facts, self.rammer, self.device.name)
+            for run, facts in zip(self.runs, every)
+        }
+        return Plan(self.program, sizes, schedules, self.direct, extents, units, self)
+
+    def check_room(self, sizes: Sizes) -> None:
+        """TooLarge where one of the values that a run makes is: before anything is laid out."""
+        extents, values = self.extents(sizes), self.program.values
+        made = [n for n, v in values.items() if v.root == n and v.home not in GIVEN]
+        for name in made:
+            shape, dtype = extents.shape(name), values[name].type.element
+            # Also of one without elements the strides are numbers of 64 bits.
+            strides = ITEM_BYTES[dtype] * prod(d for d in shape if d)
+            count = extents.bytes(name) if strides < MOST_BYTES else strides
+            check_room(count, f"{name!r}, {dtype}{list(shape)},", name)
+
+    def check_time(self, sizes: Sizes) -> None:
+        """TooLarge where one kernel would run for hours, as modelled: no signal reaches into it."""
+        for run in self.runs:
+            for operator in run.operators:
+                fact = self.task_facts(operator, sizes)
+                seconds = fact.tasks * fact.us / self.units.units / 1e6
+                if seconds > LONGEST_SECONDS:
+                    raise TooLarge(
+                        f"{operator.name!r} is one kernel that would run for {seconds / 3600:,.0f} "
+                        "hours, and could not be interrupted",
+                        where=operator.name,
+                        try_="smaller sizes",
+                    )
+
+    def wall(self, plan: Plan) -> Wall:
+        """A plan drawn: every brick and gap."""
+        host = self._host(plan)
+        parts, policy = self.program.parts, self.rammer.policy_name
+        wall = planned_wall(parts, plan.schedules, plan.units, host, policy, self.device.name)
+        return wall if self.sheet is None else replace(wall, kind="simulated")
+
+    def uncounted(self, plan: Plan) -> list[str]:
+        """The loops of which a plan has one trip, as nothing before a run says how many."""
+        host = self._host(plan)
+        return [loop.name for loop in loops_of(self.program.parts) if host.trips(loop) is None]
+
+    def _host(self, plan: Plan) -> HostSteps:
+        return HostSteps(
+            self.program,
+            self.device,
+            plan.sizes,
+            plan.extents,
+            self.constants,
+            self.library_facts,
+            dict(self.profile.trips if self.profile is not None else ()),
+            None if self.sheet is not None else self.overheads,
+        )
+
+    def facts(self, plan: Plan) -> dict[str, TaskFact]:
+        """What was known of every call's tasks."""
+        calls = calls_of(self.program.parts)
+        return {
+            call.name: self.library_facts(call, plan.extents)
+            if isinstance(call, LibraryTask)
+            else self.task_facts(call, plan.sizes)
+            for call in calls
+        }
+
+    def placed(self, plan: Plan) -> Placed:
+        """The arena of a plan."""
+        units = plan.units.units
+        return self.memory.place(
+            plan.sizes, plan.extents, lambda: timeline(self.uses, plan.schedules, units)
+        )
+
+    @property
+    def storages(self) -> StoragePlan:
+        """Relax's plan with symbols, whichever policy runs."""
+        return self.memory.storages
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """Every straight run, with what each operator waits for."""
+        begins = {stretch.key: stretch.begin for stretch in self.uses.stretches}
+        turns = dict[int, list[int]]()
+        for write, before in self.memory.turns:
+            turns.setdefault(write, []).extend(before)
+        return tuple(
+            _run(part, self.program, begins[key_of(part)], turns)
+            for part in straights(self.program.parts)
+        )
+
+    def _every(self, sizes: Sizes, extents: Extents) -> tuple[VDevice, list[Facts]]:
+        """The units, and the facts of each run; a data sheet's units depend on what runs there."""
+        if self.sheet is None:
+            return self.units, [self._facts(run, sizes, extents) for run in self.runs]
+        runs = [(run.operators, run.reads) for run in self.runs]
+        return self.sheet.facts(runs, sizes, extents, self.rammer)
+
+    def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
+        operators = []
+        stands_for: list[tuple[int, ...]] = []  # an operator without tasks orders nothing itself
+        counts: list[int] = []
+        for n, (operator, reads) in enumerate(zip(run.operators, run.reads)):
+            fact = self.task_facts(operator, sizes)
+            tasks = fact.tasks
+            if not all(extents.shape(operator.result)):
+                tasks = 0  # nothing to write
+            waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
+            constant, constant_bytes = self._largest_constant(operator, extents)
+            aligned = tuple(w for w in run.aligned[n] if counts[w] == tasks and w in waits)
+            counts.append(tasks)
+            operators.append(
+                ROperator(
+                    operator.name,
+                    tasks,
+                    fact.us,
+                    waits,
+                    operator.origin,
+                    constant=constant,
+                    constant_bytes=constant_bytes,
+                    kept_us=fact.kept_us,
+                    aligned=aligned,
+                    source=fact.source,
+                )
+            )
+            stands_for.append((n,) if tasks else waits)
+        return Facts(tuple(operators), self.units)
+
+    def _largest_constant(self, operator: OperatorTask, extents: Extents) -> tuple[str, int]:
+        """Which of its operands is the largest that no run changes, and its bytes."""
+        values = self.program.values
+        found = [a for a in operator.args if values[values[a].root].home == "constant"]
+        if not found:
+            return "", 0
+        largest = max(found, key=extents.bytes)
+        where = values[largest]
+        return f"{where.root} + {where.offset}" if where.offset else where.root, extents.bytes(
+            largest
+        )
+
+
+def own_cache_bytes(device: Device) -> int:
+    """The farthest memory that a unit has for itself; 0 where a device has no such cache."""
+    own = [m.capacity_bytes for m in device.levels if not m.shared and m.capacity_bytes]
+    return max(own, default=0) if device.kind == "cpu" else 0
+
+
+def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
+    """Each operator waits for those that write what it reads, and for those of its run that used
+    the storage that it writes before it.
+    """
+    writers: dict[str, int] = {}
+    reads, aligned = [], []
+    for n, operator in enumerate(part.operators):
+        roots = [program.values[a].root for a in operator.args]
+        waits = {writers[r] for r in roots if r in writers}
+        here = begin + n
+        turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
+        aligned.append(
+            tuple(
+                w
+                for w in sorted(waits - turn)
+                if _reads_result(program, operator, part.operators[w])
+                and is_aligned(operator, part.operators[w])
+            )
+        )
+        waits |= turn
+        reads.append(tuple(sorted(waits)))
+        writers[program.values[operator.result].root] = n
+    return Run(key_of(part), part.operators, tuple(reads), tuple(aligned))
+
+
+def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
+    """Whether it takes another's result as it is, and no view of that memory."""
+    root = program.values[producer.result].root
+    return all(a == producer.result for a in reader.args if program.values[a].root == root)
+
+
+def _direct(program: UProgram) -> dict[str, int]:
+    """Outputs that are whole buffers of their own are written in place."""
+    direct: dict[str, int] = {}
+    for position, name in enumerate(program.outputs):
+        value = program.values[name]
+        root = program.values[value.root]
+        whole = value.offset == 0 and value.type.bytes == root.type.bytes
+        if root.home == "buffer" and whole and root.name not in direct:
+            direct[root.name] = position
+    return direct
+
+
+__all__ = ["Extents", "Plan", "Planner", "TaskFacts", "straights"]

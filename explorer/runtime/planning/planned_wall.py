@@ -1,0 +1,221 @@
+"""The whole program's planned wall, from the walls of its straight runs.
+
+What stays on the device between two returns to Python is one launch. A loop is drawn trip by trip
+where its count is known from constants and sizes, else with one trip; a branch with its longer way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UTask
+from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.rammer import Schedule, VDevice
+from explorer.runtime.planning.host_steps import HostSteps
+from explorer.runtime.planning.timeline import key_of
+
+MOST_BRICKS = 1 << 20  # a loop's further trips are left out
+
+
+def planned_wall(
+    parts: Sequence[UTask],
+    schedules: Mapping[str, Schedule],
+    device: VDevice,
+    host: HostSteps,
+    policy: str = "",
+    name: str = "",
+) -> Wall:
+    """rPrograms are numbered in the order of the parts, whether drawn or not."""
+    numbers: dict[str, int] = {}
+    _number(parts, schedules, numbers)
+    mason = _Mason(schedules, numbers, device.units, host)
+    mason.lay(parts)
+    return mason.wall(policy, name)
+
+
+def _number(
+    parts: Sequence[UTask], schedules: Mapping[str, Schedule], numbers: dict[str, int], at: int = 0
+) -> int:
+    """The number of the first rProgram of every straight run; how many there are in all."""
+    for part in parts:
+        match part:
+            case Straight():
+                numbers[key_of(part)] = at
+                at += len(schedules[key_of(part)].placement.programs)
+            case LoopTask(body=body):
+                at = _number(body, schedules, numbers, at)
+            case BranchTask(then=then, orelse=orelse):
+                at = _number((*then, *orelse), schedules, numbers, at)
+            case LibraryTask():
+                continue
+    return at
+
+
+class _Mason:
+    """Lays one part after the other; `cuts` are the ends of rPrograms so far, `launched` says
+    whether the device follows a launch, and `times` how often a straight run had run.
+    """
+
+    def __init__(
+        self,
+        schedules: Mapping[str, Schedule],
+        numbers: Mapping[str, int],
+        units: int,
+        host: HostSteps,
+    ) -> None:
+        self.schedules, self.numbers, self.units, self.host = schedules, numbers, units, host
+        self.now = 0.0
+        self.launched = False
+        self.times = Counter[str]()
+        self.bricks: list[Brick] = []
+        self.gaps: list[Gap] = []
+        self.cuts: list[float] = []
+
+    def wall(self, policy: str, name: str) -> Wall:
+        cuts = tuple(cut for cut in self.cuts if cut < self.now)
+        return Wall(
+            "planned",
+            tuple(self.bricks),
+            tuple(self.gaps),
+            self.units,
+            self.now,
+            policy,
+            name,
+            cuts,
+        )
+
+    def lay(self, parts: Sequence[UTask]) -> None:
+        for part in parts:
+            match part:
+                case Straight():
+                    self.straight(part)
+                case LoopTask():
+                    self.loop(part)
+                case BranchTask():
+                    self.branch(part)
+                case LibraryTask():
+                    self.library(part)
+
+    def launch(self) -> None:
+        """The device follows its rows from here on."""
+        if not self.launched:
+            self.launched = True
+            self.through_python()
+
+    def back(self) -> None:
+        """Python goes on."""
+        self.launched = False
+
+    def through_python(self) -> None:
+        """To a launch or a library call; the run itself begins with the first of them."""
+        seen = self.host.overheads
+        if seen is not None:
+            self.idle(seen.again_us if self.now else seen.launch_us, "launch")
+
+    def idle(self, us: float, cause: str) -> None:
+        """Time in which no unit has a brick."""
+        if us > 0.0:
+            begin, self.now = self.now, self.now + us
+            self.gaps += [Gap(unit, begin, self.now, cause) for unit in range(self.units)]
+
+    def straight(self, part: Straight) -> None:
+        key = key_of(part)
+        self.launch()
+        found, first = self.schedules[key], self.numbers[key]
+        wall, trip, now = found.wall, self.times[key], self.now
+        self.times[key] += 1
+        if not (now or first or trip):
+            self.bricks += wall.bricks
+            self.gaps += wall.gaps
+        else:
+            self.bricks += [
+                replace(
+                    b,
+                    start_us=b.start_us + now,
+                    end_us=b.end_us + now,
+                    program=b.program + first,
+                    iteration=trip,
+                )
+                for b in wall.bricks
+            ]
+            self.gaps += [
+                replace(g, start_us=g.start_us + now, end_us=g.end_us + now) for g in wall.gaps
+            ]
+        self.cuts += [cut + now for cut in wall.cuts_us]
+        self.now += wall.total_us
+        self.cuts.append(self.now)
+
+    def library(self, task: LibraryTask) -> None:
+        """The calling thread is in the library; the others have nothing to do."""
+        self.back()
+        self.through_python()
+        begin = self.now
+        self.now += self.host.library(task, self.host.extents).us
+        trip = self.times[task.name]
+        self.times[task.name] += 1
+        self.bricks.append(Brick(0, begin, self.now, task.name, 0, 1, task.origin, iteration=trip))
+        self.gaps += [Gap(unit, begin, self.now, "library") for unit in range(1, self.units)]
+
+    def loop(self, task: LoopTask) -> None:
+        on_host = task.level == "host"
+        if on_host:
+            self.back()
+        else:
+            self.launch()
+            self.idle(self.entered_us(task), "barrier")
+        trips = self.host.trips(task)
+        between_us = 0.0 if on_host else self.trip_us(task)
+        before = self.laid
+        for _ in range(1 if trips is None else trips):
+            self.lay(task.body)
+            if on_host:
+                self.back()
+            else:
+                self.idle(between_us, "barrier")
+            if 2 * self.laid - before > MOST_BRICKS:
+                break
+
+    @property
+    def laid(self) -> int:
+        """How much there is to draw: a trip may have gaps alone."""
+        return max(len(self.bricks), len(self.gaps))
+
+    def entered_us(self, task: LoopTask) -> float:
+        """The values that a loop carries, as they are before the first trip."""
+        copied = sum(self.host.copy_us(c.param, c.initial) for c in task.carried if c.initial)
+        return 2 * self.host.barrier_us + copied
+
+    def trip_us(self, task: LoopTask) -> float:
+        """From the end of a trip's last brick to the next trip's first."""
+        staged = [c for c in task.carried if c.staging]
+        meetings = 2 + bool(staged) + 2 * task.checked
+        pairs = [(c.staging, c.result) for c in staged]
+        pairs += [(c.param, c.staging or c.result) for c in task.carried]
+        copied = sum(self.host.copy_us(target, source) for target, source in pairs)
+        return meetings * self.host.barrier_us + copied
+
+    def branch(self, task: BranchTask) -> None:
+        if task.level == "host":
+            self.back()
+        else:
+            self.launch()
+            self.idle(2 * self.host.barrier_us, "barrier")
+        ways = []
+        for arm, made in ((task.then, 1), (task.orelse, 2)):
+            way = _Mason(self.schedules, self.numbers, self.units, self.host)
+            way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
+            way.lay(arm)
+            if way.launched:
+                copied = sum(self.host.copy_us(row[0], row[made]) for row in task.results)
+                way.idle(2 * self.host.barrier_us + copied, "barrier")
+            ways.append(way)
+        longer = max(ways, key=lambda way: way.now)
+        self.bricks += longer.bricks
+        self.gaps += longer.gaps
+        self.cuts += longer.cuts
+        self.now, self.launched = longer.now, longer.launched
+        self.times = longer.times
+        if task.level == "host":
+            self.back()

@@ -1,0 +1,71 @@
+"""What Rammer is told of a program on a data-sheet device: grids of thread blocks of each call, and
+as many units as blocks are resident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.devices.model import Device
+from explorer.grinder import OperatorTask
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
+from explorer.rammer import Facts, VDevice
+from explorer.rammer import Options as RammerOptions
+from explorer.rammer.sheets import Gridded, facts_of, vdevice_of
+from explorer.roller.grids import RESIDENT, grids
+from explorer.runtime.planning.extents import Extents
+
+ALONE = "op-by-op"  # the policy under which an operator has the device to itself
+
+
+class SheetTimes:
+    """Grids of kernel calls on a data sheet; those of equal kernels are worked out once."""
+
+    def __init__(self, program: Program, device: Device) -> None:
+        self.device = device
+        near = next(m for m in device.levels if m.shared)
+        constants = sum(c.array.nbytes for c in program.constants.values())
+        self.cold = constants > RESIDENT * (near.capacity_bytes or float("inf"))
+        self._named: dict[Kernel, Kernel] = {}
+        self._known: dict[tuple[Kernel, tuple[tuple[str, int], ...]], tuple[ThreadBlocks, ...]] = {}
+
+    def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
+        """The grids that a call could be launched with under a binding."""
+        kernel = operator.call.kernel
+        if kernel not in self._named:
+            self._named[kernel] = canonical(normalise(kernel))[0]
+        key = (self._named[kernel], tuple(sorted(sizes.items())))
+        if key not in self._known:
+            self._known[key] = grids(key[0], self.device, sizes, self.cold)
+        return self._known[key]
+
+    def facts(
+        self,
+        runs: Sequence[tuple[Sequence[OperatorTask], Sequence[tuple[int, ...]]]],
+        sizes: Sizes,
+        extents: Extents,
+        rammer: RammerOptions,
+    ) -> tuple[VDevice, list[Facts]]:
+        """The units that all runs share, and what each is told; a run is its operators and, for
+        each, the positions of those that it waits for.
+        """
+        alone = rammer.policy_name == ALONE
+        every = [
+            [
+                Gridded(
+                    o.name,
+                    self.of(o, sizes) if all(extents.shape(o.result)) else (),
+                    waits,
+                    o.origin,
+                )
+                for o, waits in zip(operators, reads, strict=True)
+            ]
+            for operators, reads in runs
+        ]
+        units = vdevice_of(every, self.device, alone, rammer.threads)
+        return units, [facts_of(run, self.device, units, alone) for run in every]

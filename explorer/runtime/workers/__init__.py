@@ -1,0 +1,1 @@
+"""Worker threads, the memory they share, and launches of programs on them."""

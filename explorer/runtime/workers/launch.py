@@ -1,0 +1,93 @@
+"""One launch in memory: each unit's rows, the tables they index, and the stamps of a traced run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.workers import Team
+
+Row = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
+
+    `needed` is how many one unit made; more than have room where the capacity was too small.
+    """
+
+    begin: int
+    end: int
+    units: tuple[np.ndarray, ...]
+    needed: int
+
+
+def rows_of(rows: Sequence[Row]) -> np.ndarray:
+    """A unit's instructions as the interpreter reads them."""
+    return np.array(rows, np.int64).reshape(len(rows), isa.ROW_WORDS)
+
+
+class Launch:
+    """Rows may be shared; `code[unit, call]` and `slots` hold addresses and belong to one arena."""
+
+    def __init__(self, rows: Sequence[np.ndarray], calls: int, slots: int) -> None:
+        units = len(rows)
+        self.rows = tuple(rows)
+        self.code = np.zeros((units, max(1, calls), isa.CODE_WORDS), np.int64)
+        self.slots = np.zeros(max(1, slots), np.int64)
+        self._registers = np.zeros((units, isa.REGISTERS), np.int64)
+        self._counts = np.zeros(units, np.int64)
+        self._untraced = np.zeros(units, np.int64)
+        self._programs = np.array([address_of(r) for r in rows], np.int64)
+        self._codes = np.array([address_of(c) for c in self.code], np.int64)
+        self._words = np.zeros(isa.LAUNCH_WORDS, np.int64)
+        self._fill(units)
+        self._address = address_of(self._words)
+        self._units = units
+
+    def _fill(self, units: int) -> None:
+        words = self._words
+        words[isa.L_UNITS] = units
+        words[isa.L_STRIDE] = 1 + max(len(r) for r in self.rows)
+        words[isa.L_PROGRAMS] = address_of(self._programs)
+        words[isa.L_CODE] = address_of(self._codes)
+        words[isa.L_SLOTS] = address_of(self.slots)
+        words[isa.L_REGISTERS] = address_of(self._registers)
+        words[isa.L_STAMPS] = address_of(self._untraced)
+        words[isa.L_COUNTS] = address_of(self._counts)
+
+    def move(self, moves: np.ndarray, bases: np.ndarray) -> None:
+        """Each run writes these addresses first: rows of (where, number of a base, offset)."""
+        self._moves, self._bases = np.ascontiguousarray(moves, np.int64), bases
+        self._words[isa.L_MOVES] = address_of(self._moves)
+        self._words[isa.L_MOVED] = len(self._moves)
+        self._words[isa.L_BASES] = address_of(bases)
+
+    def run(self, team: Team) -> None:
+        """Follow the rows to their end."""
+        team.launch(self._address, self._units)
+
+    def span(self, team: Team) -> int:
+        """Follow the rows; cycles from their begin to their end."""
+        self.run(team)
+        return int(self._words[isa.L_END] - self._words[isa.L_BEGIN])
+
+    def trace(self, team: Team, capacity: int) -> Stamps:
+        """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
+        room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
+        room.fill(0)  # else the first stamp on a page waits for the system to give it
+        addresses = np.array([address_of(r) for r in room], np.int64)
+        self._words[isa.L_CAPACITY] = capacity
+        self._words[isa.L_STAMPS] = address_of(addresses)
+        try:
+            self.run(team)
+        finally:
+            self._words[isa.L_STAMPS] = address_of(self._untraced)
+        begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
+        counts = [int(n) for n in self._counts]
+        return Stamps(begin, end, tuple(r[:n].copy() for r, n in zip(room, counts)), max(counts))

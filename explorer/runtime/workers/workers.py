@@ -1,0 +1,222 @@
+"""Persistent worker threads that follow device programs; the calling thread is hand 0.
+
+A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+
+from explorer.allowance import cores
+from explorer.errors import BadOption
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.device_program.native import native
+from explorer.runtime.workers import clock
+from explorer.runtime.workers.arena import address_of, aligned_bytes
+
+# A hand that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
+# that nobody disturbs takes 0.2 us, a wake-up tens of us.
+SPIN_US = 2.0
+PATIENCE_US = 100.0
+IDLE_US = 1000.0  # how long a worker stays awake where runs come in quick succession
+# A time slice of the system's is 3 ms or so. A hand that lost its core for longer than this, and
+# did not make up for it, is not called for a while, at most for the longest.
+LOST_US = 5e3
+BACKOFF_US, LONGEST_US = 50e3, 2e6
+BREATH_US = 100e3  # between two looks at Python's signals
+FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
+JOIN_SECONDS = 1.0
+
+
+class Team:
+    """The threads that carry units, shared by all compilations; launches from several threads
+    queue. There are at most `hands`, the caller's own among them: as many as cores are allowed."""
+
+    def __init__(self, hands: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._words = aligned_bytes(isa.TEAM_BYTES, isa.LINE_BYTES).view(np.int64)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._words))  # threads outlive the interpreter
+        self._words[:] = 0
+        self._words[: len(_LIBRARY_WORDS)] = _library_addresses()
+        self._words[isa.T_FUTEX] = _futex_number()
+        self._words[isa.T_HANDS] = 1
+        self._words[isa.T_CLOCK_ID] = getattr(time, "CLOCK_THREAD_CPUTIME_ID", 0)
+        self._address = address_of(self._words)
+        self._call = native().call
+        self._set_times(clock.cycles_per_us())
+        self._most = min(hands or cores(), isa.MAX_UNITS)
+        self._units = 1
+        self._callers_core = -1
+        self._owner = 0  # the thread whose launch runs
+        linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
+        self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
+
+    def _set_times(self, rate: float) -> None:
+        words = self._words
+        words[isa.T_PER_MS] = int(1000 * rate)
+        words[isa.T_NAP + 1] = int(1000 * BREATH_US)  # nanoseconds
+        for word, us in (
+            (isa.T_SPIN, SPIN_US),
+            (isa.T_PATIENCE, PATIENCE_US),
+            (isa.T_IDLE, IDLE_US),
+            (isa.T_LOST, LOST_US),
+            (isa.T_BACKOFF, BACKOFF_US),
+            (isa.T_LONGEST, LONGEST_US),
+            (isa.T_BREATH, BREATH_US),
+        ):
+            words[word] = int(us * rate)
+
+    @property
+    def workers(self) -> int:
+        """How many threads serve, the callers aside."""
+        return len(self._threads)
+
+    @property
+    def thread_ids(self) -> tuple[int, ...]:
+        """The workers' ids as the operating system knows them."""
+        return tuple(t.native_id for t in self._threads if t.native_id is not None)
+
+    @property
+    def taken(self) -> int:
+        """How often a hand has carried another one's unit."""
+        return int(self._words[isa.T_TAKEN])
+
+    def launch(self, block: int, units: int) -> None:
+        """Run the launch block at an address; returns when all its units have ended.
+
+        Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
+        signal's handler that this thread's own launch let run: that one could never end.
+        """
+        if self._owner == threading.get_ident():
+            raise BadOption("a run began inside another one of this thread", try_="another thread")
+        with self._lock:
+            if units > self._units or units < 1:
+                self._prepare(units)
+            if units > 1:
+                self._leave_the_callers_core()
+            self._owner = threading.get_ident()
+            try:
+                unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
+                while unfinished:
+                    unfinished = self._call(isa.ASK_RESUME, self._address, block)
+            except BaseException:
+                self._call(isa.ASK_ABANDON, self._address, 0)
+                raise
+            finally:
+                self._owner = 0
+
+    def stop(self, seconds: float = JOIN_SECONDS) -> None:
+        """End every worker, each within a time; a later launch starts fresh ones."""
+        if not self._lock.acquire(timeout=seconds):
+            return
+        try:
+            self._words[isa.T_STOP] = 1
+            self._call(isa.ASK_STOP, self._address, len(self._threads) + 1)
+            for thread in self._threads:
+                thread.join(seconds)
+            self._threads = [t for t in self._threads if t.is_alive()]
+            self._units = 1
+            self._words[isa.T_HANDS] = 1
+            if not self._threads:
+                self._words[isa.T_STOP] = 0
+        finally:
+            self._lock.release()
+
+    def _leave_the_callers_core(self) -> None:
+        """Keep the workers off the core that the caller runs on.
+
+        Left alone, the system at times wakes a worker beside its caller, and the two take turns on
+        one core for many runs: twice as slow.
+        """
+        core = self._getcpu() if self._getcpu is not None else -1
+        if core < 0 or core == self._callers_core:
+            return
+        self._callers_core = core
+        others = os.sched_getaffinity(0) - {core}
+        if len(others) < len(self._threads):
+            return
+        for thread in self.thread_ids:
+            with suppress(OSError):  # it is where it is: slower, not wrong
+                os.sched_setaffinity(thread, others)
+
+    def _prepare(self, units: int) -> None:
+        if not 1 <= units <= isa.MAX_UNITS:
+            raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
+        try:
+            while len(self._threads) < min(units, self._most) - 1:
+                self._start(len(self._threads) + 1)
+        except RuntimeError:  # those that there are carry every unit
+            self._most = 1 + len(self._threads)
+        self._words[isa.T_HANDS] = 1 + len(self._threads)
+        self._units = units
+        self._callers_core = -1
+
+    def _start(self, hand: int) -> None:
+        mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2 * hand)
+        self._words[mailbox : mailbox + isa.LINE_WORDS] = 0
+        self._words[mailbox + isa.M_IDLE] = self._words[isa.T_PATIENCE]
+        self._words[mailbox + isa.M_TURN] = self._words[isa.T_TURN]
+        self._words[mailbox + isa.M_SEEN] = self._words[isa.T_TURN]
+        thread = threading.Thread(
+            target=self._call,
+            args=(isa.ASK_SERVE, self._address, hand),
+            name=f"ironworks-hand-{hand}",
+            daemon=True,
+        )
+        thread.start()  # where the system gives no more: RuntimeError
+        self._threads.append(thread)
+
+
+# In the order of isa.T_YIELD ...
+_LIBRARY_WORDS = ("sched_yield", "usleep", "memmove", "syscall", "clock_gettime")
+
+
+def _library_addresses() -> list[int]:
+    library = ctypes.CDLL(None)
+    functions = [getattr(library, name) for name in _LIBRARY_WORDS]
+    return [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
+
+
+def _futex_number() -> int:
+    """The system call that sleeps on a word; 0 where there is none."""
+    return FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform == "linux" else 0
+
+
+_team: Team | None = None
+_making = threading.Lock()
+
+
+def team() -> Team:
+    """The team of this process; after a fork, the child's own."""
+    global _team
+    if _team is None:
+        with _making:
+            if _team is None:
+                _team = Team()
+    return _team
+
+
+def _forget_after_fork() -> None:
+    global _team, _making
+    _team, _making = None, threading.Lock()
+
+
+@atexit.register
+def _stop_at_exit() -> None:
+    if _team is not None:
+        _team.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,288 @@
+"""A contraction as register tiles over packed columns: `Panels` of `Contract` with the epilogue
+behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
+from explorer.ir.kernels.normal import writers
+from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.patterns.forms import form_of, group_of
+from explorer.ir.shapes.dims import Dim, ceil_div, floor_div, product, simplify
+from explorer.ir.tile_program import (
+    Contract,
+    Do,
+    Fetch,
+    For,
+    Map,
+    Pack,
+    Packing,
+    Panels,
+    Span,
+    Statement,
+    TileExpr,
+)
+from explorer.ir.tile_traversal import with_loads
+from explorer.tile.lowering.groups import in_groups, padded_extents
+from explorer.tile.lowering.places import Place, Places, row_major
+from explorer.tile.lowering.transposed_tile import turned_tile
+
+SHORT_RUN = 8
+
+
+def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
+    """The summed axes from the longest step through the left operand to the shortest: the fewest
+    segments.
+    """
+    steps = [a.offset.factor(x.name) for x in axes]
+    if not all(isinstance(s, int) for s in steps):
+        return axes
+    return tuple(x for x, _ in sorted(zip(axes, steps, strict=True), key=lambda p: -abs(int(p[1]))))
+
+
+def segments(
+    steps: tuple[Dim, ...], extents: tuple[Dim, ...]
+) -> tuple[tuple[int, ...], Dim, int] | None:
+    """Start offsets of the longest runs of equal step that the sum walks, the run's length and its
+    step.
+
+    None where they depend on symbols, so that no table can be made.
+    """
+    length, step, rest = extents[-1], steps[-1], len(extents) - 1
+    while rest and simplify(steps[rest - 1] - length * step) == 0:
+        length, rest = product((length, extents[rest - 1])), rest - 1
+    outer = (*steps[:rest], *extents[:rest], step)
+    if not all(isinstance(x, int) for x in outer) or (rest and not isinstance(length, int)):
+        return None
+    starts = [0]
+    for stride, extent in zip(steps[:rest], extents[:rest], strict=True):
+        starts = [s + int(stride) * i for s in starts for i in range(int(extent))]
+    return tuple(starts), length, int(step)
+
+
+def one_by_one(starts: tuple[int, ...], length: Dim, step: int) -> tuple[tuple[int, ...], Dim]:
+    """Short runs as a table of every step: a loop of three steps costs more than a load in each."""
+    if len(starts) == 1 or not isinstance(length, int) or not 1 < length < SHORT_RUN:
+        return starts, length
+    return tuple(s + i * step for s in starts for i in range(length)), 1
+
+
+def contract(
+    p: Places,
+    n: int,
+    c: Compute,
+    found: Contraction,
+    epilogue: Compute | None,
+    halo: Mapping[Read, Place],
+) -> list[Statement] | None:
+    """The statements of one contraction within the tile; None where its depth cannot be walked by a
+    table, or its columns have a halo on the left.
+    """
+    spans, micro = p.spans(n, c), p.tiling.micro.over(found.column.extent)
+    name = c.out if len(writers(p.kernel, c.out)) == 1 else f"{c.out}_{n}"  # of one part
+    column = spans[found.column.name]
+    if column.clip_low:
+        return None  # panels count from where the tile starts, which can be before the first column
+    left = left_operand(p, n, c, found, halo)
+    if left is None:
+        return None
+    a, depth, grouped, group = left
+    names = frozenset(x.name for x in depth)
+    extents = padded_extents(depth, group)
+    walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
+    if walk is None or len(walk[0]) > 4096:
+        return None
+    starts, length, step = walk
+    length, step = (length, step) if group == 1 else (floor_div(length, group), group)
+    starts, length = one_by_one(starts, length, step)
+    total = product(extents)
+    p.tables[f"{name}_seg"] = starts
+    columns = _columns(p, found, depth, column, total)
+    if columns is None:
+        return None
+    b, b_step, prepare = columns
+    dtype = p.kernel.dtype(c.out)
+    acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, dtype, "L1")
+    rows = tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
+    count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
+    table = p.buffer(f"{name}_rows", "scratch", product((count, micro.rows)), "int64", "L1")
+    seg = p.buffer(f"{name}_seg", "table", len(starts), "int64")
+    inner = Contract(
+        acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step
+    )
+    mine = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
+    finish = _epilogue(p, c, epilogue, mine, column)
+    finish, copies = turned_tile(p, name, rows, column, finish)
+    panels = Panels(rows, column, micro, inner, table, finish)
+    body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c), *copies)
+    for axis in reversed(found.batch):
+        body = (For(spans[axis.name], body),)
+    return [*grouped, *body]
+
+
+def left_operand(
+    p: Places, n: int, c: Compute, found: Contraction, halo: Mapping[Read, Place]
+) -> tuple[Fetch, tuple[Axis, ...], list[Statement], int] | None:
+    """The left operand, the summed axes as they are walked through it, what is copied before, and
+    how many neighbours are multiplied in a group.
+    """
+    form = form_of(p.kernel, c, found)
+    assert form is not None
+    if form.group > 1:
+        made = in_groups(p, n, found, halo, form.group)
+        if made is None:
+            return None
+        a, last, copies = made
+        order = depth_order(tuple(x for x in found.depth if x != last), a)
+        return a, (*order, last), copies, form.group
+    plain = p.resolve(found.a, halo)
+    assert isinstance(plain, Fetch)
+    return plain, depth_order(found.depth, plain), [], 1
+
+
+def _epilogue(p: Places, c: Compute, epilogue: Compute | None, mine: Fetch, column: Span) -> Map:
+    """What happens to a register tile: it is stored, or an element-wise compute is done on it."""
+    if epilogue is None:
+        return Map(p.place(c.out).at(c.target), (column,), mine)
+    names = {e.name: var(x.name) for e, x in zip(epilogue.axes, c.axes, strict=True)}
+    target = p.place(epilogue.out).at(tuple(i.substitute(names) for i in epilogue.target))
+    expr = _with_sum(p, substitute(epilogue.expr, names), c.out, mine)
+    return Map(target, (column,), expr)
+
+
+def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
+    match expr:
+        case Read(name, _, _) if name == tensor:
+            return mine
+        case Apply(op, args):
+            return Do(op, tuple(_with_sum(p, a, tensor, mine) for a in args))
+        case _:
+            return p.resolve(expr, {})
+
+
+def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
+    """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in
+    scratch in between.
+    """
+    block, k = p.tiling.depth_block, whole.contract
+    if not block or not isinstance(k.depth, int) or len(k.segment_values) > 1 or k.depth <= block:
+        return [whole]
+    count = -(-k.depth // block)
+    ranges = p.regions.tensors[c.out]
+    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
+    acc = Fetch(k.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j"))
+    so_far = Do("add", (acc, partial))
+
+    def part(number: Affine, depth: int, target: Fetch, expr: TileExpr) -> Panels:
+        a = replace(k.a, offset=k.a.offset + number * (block * k.a_step))
+        b = replace(k.b, offset=k.b.offset + number * (block * k.b_step))
+        inner = replace(k, a=a, b=b, depth=depth)
+        return replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))
+
+    last = with_loads(whole.epilogue.expr, lambda f: so_far if f == acc else f)
+    out: list[Statement] = [part(Affine(), block, partial, acc)]
+    if count > 2:
+        span = Span("_block", Affine((), 1), count - 2, count)
+        out.append(For(span, (part(var("_block"), block, partial, so_far),)))
+    rest = k.depth - (count - 1) * block
+    return [*out, part(Affine((), count - 1), rest, whole.epilogue.target, last)]
+
+
+def _columns(
+    p: Places,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    column: Span,
+    total: Dim,
+) -> tuple[Fetch, int, list[Statement]] | None:
+    """The right operand as panels: packed ahead if constant, in place if rows of it are panels,
+    else packed into scratch.
+    """
+    lanes = p.tiling.micro.over(found.column.extent).columns
+    names = frozenset(x.name for x in depth)
+    source = p.resolve(found.b, {})
+    assert isinstance(source, Fetch)
+    group = group_of(p.kernel.dtype(found.a.tensor))
+    walked = {x.name for x in (*found.batch, found.column, *depth)}
+    whole = isinstance(total, int) and source.offset.variables <= walked  # in no block of another
+    if found.b.tensor in p.kernel.constants and whole:
+        assert isinstance(total, int)
+        first = _first_packed(column.base, lanes)
+        packed = _packed_ahead(p, found, depth, source, total, group, first)
+        return None if packed is None else (packed, lanes * group, [])
+    steps = tuple(source.offset.factor(x.name) for x in depth)
+    walk = segments(steps, tuple(x.extent for x in depth))
+    in_place = (
+        not p.tiling.pack
+        and group == 1
+        and source.offset.factor(column.axis) == 1
+        and walk is not None
+        and len(walk[0]) == 1
+        and not column.clip_high
+        and isinstance(column.size, int)
+        and column.size % lanes == 0
+    )
+    if in_place and walk is not None:
+        offset = source.offset.without(names).substitute({column.axis: var("_j")})
+        return Fetch(source.buffer, offset), walk[2], []
+    size = product((ceil_div(column.size, lanes), lanes, total))
+    name = f"{found.b.tensor}_panels{len(p.buffers)}"
+    panels = p.buffer(name, "scratch", size, source.buffer.dtype, "L2")
+    over = tuple(Span(x.name, Affine(), x.extent, x.extent) for x in depth)
+    return (
+        Fetch(panels, (var("_j") - column.base) * total),
+        lanes * group,
+        [Pack(panels, source, column, over, lanes, group)],
+    )
+
+
+def _first_packed(base: Affine, lanes: int) -> Dim:
+    """The column that panels packed ahead begin at, so that every tile begins at one of them."""
+    if not base.terms:
+        return base.const
+    return base.const % lanes if isinstance(base.const, int) else base.const
+
+
+def _packed_ahead(
+    p: Places,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    source: Fetch,
+    total: int,
+    group: int,
+    first: Dim,
+) -> Fetch | None:
+    lanes = p.tiling.micro.over(found.column.extent).columns
+    order = (*found.batch, found.column, *depth)
+    extents, steps = [x.extent for x in order], [source.offset.factor(x.name) for x in order]
+    if not all(isinstance(x, int) for x in (*extents, *steps, source.offset.const, first)):
+        return None
+    ext, begin, batch = [int(e) for e in extents], int(first), len(found.batch)
+    ext[batch] = columns = ext[batch] - begin
+    name = f"{found.b.tensor}_packed"
+    made = Packing(
+        name,
+        found.b.tensor,
+        tuple(ext),
+        tuple(int(s) for s in steps),
+        int(source.offset.const) + begin * int(steps[batch]),
+        batch,
+        lanes,
+        source.buffer.dtype,
+        group,
+    )
+    while any(q.name == name and q != made for q in p.packings):
+        name += "_"
+        made = replace(made, name=name)
+    if made not in p.packings:
+        p.packings.append(made)
+    one = -(-columns // lanes) * lanes * total
+    offset = (var("_j") - begin) * total
+    for x, stride in zip(found.batch, row_major(tuple(ext[:batch])), strict=True):
+        offset = offset + var(x.name) * product((stride, one))
+    size = prod(ext[:batch]) * one
+    return Fetch(p.buffer(name, "packed", size, source.buffer.dtype), offset)

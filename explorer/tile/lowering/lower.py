@@ -1,0 +1,320 @@
+"""Kernel and tiling -> tile program. Contractions are recognised by their structure; no operator is
+known by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
+from explorer.ir.kernels.normal import epilogue_of, writers
+from explorer.ir.patterns.contraction import Contraction, contraction
+from explorer.ir.patterns.few_columns import few_columns
+from explorer.ir.patterns.forms import form_of
+from explorer.ir.patterns.regions import Interval, propagate, tile_variable
+from explorer.ir.patterns.running import Running, running
+from explorer.ir.patterns.sliding import slides
+from explorer.ir.shapes.dims import ShapeEnv, product
+from explorer.ir.tile_program import (
+    Fill,
+    For,
+    Grid,
+    Map,
+    Reduce,
+    Scan,
+    Statement,
+    TileProgram,
+)
+from explorer.ir.tile_traversal import without_unused
+from explorer.tile.lowering.block_by_block import block_by_block
+from explorer.tile.lowering.contract import contract
+from explorer.tile.lowering.groups import can_group
+from explorer.tile.lowering.places import Place, Places
+
+KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
+
+
+def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
+    """The compute as a contraction that the micro-kernels can do: of a form that they have, and
+    columns enough to fill a vector.
+    """
+    found = contraction(c)
+    form = None if found is None else form_of(kernel, c, found)
+    if found is None or form is None or (form.group > 1 and not can_group(found)):
+        return None
+    if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
+        return None
+    return None if few_columns(found) else found
+
+
+def sums_of(kernel: Kernel, device: Device) -> Device:
+    """The device with as many lanes as its vectors have of the sums of the kernel's first
+    contraction.
+    """
+    for c in kernel.computes:
+        found = tensor_contraction(kernel, c)
+        form = None if found is None else form_of(kernel, c, found)
+        if form is not None:
+            return replace(device, lanes=form.lanes(device.lanes))
+    return device
+
+
+def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
+    """The tile variables: the axes of the output that are cut, outermost first."""
+    last = writers(kernel, kernel.output)[-1]
+    cut = []
+    for a in last.axes:
+        size = tiling.size(a.name)
+        if size is not None and not (isinstance(a.extent, int) and size >= a.extent):
+            cut.append(Grid(tile_variable(a.name), a.name, size, a.extent))
+    return tuple(cut)
+
+
+def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
+    """The plain program of one task of a kernel in normal form: its output tile, and all in between
+    in scratch.
+
+    Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
+    what is made inside is read past its border as different values.
+    """
+    grid = grid_of(kernel, tiling)
+    regions = propagate(kernel, dict(tiling.tile))
+    blocks = block_by_block(kernel, regions)
+    if blocks is not None:
+        kernel, regions = blocks.kernel, blocks.regions
+    places = Places(kernel, env, grid, tiling, regions)
+    places.folded = _folded(kernel)
+    places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.folded}
+    _check_fills(kernel, places.fills)
+    body: list[Statement] = []
+    before: list[Statement] = []
+    done: set[int] = set()
+    for n, c in enumerate(kernel.computes):
+        if blocks is not None and n == blocks.first:
+            before, body = body, []
+        if blocks is not None and n == blocks.last:
+            body = [*before, For(blocks.span, tuple(body))]
+        if n in done:
+            continue
+        run, shared = _run(kernel, n, places, () if blocks is None else (blocks.first, blocks.last))
+        if len(run) > 1:
+            body += _row_by_row(places, n, run, shared)
+            done |= set(range(n, n + len(run)))
+        else:
+            statements, epilogue = _compute(places, n, c)
+            body += statements
+            if epilogue is not None:
+                done.add(kernel.computes.index(epilogue))
+    return without_unused(
+        TileProgram(
+            grid,
+            tuple(body),
+            tuple(sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])),
+            tuple(places.packings),
+            tuple(places.tables.items()),
+            bool(kernel.updates),
+        )
+    )
+
+
+def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
+    """One compute, with its epilogue where it is a contraction that has one."""
+    along = running(p.kernel, c)
+    if along is not None:
+        return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
+    halo, body = p.halos(n, c)
+    found = tensor_contraction(p.kernel, c)
+    if found is not None:
+        epilogue = epilogue_of(p.kernel, c)
+        column = p.regions.axes[n][found.column.name]
+        if found.b.tensor in p.kernel.constants and column.lo.terms:
+            _check_columns(p, c, column, p.tiling.micro.over(found.column.extent))
+        before = (dict(p.places), dict(p.buffers), list(p.packings), dict(p.tables))
+        made = contract(p, n, c, found, epilogue, halo)
+        if made is not None:
+            return [*_fills(p, n, (epilogue or c).out), *body, *made], epilogue
+        p.places, p.buffers, p.packings, p.tables = before
+    return [*_fills(p, n, c.out), *body, _loop(p, n, c, halo)], None
+
+
+def _check_columns(p: Places, c: Compute, column: Interval, micro: Micro) -> None:
+    """Every tile begins a whole number of panels after the first one."""
+    lanes = micro.columns
+    tiles = {g.variable: g.tile for g in p.grid}
+    steps = [factor * tiles.get(name, 1) for name, factor in column.lo.terms]
+    even = all(isinstance(n, int) and n % lanes == 0 for n in steps)
+    if not even or not isinstance(column.size, int) or column.size % lanes:
+        raise BadOption(
+            f"execution unit: a tile of {column.size} columns of {c.out} does not begin at a "
+            f"packed panel: take a multiple of {lanes}"
+        )
+
+
+def _check_fills(kernel: Kernel, fills: Mapping[str, set[float]]) -> None:
+    for name, values in fills.items():
+        if len(values) > 1 and name not in kernel.inputs:
+            found = " and ".join(map(str, sorted(values)))
+            raise BadOption(
+                f"{name} is read past its border as {found}: a tile has room for one border; leave "
+                "one of its readers to another kernel",
+                where=name,
+                expected="one value",
+                found=found,
+            )
+
+
+def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
+    """An intermediate that is read past its border is filled before it is written for the first
+    time.
+    """
+    if tensor in p.kernel.inputs or tensor == p.kernel.output:
+        return []
+    if any(c.out == tensor for c in p.kernel.computes[:n]):
+        return []
+    return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
+
+
+def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statement:
+    target = p.place(c.out).at(c.target)
+    spans = tuple(p.spans(n, c).values())
+    expr = p.resolve(c.expr, halo)
+    if c.reduce:
+        dtype = p.kernel.dtype(c.out)
+        return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
+    return Map(target, spans, expr)
+
+
+def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+    spans = p.spans(n, c)
+    over = spans.pop(along.axis.name)
+    if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
+        raise BadOption(
+            f"a tile cuts {along.axis.name} of {c.out}, which is folded along it: leave it whole"
+        )
+    return Scan(
+        p.place(c.out).at(c.target),
+        tuple(spans.values()),
+        over,
+        c.combiner or "sum",
+        p.resolve(along.element, {}),
+        p.kernel.dtype(c.out),
+        along.exclusive,
+        along.backwards,
+    )
+
+
+def _run(
+    kernel: Kernel, start: int, p: Places, borders: tuple[int, ...]
+) -> tuple[list[Compute], int]:
+    """The computes from here on that are no contractions and walk the same leading axes, and how
+    many those are. None crosses a border.
+    """
+    run: list[Compute] = []
+    made: set[str] = set()
+    first = kernel.computes[start]
+    shared = len(first.axes)
+    filled = p.fills
+    for n, c in enumerate(kernel.computes[start:], start):
+        if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
+            break
+        if run and n in borders:
+            break
+        if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
+            break
+        if c.out != kernel.output and not c.is_plain:
+            break
+        more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1), _turns(c))
+        while more and _ranges(p, n, more) != _ranges(p, start, more):
+            more -= 1
+        prefix = tuple(var(a.name) for a in c.axes[:more])
+        same = all(r.index[:more] == prefix for r in reads(c.expr) if r.tensor in made)
+        if not more or not same:
+            break
+        run.append(c)
+        made.add(c.out)
+        shared = more
+    return run, shared
+
+
+def _turns(c: Compute) -> int:
+    """How many leading axes come before the one along which a mapped result is dense: to store it
+    in vectors, all of that axis is walked at once, like the last one.
+    """
+    dense = c.target[-1].variables if c.target and not c.reduce else frozenset()
+    return next((n for n, a in enumerate(c.axes) if a.name in dense), len(c.axes))
+
+
+def _is_across(c: Compute) -> bool:
+    """Every load that is dense is so along the last axis, none along what is reduced."""
+    last = [r.index[-1] for r in reads(c.expr) if r.index]
+    dense = [i for i in last if isinstance(i, Affine)]
+    inner = [any(i.factor(a.name) == 1 for a in c.reduce) for i in dense]
+    return bool(c.axes) and not any(inner) and any(i.factor(c.axes[-1].name) == 1 for i in dense)
+
+
+def _ranges(p: Places, n: int, count: int) -> list[object]:
+    c = p.kernel.computes[n]
+    return [(p.regions.axes[n][a.name], a.extent) for a in c.axes[:count]]
+
+
+def _filled(kernel: Kernel) -> dict[str, set[float]]:
+    """The tensors that are read past their border, with the values that stand there."""
+    found: dict[str, set[float]] = {}
+    for c in kernel.computes:
+        for r in reads(c.expr):
+            if r.fill is not None:
+                found.setdefault(r.tensor, set()).add(r.fill)
+    return found
+
+
+def _folded(kernel: Kernel) -> frozenset[str]:
+    """The tensors made inside that folds alone read past their border: no contraction, whose
+    addresses are affine from one row to the next.
+    """
+    made = {c.out for c in kernel.computes} - {kernel.output}
+    past = {r.tensor for c in kernel.computes for r in reads(c.expr) if r.fill is not None}
+    other = {
+        r.tensor
+        for c in kernel.computes
+        if not c.reduce or tensor_contraction(kernel, c) is not None
+        for r in reads(c.expr)
+        if r.fill is not None
+    }
+    return frozenset((past & made) - other)
+
+
+def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
+    """Several computes walked by one loop over their common leading axes: what only they use is one
+    row, in L1.
+    """
+    rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
+    kernel = p.kernel
+    body: list[Statement] = []
+    others = (*kernel.computes[:start], *kernel.computes[start + len(run) :])
+    outside = {r.tensor for k in others for r in reads(k.expr)}
+    for n, c in enumerate(run, start):
+        if c.out not in outside and c.out != kernel.output:
+            rest = p.regions.tensors[c.out][shared:]
+            size = product(tuple(r.size for r in rest))
+            made = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")
+            p.places[c.out] = replace(p.scratch(f"{c.out}", rows + rest), buffer=made)
+        names = {a.name: r.lo for a, r in zip(c.axes, rows, strict=False)}
+        target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
+        every = p.spans(n, c)
+        spans = tuple(every[a.name] for a in c.axes[shared:])
+        expr = p.resolve(substitute(c.expr, names), {})
+        if c.reduce:
+            dtype = kernel.dtype(c.out)
+            body.append(Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype))
+        else:
+            body.append(Map(target, spans, expr))
+    inner = tuple(body)
+    first = p.spans(start, run[0])
+    for d in reversed(range(shared)):
+        span = first[run[0].axes[d].name]
+        inner = (For(replace(span, axis=f"_row{d}"), inner),)
+    return list(inner)

@@ -1,0 +1,208 @@
+"""Where the tensors of a kernel lie while one tile is computed, and how far loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product as every
+
+from explorer.ir.decisions import Tiling
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    affine,
+    reads,
+    var,
+)
+from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
+from explorer.ir.tile_program import (
+    Buffer,
+    Do,
+    Fetch,
+    Fill,
+    Grid,
+    Load,
+    Packing,
+    Span,
+    Statement,
+    TileExpr,
+)
+from explorer.ir.types import DType
+from explorer.tile.lowering.streams import level_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor, or the region of it that the tile needs, lies."""
+
+    buffer: Buffer
+    lo: tuple[Affine, ...]
+    strides: Shape
+    shape: Shape
+
+    def at(self, index: tuple[Affine | TileExpr, ...]) -> Fetch:
+        """The element at an index of the tensor."""
+        terms: dict[str, Dim] = {}
+        const: Dim = 0
+        dynamic = []
+        for i, lo, stride, n in zip(index, self.lo, self.strides, self.shape, strict=True):
+            if isinstance(i, Affine):
+                ahead = i - lo
+                for name, factor in ahead.terms:
+                    step = factor * stride
+                    terms[name] = terms[name] + step if name in terms else step
+                const = const + ahead.const * stride
+            else:
+                dynamic.append((i, stride, n))
+        return Fetch(self.buffer, affine(terms, const), tuple(dynamic))
+
+
+def row_major(sizes: Shape) -> Shape:
+    """The strides of a dense array, the last dim fastest."""
+    return tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+
+
+@dataclass(slots=True)
+class Places:
+    """The buffers of a tile program while it is built."""
+
+    kernel: Kernel
+    env: ShapeEnv
+    grid: tuple[Grid, ...]
+    tiling: Tiling
+    regions: Regions
+    places: dict[str, Place] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    packings: list[Packing] = field(default_factory=list)
+    tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
+    folded: frozenset[str] = frozenset()  # made inside, read past their border by folds alone
+
+    def buffer(
+        self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"
+    ) -> Buffer:
+        """The buffer of that name, made if it is not there."""
+        return self.buffers.setdefault(name, Buffer(name, kind, size, dtype, level))
+
+    def place(self, tensor: str) -> Place:
+        """Where a tensor lies."""
+        if tensor not in self.places:
+            kernel = self.kernel
+            shape, dtype = kernel.shape(tensor), kernel.dtype(tensor)
+            if tensor != kernel.output and tensor not in kernel.inputs:
+                region = self.regions.tensors[tensor]
+                if tensor in self.folded:
+                    region = tuple(inside(r, n) for r, n in zip(region, shape, strict=True))
+                self.places[tensor] = self.scratch(tensor, region, dtype)
+            else:
+                kind = (
+                    "output"
+                    if tensor == kernel.output
+                    else "constant"
+                    if tensor in kernel.constants
+                    else "input"
+                )
+                size = product(shape)
+                level = level_of(size, dtype, self.env) if kind != "constant" else "memory"
+                made = self.buffer(tensor, kind, size, dtype, level)
+                self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
+        return self.places[tensor]
+
+    def scratch(
+        self, name: str, region: Region, dtype: DType = "float32", level: str = "L2"
+    ) -> Place:
+        """Room for a region, one a worker."""
+        sizes = tuple(r.size for r in region)
+        made = self.buffer(name, "scratch", product(sizes), dtype, level)
+        shape = self.kernel.shape(name) if name in {t.name for t in self.kernel.tensors} else sizes
+        return Place(made, tuple(r.lo for r in region), row_major(sizes), shape)
+
+    def fits(self, gap: Dim) -> bool:
+        """Whether a dim is provably not negative."""
+        gap = simplify(gap)
+        return gap >= 0 if isinstance(gap, int) else self.env.bounds(gap)[0] >= 0
+
+    def span(self, axis: str, r: Interval, extent: Dim) -> Span:
+        """A loop over a range; it is clipped unless no tile of the grid can leave the tensor."""
+        low, top = r.lo.const, r.lo.const
+        runs_over = False
+        for name, factor in r.lo.terms:
+            g = next((g for g in self.grid if g.variable == name), None)
+            if g is None:  # a row or block variable: inside of what was clipped before
+                continue
+            if not isinstance(g.extent, int):
+                runs_over = True
+            up, down = reach(factor)
+            low, top = low - down * (g.count - 1) * g.tile, top + up * (g.count - 1) * g.tile
+        past = runs_over or not self.fits(extent - top - r.size)
+        clipped = past or not self.fits(low)
+        least = self.least(r, extent) if clipped else 0
+        return Span(axis, r.lo, r.size, extent, not self.fits(low), past, least)
+
+    def least(self, r: Interval, extent: Dim) -> int:
+        """How many points of a range are inside in every task, 0 where that is not known.
+
+        Between the first and the last tile of an axis there are never fewer than in one of them.
+        """
+        grid = {g.variable: g for g in self.grid}
+        tiles = [(grid[n], k) for n, k in r.lo.terms if n in grid]
+        sizes = (extent, r.size, r.lo.const, *(k for _, k in tiles), *(g.extent for g, _ in tiles))
+        if len(tiles) != len(r.lo.terms) or not all(isinstance(n, int) for n in sizes):
+            return 0
+        ends = [(0, int(k) * (int(g.count) - 1) * g.tile) for g, k in tiles]
+        firsts = (int(r.lo.const) + sum(moved) for moved in every(*ends))
+        return max(0, min(min(f + int(r.size), int(extent)) - max(f, 0) for f in firsts))
+
+    def spans(self, n: int, c: Compute) -> dict[str, Span]:
+        """The loops over the axes of a compute within the tile."""
+        ranges = self.regions.axes[n]
+        return {a.name: self.span(a.name, ranges[a.name], a.extent) for a in c.axes}
+
+    def over(self, c: Compute) -> tuple[Span, ...]:
+        """The loops over the reduced axes: always all of them."""
+        return tuple(Span(a.name, Affine(), a.extent, a.extent) for a in c.reduce)
+
+    def resolve(self, expr: Expr, halo: Mapping[Read, Place]) -> TileExpr:
+        """The expression on flat buffers."""
+        match expr:
+            case Apply(op, args):
+                return Do(op, tuple(self.resolve(a, halo) for a in args))
+            case Read(tensor, index, _):
+                place = halo.get(expr) or self.place(tensor)
+                return place.at(
+                    tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in index)
+                )
+            case Const() | IndexValue():
+                return expr
+
+    def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
+        """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
+        affine; and so do folds of what is made inside: code that folds windows where the data lies
+        makes no copy.
+        """
+        places: dict[Read, Place] = {}
+        body: list[Statement] = []
+        for read in dict.fromkeys(reads(c.expr)):
+            if read.fill is None or read.tensor not in (*self.kernel.inputs, *self.folded):
+                continue
+            name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
+            region = box(read.index, self.regions.axes[n], spec.shape)
+            place = replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
+            dims = tuple(f"_d{d}" for d in range(len(region)))
+            spans = tuple(
+                self.span(a, r, e) for a, r, e in zip(dims, region, spec.shape, strict=True)
+            )
+            index = tuple(var(a) for a in dims)
+            body += [
+                Fill(place.buffer, read.fill),
+                Load(place.at(index), self.place(read.tensor).at(index), spans),
+            ]
+            places[read] = place
+        return places, body

@@ -1,0 +1,1 @@
+"""The rewrites of tile programs, one a file, and the loop form that they choose."""

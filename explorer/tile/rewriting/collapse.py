@@ -1,0 +1,73 @@
+"""Loops made longer before they are printed: axes that are one in memory become one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.shapes.dims import product, simplify
+from explorer.ir.tile_program import Do, Fetch, Span, TileExpr, fetches
+from explorer.ir.tile_traversal import with_loads
+
+
+def collapse(
+    spans: tuple[Span, ...], expr: TileExpr, *others: Fetch
+) -> tuple[tuple[Span, ...], TileExpr, tuple[Fetch, ...]]:
+    """The same points with as few axes as the addresses allow (Roller's axis fusion, on addresses).
+
+    `for h in 8: for w in 4: y[h*4 + w] = x[h*4 + w]` becomes `for h_w in 32: y[h_w] = x[h_w]`.
+    """
+    n = len(spans) - 1
+    fixed = _used_as_numbers(expr)
+    while n > 0:
+        outer, inner = spans[n - 1], spans[n]
+        all_fetches = (*fetches(expr), *others)
+        if _is_one(outer, inner, all_fetches) and not {outer.axis, inner.axis} & fixed:
+            joined = _join(outer, inner)
+            names = {outer.axis, inner.axis}
+            spans = (*spans[: n - 1], joined, *spans[n + 1 :])
+            one = partial(_along, names, inner.axis, joined.axis)
+            expr, others = with_loads(expr, one), tuple(map(one, others))
+        n -= 1
+    return spans, expr, others
+
+
+def _is_one(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
+    if inner.clip_low or inner.clip_high or inner.base != Affine() or inner.size != inner.extent:
+        return False
+    if any(f.dynamic for f in every):
+        return False
+    return all(
+        simplify(f.offset.factor(outer.axis) - f.offset.factor(inner.axis) * inner.size) == 0
+        for f in every
+    )
+
+
+def _join(outer: Span, inner: Span) -> Span:
+    n = inner.size
+    return Span(
+        f"{outer.axis}_{inner.axis}",
+        outer.base * n,
+        product((outer.size, n)),
+        product((outer.extent, n)),
+        outer.clip_low,
+        outer.clip_high,
+    )
+
+
+def _along(names: set[str], inner: str, joined: str, f: Fetch) -> Fetch:
+    step = f.offset.factor(inner)
+    return replace(f, offset=f.offset.without(names) + var(joined) * step)
+
+
+def _used_as_numbers(expr: TileExpr) -> set[str]:
+    match expr:
+        case Do(_, args):
+            return set[str]().union(*(_used_as_numbers(a) for a in args))
+        case IndexValue(index):
+            return set(index.variables)
+        case Fetch(_, _, dynamic):
+            return set[str]().union(*(_used_as_numbers(e) for e, _, _ in dynamic))
+        case Const():
+            return set()

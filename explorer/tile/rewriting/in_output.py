@@ -1,0 +1,105 @@
+"""A row of scratch that a map turns into output, point by point, lies in the output itself.
+
+e[r] = exp(x[r]); ...; y[row, r] = e[r] * s
+->
+y[row, r] = exp(x[r]); ...; y[row, r] = y[row, r] * s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import Affine
+from explorer.ir.shapes.dims import product
+from explorer.ir.tile_program import Buffer, Fetch, For, Map, Statement, TileProgram, fetches
+from explorer.ir.tile_traversal import Part, parts_of, with_buffers, without_unused
+from explorer.tile.lowering.streams import STREAM
+
+
+def keep_in_output(p: TileProgram, device: Device) -> TileProgram:
+    """After: no row of scratch is copied to the output that could have been made there."""
+    return p if p.updates else without_unused(replace(p, body=in_output(p.body)))
+
+
+def in_output(body: Iterable[Statement], only_here: bool = True) -> tuple[Statement, ...]:
+    """After: no row of scratch is copied to the output that could have been made there.
+
+    `only_here`: nothing outside of these statements reads or writes what they do.
+    """
+    statements = tuple(
+        replace(s, body=in_output(s.body, only_here and _is_alone(s, body)))
+        if isinstance(s, For)
+        else s
+        for s in body
+    )
+    if not only_here:
+        return statements
+    for s in reversed(statements):
+        for m in parts_of(s):
+            found = _move(m, statements) if isinstance(m, Map) else None
+            if found is not None:
+                return in_output(tuple(found.statement(x) for x in statements))
+    return statements
+
+
+def _is_alone(s: Statement, body: Iterable[Statement]) -> bool:
+    return all(x is s for x in body)
+
+
+def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
+    """How a buffer that the map reads moves into its target; None where none can."""
+    if m.target.buffer.kind != "output" or m.target.dynamic:
+        return None
+    if m.target.buffer.level == STREAM:  # it is not read again
+        return None
+    everything = [p for s in statements for p in parts_of(s)]
+    if any(not parts_of(s) for s in statements) or _touches(everything, m.target.buffer) != 1:
+        return None
+    size = product(tuple(s.size for s in m.spans))
+    for f in dict.fromkeys(fetches(m.expr)):
+        good = f.buffer.kind == "scratch" and f.buffer.dtype == m.target.buffer.dtype
+        if not good or f.dynamic or f.buffer.size != size or _spreads(m):
+            continue
+        distance = m.target.offset - f.offset
+        if not distance.variables & {s.axis for s in m.spans} and _is_whole(f.buffer, everything):
+            return _Move(f.buffer, m.target.buffer, distance)
+    return None
+
+
+def _touches(parts: list[Part], buffer: Buffer) -> int:
+    """How often a buffer is read or written."""
+    return sum(f.buffer == buffer for p in parts for f in (p.target, *fetches(p.expr)))
+
+
+def _spreads(m: Map) -> bool:
+    """An edge would leave the buffer."""
+    return any(s.clip_low or s.clip_high for s in m.spans)
+
+
+def _is_whole(buffer: Buffer, parts: list[Part]) -> bool:
+    """A map writes all of the buffer once, and no element of it is found by data."""
+    writers = [p for p in parts if p.target.buffer == buffer]
+    if len(writers) != 1 or not isinstance(writers[0], Map) or _spreads(writers[0]):
+        return False
+    if product(tuple(s.size for s in writers[0].spans)) != buffer.size:
+        return False
+    return not any(f.buffer == buffer and f.dynamic for p in parts for f in fetches(p.expr))
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Every access of a buffer goes to another one, a distance further."""
+
+    source: Buffer
+    target: Buffer
+    distance: Affine
+
+    def statement(self, s: Statement) -> Statement:
+        return with_buffers(s, lambda b: b, self.fetch) if parts_of(s) else s
+
+    def fetch(self, f: Fetch) -> Fetch:
+        if f.buffer != self.source:
+            return f
+        return Fetch(self.target, f.offset + self.distance)

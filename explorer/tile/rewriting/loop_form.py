@@ -1,0 +1,325 @@
+"""How the points of maps and reductions are iterated over: as loops over vectors, where every load
+is dense along an axis or the same for all of it; and maps of which some loads are dense along
+another axis than what is stored. Chosen once, and written into the statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from explorer.devices.model import Device
+from explorer.ir.dtypes import DType, computed, is_float, is_stored_otherwise
+from explorer.ir.kernel import Const, IndexValue
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, VECTOR_DTYPES
+from explorer.ir.shapes.dims import Dim, product
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    LoopForm,
+    Map,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    TileExpr,
+    dtype_of_tile,
+    fetches,
+)
+from explorer.ir.tile_traversal import Part
+from explorer.tile.rewriting.collapse import collapse
+
+CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # what vectors are loaded and stored as
+POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
+BLOCK = 8  # turns of a loop that are worth a block in registers
+FEW = 8  # results of a fold this short are left to LLVM, which takes several at once
+MANY = 16  # elements that are read and written at a point
+LONG = 16  # rows that are worth a trip of the results to memory
+LEAST_STACK = 4  # rows that are worth folding together
+WORK = 12  # of exp and its like, in instructions
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One loop: for all `spans`, for all `over`, maps stored in order and values folded."""
+
+    spans: tuple[Span, ...]
+    over: tuple[Span, ...]
+    maps: tuple[tuple[Fetch, TileExpr], ...]
+    folds: tuple[Reduce, ...]
+
+    def axes(self, order: str) -> tuple[Span, ...]:
+        """The loops of which vectors are the innermost."""
+        if order in ("across", "rows"):
+            return (*self.over, self.spans[-1])
+        if order == "stacked":
+            return (self.spans[-1], *self.over)
+        if not self.folds:
+            return self.over[-2 if order == "turned" else -1 :]
+        return self.over
+
+    def around(self, order: str) -> tuple[Span, ...]:
+        """The loops outside of those."""
+        if not self.folds:
+            return self.over[: -2 if order == "turned" else -1]
+        return self.spans[:-1] if order in ("across", "rows", "stacked") else self.spans
+
+    def statement(self, several: bool, form: LoopForm) -> Part | OnePass:
+        """The statement that this is."""
+        every = (*self.spans, *self.over)
+        maps = tuple(Map(target, every, expr) for target, expr in self.maps)
+        folds = tuple(replace(f, spans=self.spans, over=self.over) for f in self.folds)
+        if several:
+            return OnePass((*maps, *folds), form)
+        return replace(maps[0], form=form) if maps else replace(folds[0], form=form)
+
+    @property
+    def exprs(self) -> tuple[TileExpr, ...]:
+        """Every expression, those of the maps first."""
+        return (*(e for _, e in self.maps), *(f.expr for f in self.folds))
+
+    @property
+    def loads(self) -> tuple[Fetch, ...]:
+        """Every element that is read."""
+        return tuple(f for e in self.exprs for f in fetches(e))
+
+    @property
+    def targets(self) -> tuple[Fetch, ...]:
+        """Where values go, those of the maps first."""
+        return (*(t for t, _ in self.maps), *(f.target for f in self.folds))
+
+
+def loop_of(s: Part | OnePass) -> Pass:
+    """A statement as one loop."""
+    parts = s.parts if isinstance(s, OnePass) else (s,)
+    maps = tuple((p.target, p.expr) for p in parts if isinstance(p, Map))
+    folds = tuple(p for p in parts if isinstance(p, Reduce))
+    spans, over = ((), parts[0].spans) if not folds else (folds[0].spans, folds[0].over)
+    return Pass(spans, over, maps, folds)
+
+
+def pass_of(s: Part | OnePass) -> Pass:
+    """The same, its axes joined where they are one in memory."""
+    return _collapsed(_collapsed(loop_of(s), "over"), "spans")
+
+
+def _collapsed(p: Pass, which: str) -> Pass:
+    spans = p.over if which == "over" else p.spans
+    if len(spans) < 2:
+        return p
+    spans, whole, targets = collapse(spans, Do("all", p.exprs), *p.targets)
+    assert isinstance(whole, Do)
+    count = len(p.maps)
+    maps = tuple(zip(targets[:count], whole.args[:count], strict=True))
+    rest = zip(p.folds, targets[count:], whole.args[count:], strict=True)
+    folds = tuple(replace(f, target=t, expr=e) for f, t, e in rest)
+    found = replace(p, maps=maps, folds=folds)
+    return replace(found, over=spans) if which == "over" else replace(found, spans=spans)
+
+
+def vector_form(s: Part | OnePass, device: Device) -> Part | OnePass | None:
+    """The statement as a loop over vectors, its axes joined and in the order in which they run;
+    None where it has no such form.
+    """
+    found = _ordered(pass_of(s), device)
+    if found is None or not all(map(_is_known, found[0].exprs)):
+        return None
+    p, order = found
+    if order == "along" and _is_stack(p, device):
+        order = "stacked"
+    form = LoopForm(order, _lanes(p, device), _unroll(p, order, device))
+    return p.statement(isinstance(s, OnePass), form)
+
+
+def scan_form(s: Scan, device: Device) -> Scan | None:
+    """A running fold along what is dense, a prefix within each vector; else None."""
+    p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
+    if s.dtype == "bool" or s.target.buffer.dtype not in CELLS or computed(s.dtype) not in CELLS:
+        return None
+    if not _is_dense(p, s.over) or not _is_known(s.expr):
+        return None
+    fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
+    p = replace(p, maps=(), folds=(fold,))
+    return replace(s, form=LoopForm("scan", _lanes(p, device), _unroll(p, "scan", device)))
+
+
+def _ordered(p: Pass, device: Device) -> tuple[Pass, str] | None:
+    """The pass with its loops in the order in which they run, and that order's name."""
+    if any(t.buffer.dtype not in CELLS or t.dynamic for t in p.targets):
+        return None
+    if any(f.dynamic or f.buffer.dtype not in CELLS for f in p.loads):
+        return None
+    if not p.folds:
+        return _mapped(p)
+    order = _folded(p, device)
+    return None if order is None else (p, order)
+
+
+def _mapped(p: Pass) -> tuple[Pass, str] | None:
+    """Vectors lie along what all maps store densely: the last axis if it is one."""
+    for last in reversed(p.over):
+        if any(_factor(t, last.axis) != 1 for t in p.targets):
+            continue
+        others = tuple(s for s in p.over if s != last)
+        if _is_dense(p, last):
+            return replace(p, over=(*others, last)), "along"
+        across = _other_axis(p, last)
+        if across is not None:
+            others = tuple(s for s in others if s != across)
+            return replace(p, over=(*others, across, last)), "turned"
+    return None
+
+
+def _other_axis(p: Pass, last: Span) -> Span | None:
+    """The longest axis along which all loads are dense that are not dense along the last one."""
+    turned = [f for f in p.loads if _factor(f, last.axis) not in (0, 1)]
+    if size_of(last) < BLOCK or {f.buffer for f in p.loads} & {t.buffer for t in p.targets}:
+        return None
+    good = [
+        s
+        for s in p.over
+        if s != last and size_of(s) >= BLOCK and all(_factor(f, s.axis) == 1 for f in turned)
+    ]
+    return max(good, key=size_of, default=None) if turned else None
+
+
+def _folded(p: Pass, device: Device) -> str | None:
+    """Along what is folded, or across: where the loads are dense."""
+    if any(f.dtype == "bool" or computed(f.dtype) not in CELLS for f in p.folds):
+        return None
+    if not p.over:  # sums of one element each
+        return None
+    along = _is_dense(p, p.over[-1])
+    across = bool(p.spans) and _is_dense(p, p.spans[-1])
+    if along and across:
+        return "across" if size_of(p.spans[-1]) >= size_of(p.over[-1]) else "along"
+    if across:
+        return _across(p, device)
+    short = product(tuple(o.size for o in p.over))
+    if not along or (isinstance(short, int) and short <= FEW and not p.maps):
+        return None
+    return "along"
+
+
+def _across(p: Pass, device: Device) -> str:
+    """Results stay in registers, or, where rows are long and many, in memory."""
+    narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.folds)
+    if narrow or size_of(p.over[-1]) < LONG or size_of(p.spans[-1]) <= 8 * _lanes(p, device):
+        return "across"
+    return "rows"
+
+
+def size_of(s: Span) -> int:
+    """The points of an axis; of unknown many, many."""
+    return s.size if isinstance(s.size, int) else 1 << 30
+
+
+def _is_dense(p: Pass, along: Span) -> bool:
+    """Every load is dense along an axis or does not move, stores are dense, and something moves."""
+    name = along.axis
+    moves = [_factor(f, name) for f in p.loads]
+    if any(m not in (0, 1) for m in moves) or any(_factor(t, name) != 1 for t, _ in p.maps):
+        return False
+    within = name in {o.axis for o in p.over}
+    if any(_factor(f.target, name) != (0 if within else 1) for f in p.folds):
+        return False
+    return 1 in moves
+
+
+def _is_stack(p: Pass, device: Device) -> bool:
+    """Whether the results of a few rows lie side by side and are one vector."""
+    if not p.folds or not p.spans:
+        return False
+    row = p.spans[-1]
+    few = LEAST_STACK <= size_of(row) <= _lanes(p, device) and not row.clip_low
+    return few and all(
+        _factor(f.target, row.axis) == 1 and not is_stored_otherwise(f.target.buffer.dtype)
+        for f in p.folds
+    )
+
+
+def _factor(f: Fetch, axis: str) -> Dim:
+    factor = f.offset.factor(axis)
+    return factor if isinstance(factor, int) else -1
+
+
+def _is_known(e: TileExpr) -> bool:
+    match e:
+        case Do(op, args):
+            dtype = computed(dtype_of_tile(args[0]))
+            source = dtype_of_tile(args[1]) if op == "where" else dtype
+            if is_small_power(e):
+                return is_float(dtype) and _is_known(args[0])
+            if op.startswith("cast_") and is_float(dtype) and not is_float(op[5:]):
+                return False  # what is too large wraps
+            if dtype == "float64" and op in ("cast_float16", "cast_bfloat16"):
+                return False  # by way of float32 it would be rounded twice
+            good = _has_vectors(op, dtype) and computed(source) in CELLS
+            return good and all(map(_is_known, args))
+        case Const(value, dtype):
+            return isinstance(value, (int, float)) and dtype in CELLS
+        case IndexValue() | Fetch():
+            return True
+
+
+def _lanes(p: Pass, device: Device) -> int:
+    """How many elements are one vector register of the widest type in the loop."""
+    wide = any(_is_wide(e) for e in p.exprs)
+    return max(1, device.lanes // (2 if wide else 1))
+
+
+def _is_wide(e: TileExpr) -> bool:
+    inner = any(_is_wide(a) for a in e.args) if isinstance(e, Do) else False
+    return inner or dtype_of_tile(e) == "float64"
+
+
+def _has_vectors(op: str, dtype: DType) -> bool:
+    """Whether there is a vector form of a function of elements of a dtype."""
+    if op.startswith("cast_"):
+        return dtype in VECTOR_DTYPES and op[5:] in CELLS
+    return not op.startswith("bits_") and SCALAR_FUNCTIONS[op].has_vectors_of(dtype)
+
+
+def _unroll(p: Pass, order: str, device: Device) -> int:
+    """How many vectors are computed at a time: few of what takes many instructions or registers."""
+    axes = p.axes(order)
+    last = axes[-1]
+    work = sum(3 if f.combiner in ("max", "min") else 1 for f in p.folds) + _work(p, last.axis)
+    unroll = 8 if work <= 4 else 4 if work <= WORK else 2
+    if len(p.loads) + len(p.maps) > MANY:  # they would not stay in registers
+        unroll = 1
+    if isinstance(last.size, int) and not (last.clip_low or last.clip_high):
+        unroll = max(1, min(unroll, last.size // _lanes(p, device)))
+    return unroll
+
+
+def _work(p: Pass, axis: str) -> int:
+    """About how many instructions a vector takes; equal parts are computed once."""
+    found: dict[TileExpr, tuple[int, bool]] = {}
+
+    def varies(e: TileExpr) -> bool:
+        if e in found:
+            return found[e][1]
+        match e:
+            case Fetch():
+                found[e] = 0, e.offset.factor(axis) != 0
+            case IndexValue(index):
+                found[e] = 0, index.factor(axis) != 0
+            case Const():
+                found[e] = 0, False
+            case Do(op, args):
+                moving = any([varies(a) for a in (args[:1] if is_small_power(e) else args)])
+                long = op == "pow" or (op in SCALAR_FUNCTIONS and any(SCALAR_FUNCTIONS[op].ulp))
+                found[e] = (WORK if long else 1) if moving else 0, moving
+        return found[e][1]
+
+    for target, e in p.maps:
+        varies(e)
+        found[target] = 0, found[e][1]  # what is stored is read as a value
+    for f in p.folds:
+        varies(f.expr)
+    return sum(n for n, _ in found.values())
+
+
+def is_small_power(e: Do) -> bool:
+    """Whether it is a power that is a few products, or a root."""
+    return e.op == "pow" and isinstance(e.args[1], Const) and e.args[1].value in POWERS

@@ -1,0 +1,55 @@
+"""Maps over the same points that become one loop: what they share is loaded and computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import var
+from explorer.ir.tile_program import Map, OnePass, Statement, TileProgram, fetches
+from explorer.ir.tile_traversal import moved, substitute
+from explorer.tile.rewriting.loop_form import vector_form
+
+MOST_TOGETHER = 8  # maps of one loop: what they load stays in registers
+
+
+def group_maps(p: TileProgram, device: Device) -> TileProgram:
+    """After: runs of maps that one loop over vectors can do side by side are one `OnePass`."""
+    body: list[Statement] = []
+    for group in together(p.body, device):
+        maps = tuple(m for m in group if isinstance(m, Map))
+        body += [OnePass(maps)] if len(maps) > 1 else group
+    return replace(p, body=tuple(body))
+
+
+def together(body: Sequence[Statement], device: Device) -> list[tuple[Statement, ...]]:
+    """The statements in order, with runs of maps that share a loop."""
+    groups: list[tuple[Statement, ...]] = []
+    for s in body:
+        joined = _joined(groups[-1], s, device) if groups and isinstance(s, Map) else None
+        if joined is not None:
+            groups[-1] = (*groups[-1], joined)
+        else:
+            groups.append((s,))
+    return groups
+
+
+def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | None:
+    """The map under the axes of the maps before it; None where it has other points, or reads
+    what they write, or writes what they read.
+    """
+    maps = tuple(m for m in group if isinstance(m, Map))
+    if len(maps) < len(group) or len(maps) == MOST_TOGETHER:
+        return None
+    written = {m.target.buffer.name for m in maps}
+    read = {f.buffer.name for m in maps for f in fetches(m.expr)}
+    if written & {f.buffer.name for f in fetches(new.expr)} or new.target.buffer.name in read:
+        return None
+    first = maps[0]
+    names = {s.axis: f.axis for s, f in zip(new.spans, first.spans, strict=False)}
+    if tuple(replace(s, axis=names.get(s.axis, s.axis)) for s in new.spans) != first.spans:
+        return None
+    values = {old: var(axis) for old, axis in names.items() if old != axis}
+    joined = Map(moved(new.target, values), first.spans, substitute(new.expr, values))
+    return joined if vector_form(OnePass((*maps, joined)), device) is not None else None

@@ -1,0 +1,178 @@
+"""Rows that are reduced one after the other are taken several at a time: a vector then has one
+result of each, so that no row waits for the sum of the one before it.
+
+for row: m = max[j] x[row, j]; e[j] = exp(x[row, j] - m)
+->
+for block: for row in block: m[row] = max[j] x[row, j]
+           for row in block: e[row, j] = exp(x[row, j] - m[row])
+
+Measured in cycles a row, one by one and in blocks: softmax of 49 columns 63 and 46, of 128 99 and
+78, of 512 317 and 316; layer norm of 128 52 and 44, of 384 105 and 119.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.kernel import Affine, var
+from explorer.ir.shapes.dims import ceil_div, product
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
+    For,
+    Map,
+    OnePass,
+    Reduce,
+    Span,
+    Statement,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import Part, parts_of, touched, with_loads
+
+ROWS = 16  # results of a vector
+LEAST = 4  # rows that are worth a block
+L1_BYTES = 32 * 1024  # what all rows of a block may touch; of longer rows the wait is a small part
+
+
+def blocks_of_rows(p: TileProgram, device: Device) -> TileProgram:
+    """After: rows that are reduced one after the other are taken several at a time."""
+    if p.updates:
+        return p
+    body, buffers = in_row_blocks(p.body, p.buffers)
+    return replace(p, body=body, buffers=buffers)
+
+
+def in_row_blocks(
+    body: Iterable[Statement], buffers: Iterable[Buffer]
+) -> tuple[tuple[Statement, ...], tuple[Buffer, ...]]:
+    """After: loops over rows that reduce each of them are loops over blocks of rows, and scratch of
+    one row holds a block.
+    """
+    statements = tuple(body)
+    uses = Counter(b.name for s in statements for b in touched(s))
+    found = _Rows(uses)
+    made = tuple(x for s in statements for x in found.statement(s))
+    return made, tuple(found.larger.get(b.name, b) for b in buffers)
+
+
+def _fetched(p: Part) -> tuple[Fetch, ...]:
+    return (p.target, *fetches(p.expr))
+
+
+class _Rows:
+    """The loops of a program while they become loops over blocks; `larger` has the scratch that
+    grew, by name.
+    """
+
+    def __init__(self, uses: Mapping[str, int]) -> None:
+        self.uses, self.larger = uses, dict[str, Buffer]()
+
+    def statement(self, s: Statement) -> list[Statement]:
+        if not isinstance(s, For):
+            return [s]
+        parts = [p for x in s.body for p in parts_of(x)]
+        rows = _height(s, parts) if all(parts_of(x) for x in s.body) else 0
+        if not rows or not self.apart(parts, s.span.axis):
+            return [replace(s, body=tuple(x for inner in s.body for x in self.statement(inner)))]
+        for b in self.of_one_row(parts, s.span.axis):
+            self.larger[b.name] = replace(b, size=product((b.size, rows)))
+        return self.blocks(s, rows)
+
+    def of_one_row(self, parts: Sequence[Part], axis: str) -> list[Buffer]:
+        """Scratch that the loop alone uses, for one row at a time."""
+        every = [f for p in parts for f in _fetched(p)]
+        inside = Counter(f.buffer.name for f in every)
+        moves = {f.buffer.name for f in every if f.offset.factor(axis) != 0}
+        made = dict.fromkeys(p.target.buffer for p in parts)
+        return [
+            b
+            for b in made
+            if b.kind == "scratch" and b.name not in moves and inside[b.name] == self.uses[b.name]
+        ]
+
+    def apart(self, parts: Sequence[Part], axis: str) -> bool:
+        """Whether no row reads what another one writes: what is made lies at the row's own place,
+        or is scratch of one row.
+        """
+        mine = {b.name for b in self.of_one_row(parts, axis)}
+        for made in {p.target.buffer.name for p in parts} - mine:
+            steps = {
+                (f.offset.factor(axis), f.offset.const)
+                for p in parts
+                for f in _fetched(p)
+                if f.buffer.name == made
+            }
+            if len(steps) != 1 or next(iter(steps))[0] == 0:
+                return False
+        return True
+
+    def blocks(self, loop: For, rows: int) -> list[Statement]:
+        """All whole blocks as one loop, and the rows that remain as another."""
+        span, size = loop.span, loop.span.size
+        over = f"{span.axis}_b"
+        if not isinstance(size, int):
+            count = ceil_div(size, rows)
+            base = var(over) * rows
+            inner = replace(span, base=base, size=rows, extent=size, clip_high=True)
+            return [For(Span(over, Affine(), count, count), self.moved(loop, inner))]
+        whole, rest = divmod(size, rows)
+        first = replace(span, base=span.base + var(over) * rows, size=rows, least=0)
+        out: list[Statement] = [For(Span(over, Affine(), whole, whole), self.moved(loop, first))]
+        if rest:
+            last = replace(span, base=span.base + whole * rows, size=rest, least=0)
+            out.append(For(Span(over, Affine(), 1, 1), self.moved(loop, last)))
+        return out
+
+    def moved(self, loop: For, span: Span) -> tuple[Statement, ...]:
+        """The statements of a loop, each for all rows of a block."""
+
+        def fetch(f: Fetch) -> Fetch:
+            new = self.larger.get(f.buffer.name)
+            if new is None:
+                return f
+            return Fetch(new, f.offset + (var(span.axis) - span.base) * f.buffer.size, f.dynamic)
+
+        def part(p: Part) -> Part:
+            return replace(
+                p, target=fetch(p.target), spans=(span, *p.spans), expr=with_loads(p.expr, fetch)
+            )
+
+        return tuple(
+            OnePass(tuple(map(part, s.parts))) if isinstance(s, OnePass) else part(s)
+            for s in loop.body
+            if isinstance(s, Map | Reduce | OnePass)
+        )
+
+
+def _height(loop: For, parts: Sequence[Part]) -> int:
+    """How many rows of a loop are a block; 0 where they stay apart."""
+    folds = [p for p in parts if isinstance(p, Reduce)]
+    if loop.span.clip_low or not folds or any(p.spans or not p.over for p in folds):
+        return 0
+    if any(f.dynamic for p in parts for f in _fetched(p)):
+        return 0
+    size, row = loop.span.size, _row_bytes(parts)
+    if row is None or row * ROWS > L1_BYTES:
+        return 0
+    if not isinstance(size, int):  # blocks end at the size, so nothing else may clip the rows
+        return ROWS if loop.span.base == Affine() and not loop.span.clip_high else 0
+    return min(ROWS, size) if size >= LEAST else 0
+
+
+def _row_bytes(parts: Iterable[Part]) -> int | None:
+    """The bytes that one row touches in all buffers; None where nobody knows."""
+    found: dict[str, int] = {}
+    for p in parts:
+        spans = (*p.spans, *(p.over if isinstance(p, Reduce) else ()))
+        for f in _fetched(p):
+            count = product(tuple(s.size for s in spans if f.offset.factor(s.axis) != 0))
+            if not isinstance(count, int):
+                return None
+            size = count * ITEM_BYTES[f.buffer.dtype]
+            found[f.buffer.name] = max(found.get(f.buffer.name, 0), size)
+    return sum(found.values())

@@ -1,0 +1,242 @@
+"""How the points of every statement are iterated over: copies that swap axes in square blocks,
+rows that data chooses looked up once, loops over vectors; what remains is done one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
+from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.shapes.dims import product
+from explorer.ir.tile_program import (
+    Do,
+    Fetch,
+    Find,
+    For,
+    Load,
+    LoopForm,
+    Map,
+    OnePass,
+    Reduce,
+    Scan,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+    dtype_of_tile,
+    fetches,
+)
+from explorer.ir.tile_traversal import moved, substitute
+from explorer.ops.kernels.scalar import start_value
+from explorer.tile.rewriting.collapse import collapse
+from explorer.tile.rewriting.loop_form import scan_form, vector_form
+
+SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an element
+BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
+LEAST_ROW = 8  # results that are worth a vector
+FEW = 16  # reduced points that LLVM unrolls
+STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+
+
+def vectorise(p: TileProgram, device: Device) -> TileProgram:
+    """After: every statement says how its points are iterated over."""
+    forms = _Forms(device)
+    return replace(p, body=tuple(x for s in p.body for x in forms.of(s)))
+
+
+class _Forms:
+    """The statements of a program while they get their forms; rows that are found have numbers."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.found = device, 0
+
+    def of(self, s: Statement) -> list[Statement]:
+        """What is done in place of a statement."""
+        match s:
+            case For(_, body):
+                return [replace(s, body=tuple(x for inner in body for x in self.of(inner)))]
+            case Load(target, source, spans):
+                return self.map(Map(target, spans, source))
+            case Map():
+                return self.map(s)
+            case Reduce():
+                return [self.reduce(s)]
+            case OnePass(parts):
+                whole = vector_form(s, self.device)
+                return [whole] if whole is not None else [x for p in parts for x in self.of(p)]
+            case Scan():
+                return self.scan(s)
+        return [s]
+
+    def map(self, m: Map) -> list[Statement]:
+        """A map, or a copy."""
+        target, spans, expr = m.target, m.spans, m.expr
+        turned = _turned(target, expr, spans)
+        if turned is not None:
+            spans, expr, (target,) = collapse(spans, expr, target)
+            turned = _turned(target, expr, spans)
+        if turned is not None:
+            others = tuple(s for s in spans[:-1] if s is not turned)
+            form = LoopForm("blocks", SIDES[ITEM_BYTES[target.buffer.dtype]], BESIDE)
+            return [Map(target, (*others, turned, spans[-1]), expr, form)]
+        fixed = _looked_up(expr, spans)
+        if fixed < len(spans):
+            finds: list[Statement] = []
+            rows = self.with_rows(expr, finds)
+            inner = [*finds, *self.map(Map(target, spans[fixed:], rows))]
+            for span in reversed(spans[:fixed]):
+                inner = [For(span, tuple(inner))]
+            return inner
+        spans, expr, (target,) = collapse(spans, expr, target)
+        target, expr = _as_bits(target, expr)
+        plain = Map(target, spans, expr)
+        return [vector_form(plain, self.device) or plain]
+
+    def with_rows(self, expr: TileExpr, finds: list[Statement]) -> TileExpr:
+        """The expression with every address that is looked up found before the loops inside.
+
+        `y[i, j] = x[index[i], j]` becomes `row = index[i]; y[i, j] = x[row, j]`.
+        """
+        match expr:
+            case Do(op, args):
+                return Do(op, tuple(self.with_rows(a, finds) for a in args))
+            case Fetch(_, offset, dynamic) if dynamic:
+                for index, stride, extent in dynamic:
+                    name = f"_found{self.found}"
+                    self.found += 1
+                    finds.append(Find(name, index, extent))
+                    offset = offset + var(name) * stride
+                return replace(expr, offset=offset, dynamic=())
+        return expr
+
+    def reduce(self, s: Reduce) -> Statement:
+        """A reduction."""
+        found = vector_form(s, self.device)
+        if found is not None:
+            return found
+        if _along_last(s):
+            return replace(s, form=LoopForm("sums in memory"))
+        over, expr, _ = collapse(s.over, s.expr)
+        return replace(s, over=over, expr=expr)
+
+    def scan(self, s: Scan) -> list[Statement]:
+        """A running fold; its axis is never cut."""
+        if s.over.size == 0:
+            return []
+        form = scan_form(s, self.device)
+        if form is not None:
+            return [form]
+        dense = bool(s.spans) and s.target.offset.factor(s.spans[-1].axis) == 1
+        return self.rows(s) if dense and _can_rest(s) else [s]
+
+    def rows(self, s: Scan) -> list[Statement]:
+        """Row after row: each is the one before it and its own elements."""
+        size, name = s.over.size, s.over.axis
+        last = Affine((), size) - 1
+        first, turn = (last, -1) if s.backwards else (Affine(), 1)
+        neutral = start_value(s.combiner, s.dtype)
+        row = neutral if s.exclusive else substitute(s.expr, {name: first})
+        begin = self.map(Map(moved(s.target, {name: first}), s.spans, row))
+        if not isinstance(size, int):  # there may be no row
+            begin = [For(Span("_once", Affine(), 1, size, clip_high=True), tuple(begin))]
+        t = f"_{name}"
+        here, before = first + var(t) * turn, first + var(t) * turn - turn
+        own = substitute(s.expr, {name: before if s.exclusive else here})
+        new = Do(STEP[s.combiner], (moved(s.target, {name: before}), own))
+        more = self.map(Map(moved(s.target, {name: here}), s.spans, new))
+        return [*begin, For(Span(t, Affine((), 1), size - 1, size), tuple(more))]
+
+
+def _turned(target: Fetch, source: TileExpr, spans: tuple[Span, ...]) -> Span | None:
+    """The axis along which the source is dense, where the target is dense along the last one and
+    the source is not.
+    """
+    if not isinstance(source, Fetch) or source.dynamic or not spans:
+        return None
+    if source.buffer.dtype != target.buffer.dtype:
+        return None
+    last = spans[-1].axis
+    if target.offset.factor(last) != 1 or source.offset.factor(last) in (0, 1):
+        return None
+    return next(
+        (
+            s
+            for s in spans[:-1]
+            if source.offset.factor(s.axis) == 1 and target.offset.factor(s.axis) != 0
+        ),
+        None,
+    )
+
+
+def _looked_up(expr: TileExpr, spans: tuple[Span, ...]) -> int:
+    """How many outer axes choose which rows are read, by what lies in memory; all of the axes where
+    no address is looked up.
+    """
+    used = [v for f in fetches(expr) for i, _, _ in f.dynamic for v in _variables(i)]
+    found = any(f.dynamic for f in fetches(expr))
+    last = max((n + 1 for n, s in enumerate(spans) if s.axis in used), default=0)
+    return last if found else len(spans)
+
+
+def _variables(expr: TileExpr) -> frozenset[str]:
+    """The axes that an expression depends on."""
+    match expr:
+        case Do(_, args):
+            return frozenset[str]().union(*map(_variables, args))
+        case IndexValue(index):
+            return index.variables
+        case Fetch(_, offset, dynamic):
+            return offset.variables.union(*(_variables(i) for i, _, _ in dynamic))
+        case Const():
+            return frozenset()
+
+
+def _as_bits(target: Fetch, source: TileExpr) -> tuple[Fetch, TileExpr]:
+    """What is only moved is moved as bits, and what a store rounds is not rounded before."""
+    dtype = target.buffer.dtype
+    match source:
+        case Do(op, (value,)) if op == f"cast_{dtype}" and dtype_of_tile(value) == "float32":
+            return target, value if is_stored_otherwise(dtype) else source
+    if not is_stored_otherwise(dtype) or not isinstance(source, Fetch):
+        return target, source
+    if source.buffer.dtype != dtype:
+        return target, source
+    bits = "uint8" if ITEM_BYTES[dtype] == 1 else "uint16"
+    return _as(target, bits), _as(source, bits)
+
+
+def _as(f: Fetch, dtype: DType) -> Fetch:
+    return replace(f, buffer=replace(f.buffer, dtype=dtype))
+
+
+def _along_last(s: Reduce) -> bool:
+    """The loads are dense along the last spatial axis, and those along the last reduced one are the
+    same for a whole row: the spatial one goes innermost.
+
+    Few reduced points with a fixed number are left to LLVM, which unrolls them and keeps the sums
+    in registers.
+    """
+    loads = fetches(s.expr)
+    sizes = [o.size for o in s.over]
+    if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= FEW:
+        return False
+    if is_stored_otherwise(s.target.buffer.dtype):  # sums are not rounded on the way
+        return False
+    if not s.spans:
+        return False
+    last, inner = s.spans[-1], s.over[-1].axis
+    narrow = isinstance(last.size, int) and last.size < LEAST_ROW
+
+    def reduces(f: Fetch) -> bool:
+        """Dense along what is summed; one number or a window for a row of results does no harm."""
+        row = f.offset.factor(last.axis) in (0, 1) and not narrow
+        return f.offset.factor(inner) == 1 and not row
+
+    return any(f.offset.factor(last.axis) == 1 for f in loads) and not any(map(reduces, loads))
+
+
+def _can_rest(s: Scan) -> bool:
+    """The fold so far may lie in memory, where it is what it is computed as."""
+    return not is_stored_otherwise(s.target.buffer.dtype) and s.dtype != "bool"

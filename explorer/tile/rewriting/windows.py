@@ -1,0 +1,295 @@
+"""Folds over sliding windows in tile programs: read where the data lies, border and all, several
+results at a time, and mapped before they are stored.
+
+    Fill h; Load h = x; Reduce t = fold over r of h[s*i + r] * w[r]; Map y = f(t)
+
+becomes a `Window` that folds the part of each window that lies inside of `x` and stores `f` of it:
+neither the padded copy `h` nor the fold `t` goes to memory. A fold without a copy or a map is done
+alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import Affine, Const, var
+from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
+from explorer.ir.shapes.dims import product
+from explorer.ir.tile_program import (
+    Border,
+    Do,
+    Fetch,
+    Fill,
+    For,
+    Load,
+    Map,
+    Reduce,
+    Span,
+    Statement,
+    TileExpr,
+    TileProgram,
+    Window,
+    dtype_of_tile,
+    fetches,
+)
+from explorer.ir.tile_traversal import reads, substitute, without_unused, writes
+
+LANES = {"float32": 16, "float64": 8}  # of 512 bits
+MOST_PLACES = 64  # of a window
+IDENTITY = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
+
+
+def fold_windows(p: TileProgram, device: Device) -> TileProgram:
+    """After: what folds over sliding windows reads them where the data lies."""
+    found = windows_of(p.body, device)
+    if not found:
+        return p
+    body: list[Statement] = []
+    done = 0
+    for n, s in enumerate(p.body):
+        if n >= done:
+            count, window = found.get(n, (1, s))
+            body.append(window)
+            done = n + count
+    return without_unused(replace(p, body=tuple(body)))
+
+
+def windows_of(body: Sequence[Statement], device: Device) -> dict[int, tuple[int, Window]]:
+    """Windows with how many statements each replaces, by the position of the first."""
+    found: dict[int, tuple[int, Window]] = {}
+    for n, s in enumerate(body):
+        if not isinstance(s, Reduce):
+            continue
+        group: tuple[Statement, ...] = (s,)
+        if n >= 2 and _is_copy(body, n):
+            group = (*body[n - 2 : n], s)
+        if n + 1 < len(body) and _is_mapped(body, n):
+            group = (*group, body[n + 1])
+        first = n - 2 if isinstance(group[0], Fill) else n
+        window = window_of(group, device)
+        if window is not None:
+            found[first] = len(group), window
+    return found
+
+
+def _is_copy(body: Sequence[Statement], n: int) -> bool:
+    """Whether the two statements before a reduction make a padded copy for it alone."""
+    match body[n - 2 : n]:
+        case [Fill(buffer), Load(target, _, _)] if target.buffer == buffer:
+            return not _is_read(body[n + 1 :], buffer.name)
+    return False
+
+
+def _is_mapped(body: Sequence[Statement], n: int) -> bool:
+    """Whether the statement after a reduction maps its result, which nothing else reads."""
+    s, after = body[n], body[n + 1]
+    assert isinstance(s, Reduce)
+    if not isinstance(after, Map) or s.target.buffer.kind != "scratch":
+        return False
+    name = s.target.buffer.name
+    return any(b.name == name for b in reads(after)) and not _is_read(body[n + 2 :], name)
+
+
+def _is_read(body: Sequence[Statement], name: str) -> bool:
+    """Whether a buffer is read before it is written again, as another tensor's place."""
+    for s in body:
+        written = any(b.name == name for b in writes(s))
+        if (written and isinstance(s, For)) or any(b.name == name for b in reads(s)):
+            return True  # a loop may write a part of it alone
+        if written:
+            return False
+    return False
+
+
+def window_of(group: Sequence[Statement], device: Device) -> Window | None:
+    """The window that the statements are, if they are one with a vector form."""
+    s = next(g for g in group if isinstance(g, Reduce))
+    copy = next((g for g in group if isinstance(g, Load)), None)
+    fill = next((g for g in group if isinstance(g, Fill)), None)
+    pair = _pair(s)
+    if pair is None or len(s.spans) < 2 or not _is_small(s):
+        return None
+    data, weights = pair
+    borders: tuple[Border, ...] = ()
+    if copy is not None and fill is not None:
+        if data.buffer != fill.target:
+            data, weights = weights or data, data
+        moved = None if fill.value != IDENTITY.get(s.combiner) else _in_place(s, data, copy)
+        if moved is None:
+            return None
+        data, borders = moved
+    elif weights is not None and _slides(s, weights) and not _slides(s, data):
+        data, weights = weights, data
+    mapped = next((g for g in group if isinstance(g, Map)), None)
+    found = Window(s, data, weights, borders, s.target, s.target)
+    if mapped is not None:
+        joined = _joined(s, mapped)
+        if joined is None:
+            return None
+        found = replace(found, target=joined.target, expr=joined.expr)
+    return found if _has_form(found, device) else None
+
+
+def _pair(s: Reduce) -> tuple[Fetch, Fetch | None] | None:
+    match s.expr:
+        case Fetch() as data if s.combiner in IDENTITY:
+            return data, None
+        case Do("mul", (Fetch() as data, Fetch() as weights)) if s.combiner == "sum":
+            return data, weights
+    return None
+
+
+def _is_small(s: Reduce) -> bool:
+    counts = [o.size for o in s.over]
+    fixed = all(isinstance(n, int) and n > 0 for n in counts)
+    unclipped = not any(o.clip_low or o.clip_high for o in s.over)
+    return fixed and unclipped and 1 < product(tuple(counts)) <= MOST_PLACES
+
+
+def _slides(s: Reduce, f: Fetch) -> bool:
+    """Whether a window reaches to where the next one begins, in memory."""
+    step = f.offset.factor(s.spans[-2].axis)
+    steps = [(f.offset.factor(o.axis), o.size) for o in s.over]
+    reach = sum(k * (n - 1) for k, n in steps if isinstance(k, int) and isinstance(n, int))
+    return isinstance(step, int) and 0 < step <= reach
+
+
+def _in_place(s: Reduce, data: Fetch, copy: Load) -> tuple[Fetch, tuple[Border, ...]] | None:
+    """A read of a padded copy as a read of what was copied, and where it may lie outside of it."""
+    indices = _indices(s, data, copy)
+    if indices is None:
+        return None
+    names = {span.axis: index for span, index in zip(copy.spans, indices, strict=True)}
+    borders = []
+    for span, index in zip(copy.spans, indices, strict=True):
+        inside = [o for o in s.over if index.factor(o.axis) != 0]
+        if (not span.clip_low and not span.clip_high) or _is_clipped(s, span, index):
+            continue
+        if len(inside) != 1 or not isinstance(span.extent, int):
+            return None
+        step = index.factor(inside[0].axis)
+        if not isinstance(step, int) or step < 1:
+            return None
+        first = index.without({inside[0].axis})
+        if any(not isinstance(c, int) or c < 0 for _, c in first.terms):
+            return None
+        borders.append(Border(inside[0].axis, first, step, span.extent))
+    source = copy.source
+    return replace(source, offset=source.offset.substitute(names)), tuple(borders)
+
+
+def _is_clipped(s: Reduce, span: Span, index: Affine) -> bool:
+    """Whether the results end where the dim does, so that none lies outside."""
+    axes = {a.axis: a for a in s.spans}
+    mine = axes.get(index.bare or "")
+    return mine is not None and mine.extent == span.extent and not span.clip_low and mine.clip_high
+
+
+def _indices(s: Reduce, data: Fetch, copy: Load) -> tuple[Affine, ...] | None:
+    """The index of each dim of what was copied, from the one address in the copy.
+
+    The address of the copy is a number in mixed radix whose digits are the dims, each below the
+    size of its dim: every axis moves the digit of the largest stride that its step reaches. A dim
+    of one element may have no stride: nothing moves it.
+    """
+    axes = {a.axis: a for a in (*s.spans, *s.over)}
+    dims = copy.spans
+    strides = [copy.target.offset.factor(d.axis) for d in dims]
+    sizes = [d.size for d in dims]
+    if not all(isinstance(n, int) for n in (*strides, *sizes)):
+        return None
+    if any(t == 0 and n != 1 for t, n in zip(strides, sizes, strict=True)):
+        return None
+    origin = data.offset.substitute({n: a.base for n, a in axes.items()})
+    first = copy.target.offset.substitute({d.axis: d.base for d in dims})
+    left = (origin - first).const
+    if (origin - first).terms or not isinstance(left, int) or left < 0:
+        return None
+    found = [d.base for d in dims]
+    reach = [0] * len(dims)
+    moving = [(n, t) for n, t in enumerate(strides) if t != 0]
+    for n, stride in moving:
+        found[n] = found[n] + left // stride
+        reach[n], left = left // stride, left % stride
+    if left:
+        return None
+    for name, span in axes.items():
+        step = data.offset.factor(name)
+        if step == 0:
+            continue
+        place = next((n for n, t in moving if isinstance(step, int) and t <= step), -1)
+        if place < 0 or step % strides[place] or not isinstance(span.size, int):
+            return None
+        turns = step // strides[place]
+        found[place] = found[place] + (var(name) - span.base) * turns
+        reach[place] += turns * (span.size - 1)
+    inside = all(r < n for r, n in zip(reach, sizes, strict=True) if isinstance(n, int))
+    return tuple(found) if inside else None
+
+
+def _joined(s: Reduce, after: Map) -> Map | None:
+    """A map in the axes of the reduction that it reads point by point; None where it is none."""
+    if len(after.spans) != len(s.spans):
+        return None
+    names = {}
+    for mine, other in zip(s.spans, after.spans, strict=True):
+        if replace(other, axis=mine.axis) != mine:
+            return None
+        names[other.axis] = var(mine.axis)
+    expr = substitute(after.expr, names)
+    read = [f for f in fetches(expr) if f.buffer == s.target.buffer]
+    if any(f != s.target for f in read):
+        return None
+    offset = after.target.offset.substitute(names)
+    return Map(replace(after.target, offset=offset), s.spans, expr)
+
+
+def _has_form(w: Window, device: Device) -> bool:
+    """Whether there are vector instructions for all of it."""
+    s, dense, along = w.fold, w.dense.axis, w.along.axis
+    dtype = s.dtype
+    every = [w.data, w.target, *w.operands, *([w.weights] if w.weights else [])]
+    if dtype not in LANES or device.lanes < LANES["float32"]:
+        return False
+    if any(b.first.factor(dense) != 0 for b in w.borders):  # one vector, several parts of windows
+        return False
+    if any(f.dynamic or f.buffer.dtype != dtype for f in every):
+        return False
+    steps = [f.offset.factor(a) for f in every for a in (dense, along)]
+    inner = [f.offset.factor(o.axis) for f in every for o in s.over]
+    if not all(isinstance(n, int) for n in (*steps, *inner)):
+        return False
+    dense_steps = [f.offset.factor(dense) for f in every]
+    good = all(n in (0, 1) for n in dense_steps) and w.target.offset.factor(dense) == 1
+    if not good or w.data.offset.factor(dense) != 1 or not _slides(s, w.data):
+        return False
+    if w.weights is not None and w.weights.offset.factor(along) != 0:
+        return False
+    if _writes_what_it_reads(w):
+        return False
+    return _is_vector(w.expr, dtype)
+
+
+def _writes_what_it_reads(w: Window) -> bool:
+    """Whether results go where elements lie that later results need."""
+    place = w.target.buffer.name
+    folded = [w.data, *([w.weights] if w.weights else [])]
+    if any(f.buffer.name == place for f in folded):
+        return True
+    return any(f.buffer.name == place and f.offset != w.target.offset for f in w.operands)
+
+
+def _is_vector(expr: TileExpr, dtype: str) -> bool:
+    match expr:
+        case Do(op, args):
+            plain = not op.startswith(CONVERSIONS) and op not in ("where", "pow")
+            plain = plain and SCALAR_FUNCTIONS[op].has_vectors_of(dtype)
+            plain = plain and dtype_of_tile(expr) == dtype
+            return plain and all(_is_vector(a, dtype) for a in args)
+        case Const(value, own):
+            return own == dtype and isinstance(value, (int, float))
+        case Fetch():
+            return True
+    return False

@@ -1,0 +1,3 @@
+"""The kernel table: one operator of each class, raced in one run against other runtimes and the
+roof.
+"""

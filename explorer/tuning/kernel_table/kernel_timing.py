@@ -1,0 +1,37 @@
+"""One kernel under one tiling, compiled and timed: what a table, a search and live tuning ask."""
+
+from __future__ import annotations
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.decisions import Tiling
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.measure.compare import Measurement
+from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.roller.policy import refusal
+
+__all__ = ["Operands", "PreparedKernel", "prepare", "time_tiling"]
+
+
+def time_tiling(
+    kernel: Kernel,
+    tiling: Tiling,
+    device: Device,
+    sizes: Sizes | None = None,
+    threads: int = 1,
+    seconds: float = 0.05,
+    env: ShapeEnv = ShapeEnv(),
+    operands: Operands | None = None,
+) -> Measurement:
+    """How long a kernel in normal form takes under a tiling, on hot caches, in microseconds.
+
+    Raises BadOption with the rule that the tiling breaks where it is not legal on the device.
+    """
+    known = sizes or {}
+    why = refusal(kernel, tiling, device, env, known)
+    if why:
+        raise BadOption(f"this tiling of {kernel.name} is not legal: {why}", where=kernel.name)
+    used = operands or Operands(kernel, known)
+    return prepare(kernel, tiling, used, this_cpu(), threads, env).measure(seconds)

@@ -1,0 +1,1 @@
+"""Other runtimes that are raced here, each given the model in the form that suits it."""

@@ -1,0 +1,255 @@
+"""ONNX operators as JAX calls: what is known before the run is looked at once, when a call is made
+ready. Shapes are those of the arrays, which JAX knows when it traces.
+
+This imports JAX, so it is imported only where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from explorer.ops.site import Site
+from explorer.tuning.peers.jax.layout import LAYOUT
+from explorer.tuning.peers.layout_facts import known
+
+jax: Any = import_module("jax")  # by name: its types differ from version to version
+jnp: Any = import_module("jax.numpy")
+lax: Any = import_module("jax.lax")
+nn: Any = import_module("jax.nn")
+
+Run = Callable[..., Any]  # arrays in, an array or a tuple of them out
+Make = Callable[[Site], Run]
+
+
+def _always(run: Run) -> Make:
+    return lambda site: run
+
+
+# Elementwise, and whole rows.
+
+
+def _clip(site: Site) -> Run:
+    low, high = site.attrs.get("min"), site.attrs.get("max")
+    return lambda x, least=low, most=high: jnp.clip(x, least, most)
+
+
+def _gelu(site: Site) -> Run:
+    approximate = site.text("approximate", "none") == "tanh"
+    return lambda x: nn.gelu(x, approximate=approximate)
+
+
+def _softmax(run: Run) -> Make:
+    def make(site: Site) -> Run:
+        axis = site.integer("axis", -1)
+        if site.integer("flatten"):
+            site.unsupported("takes several dims as one")
+        return lambda x: run(x, axis)
+
+    return make
+
+
+def _reduction(run: Run) -> Make:
+    def make(site: Site) -> Run:
+        axes, keep = known(site, 1, "axes"), bool(site.integer("keepdims", 1))
+        return lambda x, *_: run(x, axis=axes or None, keepdims=keep)
+
+    return make
+
+
+def _length(x: Any, axis: Any, keepdims: bool) -> Any:
+    return jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=keepdims))
+
+
+def _gemm(site: Site) -> Run:
+    alpha, beta = site.number("alpha", 1.0), site.number("beta", 1.0)
+    left, right = site.integer("transA"), site.integer("transB")
+
+    def run(a: Any, b: Any, c: Any = None) -> Any:
+        y = alpha * ((a.T if left else a) @ (b.T if right else b))
+        return y if c is None else y + beta * c
+
+    return run
+
+
+def _batch_norm(site: Site) -> Run:
+    epsilon = site.number("epsilon", 1e-5)
+
+    def run(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+        slope = scale / jnp.sqrt(variance + epsilon)
+        return x * _channel(slope, x) + _channel(bias - mean * slope, x)
+
+    return run
+
+
+def _layer_norm(site: Site) -> Run:
+    axis, epsilon = site.integer("axis", -1), site.number("epsilon", 1e-5)
+
+    def run(x: Any, scale: Any, bias: Any = 0.0) -> Any:
+        axes = tuple(range(axis % x.ndim, x.ndim))
+        apart = x - x.mean(axes, keepdims=True)
+        variance = (apart * apart).mean(axes, keepdims=True)
+        return apart * lax.rsqrt(variance + epsilon) * scale + bias
+
+    return run
+
+
+def _channel(values: Any, x: Any) -> Any:
+    return values.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+# Windows.
+
+
+def _sides(site: Site, dims: int) -> list[tuple[int, int]]:
+    if site.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        site.unsupported("pads by a rule")
+    pads = site.integers("pads", (0,) * (2 * dims)) or (0,) * (2 * dims)
+    return list(zip(pads[:dims], pads[dims:]))
+
+
+def _window(site: Site) -> tuple[int, ...]:
+    shape = site.integers("kernel_shape")
+    return shape if shape is not None else site.unsupported("has no kernel_shape")
+
+
+def _conv(site: Site) -> Run:
+    dims = len(_window(site))
+    sides, ones, groups = _sides(site, dims), (1,) * dims, site.integer("group", 1)
+    strides, dilations = site.integers("strides", ones), site.integers("dilations", ones)
+
+    def run(x: Any, w: Any, b: Any = None) -> Any:
+        y = lax.conv_general_dilated(
+            x, w, strides, sides, rhs_dilation=dilations, feature_group_count=groups
+        )
+        return y if b is None else y + _channel(b, y)
+
+    return run
+
+
+def _pool(site: Site, start: float, step: Run) -> Run:
+    window = _window(site)
+    ones = (1,) * len(window)
+    if site.results > 1 or site.integer("ceil_mode") or site.integers("dilations", ones) != ones:
+        site.unsupported("rounds up, is dilated or gives places")
+    strides = site.integers("strides", ones) or ones
+    sides = [(0, 0), (0, 0), *_sides(site, len(window))]
+    return lambda x: lax.reduce_window(x, start, step, (1, 1, *window), (1, 1, *strides), sides)
+
+
+def _max_pool(site: Site) -> Run:
+    return _pool(site, -np.inf, lax.max)
+
+
+def _average_pool(site: Site) -> Run:
+    window = _window(site)
+    total, counted = _pool(site, 0.0, lax.add), site.integer("count_include_pad")
+    strides = site.integers("strides", (1,) * len(window)) or ()
+    sides = _sides(site, len(window))
+
+    def run(x: Any) -> Any:
+        if counted:
+            return total(x) / float(np.prod(window))
+        axes = zip(x.shape[2:], window, strides, sides)
+        return total(x) / reduce(np.multiply.outer, [_inside(*axis) for axis in axes])
+
+    return run
+
+
+def _inside(size: int, window: int, stride: int, sides: tuple[int, int]) -> Any:
+    """How many places of each window along an axis lie inside of the image."""
+    first = np.arange(0, size + sum(sides) - window + 1, stride) - sides[0]
+    found = np.minimum(first + window, size) - np.maximum(first, 0)
+    return found.astype(np.float32)
+
+
+def _over_pixels(run: Run) -> Make:
+    return lambda site: lambda x: run(x, axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+def _local_response(site: Site) -> Run:
+    size, bias = site.integer("size"), site.number("bias", 1.0)
+    alpha, beta = site.number("alpha", 1e-4), site.number("beta", 0.75)
+    sides = [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)]
+
+    def run(x: Any) -> Any:
+        near = lax.reduce_window(x * x, 0.0, lax.add, (1, size, 1, 1), (1, 1, 1, 1), sides)
+        return x / (bias + alpha / size * near) ** beta
+
+    return run
+
+
+# Recurrent layers.
+
+
+def _lstm(site: Site) -> Run:
+    """One product for the inputs of all steps, then a scan over them (`lax.scan`)."""
+    if site.text("direction", "forward") != "forward" or site.integer("layout"):
+        site.unsupported("is not a forward one over steps, batch, width")
+    if site.has(4) or site.has(7) or site.attrs.get("activations"):
+        site.unsupported("has lengths, peepholes or other activations")
+
+    known = [None if v is None else jnp.asarray(_columns(v)) for v in site.values[1:3]]
+
+    def run(
+        x: Any, w: Any, r: Any, b: Any = None, _: Any = None, h: Any = None, c: Any = None
+    ) -> Any:
+        inputs, recurrent = (_columns(v) if k is None else k for k, v in zip(known, (w, r)))
+        zero = jnp.zeros((x.shape[1], r.shape[2]), x.dtype)
+        given = x @ inputs if b is None else x @ inputs + b[0].reshape(2, -1).sum(0)
+        state = (zero if h is None else h[0], zero if c is None else c[0])
+
+        def step(state: Any, row: Any) -> Any:
+            i, o, f, g = jnp.split(row + state[0] @ recurrent, 4, 1)
+            c = nn.sigmoid(f) * state[1] + nn.sigmoid(i) * jnp.tanh(g)
+            h = nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+
+        (h, c), steps = lax.scan(step, state, given)
+        return steps[:, None], h[None], c[None]
+
+    return run
+
+
+def _columns(weights: Any) -> Any:
+    """[1, gates, inputs] → [inputs, gates]."""
+    return weights[0].T
+
+
+# fmt: off
+CALLS: Mapping[str, Run] = {  # one element from one or two, and what needs no attribute
+    "Add": jnp.add, "Sub": jnp.subtract, "Mul": jnp.multiply, "Div": jnp.divide, "Pow": jnp.power,
+    "Abs": jnp.abs, "Neg": jnp.negative, "Exp": jnp.exp, "Log": jnp.log, "Sqrt": jnp.sqrt,
+    "Relu": nn.relu, "Sigmoid": nn.sigmoid, "Tanh": jnp.tanh, "Erf": lax.erf,
+    "Reciprocal": jnp.reciprocal, "MatMul": jnp.matmul, "Where": jnp.where,
+    "Identity": lambda x: x, "Dropout": lambda x, *_: (x, None),
+    "Sum": lambda *parts: reduce(jnp.add, parts),
+}
+# fmt: on
+
+OPERATORS: Mapping[str, Make] = {
+    **{name: _always(run) for name, run in CALLS.items()},
+    "Clip": _clip,
+    "Gelu": _gelu,
+    "Softmax": _softmax(nn.softmax),
+    "LogSoftmax": _softmax(nn.log_softmax),
+    "ReduceSum": _reduction(jnp.sum),
+    "ReduceMean": _reduction(jnp.mean),
+    "ReduceMax": _reduction(jnp.max),
+    "ReduceL2": _reduction(_length),
+    "Gemm": _gemm,
+    "BatchNormalization": _batch_norm,
+    "LayerNormalization": _layer_norm,
+    "Conv": _conv,
+    "MaxPool": _max_pool,
+    "AveragePool": _average_pool,
+    "GlobalAveragePool": _over_pixels(jnp.mean),
+    "GlobalMaxPool": _over_pixels(jnp.max),
+    "LRN": _local_response,
+    "LSTM": _lstm,
+    **LAYOUT,
+}

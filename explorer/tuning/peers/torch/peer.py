@@ -1,0 +1,179 @@
+"""A model in PyTorch: the operators of its file, called one after the other on tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+
+from explorer.errors import UnsupportedOperator
+from explorer.ir.calls import Branch, Loop, OpCall, Var
+from explorer.ir.program import Binding, Function, Program
+from explorer.ops.site import Site
+from explorer.tuning.peers.torch.operators import OPERATORS
+
+torch: Any = import_module("torch")
+
+Tensors = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call: the slots it reads (None: an argument left out), those it writes, and those that
+    are read no more.
+    """
+
+    run: Callable[..., Any]
+    reads: tuple[int | None, ...]
+    writes: tuple[int, ...]
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A function's steps over numbered slots, of which the first are its parameters."""
+
+    steps: tuple[Step, ...]
+    frame: tuple[Any, ...]  # every slot before the run: constants, else None
+    parameters: int
+    outputs: tuple[int, ...]
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        """The outputs; a value is let go when its last reader has run."""
+        slots = [*arguments, *self.frame[self.parameters :]]
+        return run_steps(self.steps, slots, self.outputs)
+
+
+def run_steps(
+    steps: tuple[Step, ...], slots: list[Any], outputs: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """The outputs of steps over slots, which are left empty where nothing reads them later."""
+    for step in steps:
+        found = step.run(*(None if i is None else slots[i] for i in step.reads))
+        results = found if isinstance(found, tuple) else (found,)
+        for slot, value in zip(step.writes, results):
+            slots[slot] = value
+        for slot in step.dead:
+            slots[slot] = None
+    return tuple(slots[i] for i in outputs)
+
+
+class Frozen(torch.nn.Module):  # type: ignore[misc]
+    """A plan as a module with its weights, whose values PyTorch's compiler may then use."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.steps, self.outputs, self.names = plan.steps, plan.outputs, []
+        for n, weight in enumerate(plan.frame[plan.parameters :]):
+            name = "" if weight is None else f"weight{n}"
+            self.names.append(name)
+            if name:
+                self.register_buffer(name, weight)
+        self.eval()
+
+    def forward(self, *arguments: Any) -> tuple[Any, ...]:
+        """The outputs of the plan."""
+        weights = (getattr(self, name) if name else None for name in self.names)
+        return run_steps(self.steps, [*arguments, *weights], self.outputs)
+
+
+def torch_plan(program: Program, channels_last: bool = False) -> Plan:
+    """The model of an imported program as PyTorch calls; its weights are shared, not copied, but
+    for those of convolutions that are put channels last.
+
+    Raises UnsupportedOperator for the first operator that has no PyTorch call here.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that nobody must write the weights
+        weights = {n: torch.from_numpy(c.array) for n, c in program.constants.items()}
+    if channels_last:
+        for name in windows_of(program):
+            if name in weights:
+                weights[name] = weights[name].to(memory_format=torch.channels_last)
+    return _plan(program, program.main, weights)
+
+
+def windows_of(program: Program) -> set[str]:
+    """The weights of convolutions of images."""
+    return {
+        b.expr.args[1].name
+        for _, b in program.bindings()
+        if isinstance(b.expr, OpCall) and b.expr.op == "Conv" and b.expr.args[1] is not None
+        if len(b.expr.attr("kernel_shape") or (0, 0)) == 2  # type: ignore[arg-type]
+    }
+
+
+def _plan(program: Program, function: Function, weights: Mapping[str, Any]) -> Plan:
+    slots = {p.name: n for n, p in enumerate(function.params)}
+    last: dict[str, int] = {}
+    for n, binding in enumerate(function.body):
+        for var in binding.reads:
+            last[var.name] = n
+            if var.name in weights:
+                slots.setdefault(var.name, len(slots))
+        for var in binding.vars:
+            slots.setdefault(var.name, len(slots))
+            last.setdefault(var.name, n)
+    for var in function.outputs:
+        slots.setdefault(var.name, len(slots))
+    kept = {v.name for v in function.outputs} | set(weights)
+    steps = []
+    for n, binding in enumerate(function.body):
+        names = dict.fromkeys(v.name for v in (*binding.reads, *binding.vars))
+        dead = tuple(slots[v] for v in names if last[v] == n and v not in kept)
+        run, reads = _call(program, binding, weights)
+        places = tuple(None if v is None else slots[v.name] for v in reads)
+        steps.append(Step(run, places, tuple(slots[v.name] for v in binding.vars), dead))
+    frame = tuple(weights.get(name) for name in slots)
+    outputs = tuple(slots[v.name] for v in function.outputs)
+    return Plan(tuple(steps), frame, len(function.params), outputs)
+
+
+def _call(
+    program: Program, binding: Binding, weights: Mapping[str, Any]
+) -> tuple[Callable[..., Any], tuple[Var | None, ...]]:
+    match binding.expr:
+        case OpCall(op, args, attrs):
+            if op not in OPERATORS:
+                _refuse(binding, op)
+            values = tuple(
+                program.constants[a.name].array if a and a.name in weights else None for a in args
+            )
+            site = Site(
+                op, _where(binding), args, dict(attrs), program.env, values, len(binding.vars)
+            )
+            return OPERATORS[op](site), args
+        case Branch(cond, then, orelse, args):
+            sides = [_plan(program, program.function(f), weights) for f in (orelse, then)]
+            return (lambda c, *rest: sides[bool(c)](*rest)), (cond, *args)
+        case Loop(body, trip, cond, state, args, 0):
+            plan = _plan(program, program.function(body), weights)
+            return _loop(plan, len(state)), (trip, cond, *state, *args)
+    _refuse(binding, type(binding.expr).__name__)
+
+
+def _loop(body: Plan, states: int) -> Callable[..., Any]:
+    def run(trip: Any, cond: Any, *values: Any) -> tuple[Any, ...]:
+        state, captured = list(values[:states]), values[states:]
+        limit = np.inf if trip is None else int(trip)
+        goes = True if cond is None else bool(cond)
+        n = 0
+        while goes and n < limit:
+            more, *state = body(torch.tensor(n), torch.tensor(goes), *state, *captured)
+            goes, n = bool(more), n + 1
+        return tuple(state)
+
+    return run
+
+
+def _where(binding: Binding) -> str:
+    return next(iter(sorted(binding.origin)), binding.vars[0].name)
+
+
+def _refuse(binding: Binding, what: str) -> NoReturn:
+    name = _where(binding)
+    raise UnsupportedOperator(f"{what} at {name!r} has no PyTorch call here", where=name)

@@ -1,0 +1,1 @@
+"""Races of whole models: answers compared, times in turns, rows kept."""

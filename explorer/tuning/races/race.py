@@ -1,0 +1,209 @@
+"""The same model in several runtimes: answers compared first, then times, taking turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+
+import numpy as np
+
+from explorer.compilation import Compilation
+from explorer.compiler import compile as compile_model
+from explorer.frontends.model import Model
+from explorer.measure.compare import (
+    Comparison,
+    Measurement,
+    checked_seconds,
+    comparison,
+    measurement,
+)
+from explorer.measure.machine import machine
+from explorer.measure.quiet import Disturbance, Watch
+from explorer.measure.turns import Clock, Series, Watcher, take_turns
+from explorer.tuning.answers import check_answers
+from explorer.tuning.peers.runtimes import entered, known_peers, own_version
+
+OURS = "ironworks"
+ALONE = "no other runtime ran"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One runtime: its time, its largest error against our answers, and our time against its.
+
+    In `versus` we are the first: its ratio is their time over ours. It is None for ourselves.
+    `turns` says of each turn what it bore.
+    """
+
+    name: str
+    version: str
+    time: Measurement
+    max_abs_error: float
+    versus: Comparison | None = None
+    turns: tuple[Disturbance, ...] = ()
+
+    @property
+    def disturbed(self) -> float:
+        """The share of its turns in which others had a part."""
+        return sum(t.disturbed for t in self.turns) / max(1, len(self.turns))
+
+    @property
+    def waited_us(self) -> float:
+        """How long a turn waited for the machine to be quiet, in the median."""
+        return median([t.waited_us for t in self.turns] or [0.0])
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """All runners, ourselves first, and those that were skipped, with the reason.
+
+    `ratio`: the fastest other's median time over ours, with its 99 % interval; `verdict` speaks of
+    us: "faster", "slower", or "not distinguishable".
+    """
+
+    model: str
+    threads: int
+    machine: str
+    runners: tuple[Runner, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ours(self) -> Runner:
+        """Ourselves."""
+        return self.runners[0]
+
+    @property
+    def fastest_other(self) -> Runner | None:
+        """The other runtime of the least median time; None where none ran."""
+        return min(self.runners[1:], key=lambda r: r.time.median_us, default=None)
+
+    @property
+    def versus(self) -> Comparison | None:
+        """We against the fastest other."""
+        other = self.fastest_other
+        return None if other is None else other.versus
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times faster we are than the fastest other."""
+        return None if self.versus is None else self.versus.ratio
+
+    @property
+    def verdict(self) -> str:
+        """What may be said of us against the fastest other."""
+        return ALONE if self.versus is None else self.versus.verdict
+
+    def to_json(self) -> dict[str, object]:
+        """What `ironworks race --json` prints."""
+        versus, other = self.versus, self.fastest_other
+        return {
+            "model": self.model,
+            "threads": self.threads,
+            "machine": self.machine,
+            "runtimes": {r.name: _fields(r) for r in self.runners},
+            "skipped": dict(self.skipped),
+            "fastest_other": None if other is None else other.name,
+            "ratio": None if versus is None else versus.ratio,
+            "ratio_low": None if versus is None else versus.low,
+            "ratio_high": None if versus is None else versus.high,
+            "wide": None if versus is None else versus.wide,
+            "verdict": self.verdict,
+        }
+
+    def __str__(self) -> str:
+        head = f"{self.model}, {self.threads} threads, {self.machine}"
+        lines = [f"  {r.name:14} {_milliseconds(r.time)}{_against(r)}" for r in self.runners]
+        lines += [f"  {name:14} skipped: {reason}" for name, reason in self.skipped]
+        return "\n".join((f"{head}: {self.verdict}", *lines))
+
+
+def race(
+    model: Model | Compilation | str | Path,
+    inputs: Mapping[str, np.ndarray],
+    against: Sequence[str] = ("onnxruntime", "torch"),
+    threads: int | None = None,
+    seconds: float = 2.0,
+    compilation: Compilation | None = None,
+    clock: Clock = perf_counter_ns,
+    watch: Watcher | None = None,
+) -> RaceResult:
+    """Our compilation of a model against other runtimes, each with the same number of threads, for
+    the seconds, or up to three times as long where an interval stays wide. A turn begins when all
+    threads of the others are at rest.
+
+    Raises AnswerMismatch where a runtime disagrees beyond 1e-4 of the largest answer, before
+    anything is timed; BadOption for a runtime that is not known.
+    """
+    known_peers(against)
+    checked_seconds(seconds)
+    ours = with_threads(compilation or _compiled(model), threads)
+    given = {n: np.ascontiguousarray(a) for n, a in ours.named(inputs).items()}
+    answer = ours.run(given)
+    with ExitStack() as stack:
+        entering = dict.fromkeys(against)
+        peers, skipped = entered(entering, ours.model, given, threads_of(ours), stack)
+        errors = [check_answers(answer, peer.run(), peer.name) for peer in peers]
+        works = [lambda: ours.run(given), *(peer.run for peer in peers)]
+        first, *others = take_turns(works, seconds, clock, watch or Watch(), _narrow)
+    runners = [Runner(OURS, own_version(), measurement(first), 0.0, None, _bore(first))]
+    for peer, error, series in zip(peers, errors, others, strict=True):
+        versus = comparison(first, series)
+        runners.append(Runner(peer.name, peer.version, versus.second, error, versus, _bore(series)))
+    return RaceResult(
+        ours.model.name, threads_of(ours), machine().line, tuple(runners), tuple(skipped.items())
+    )
+
+
+def _narrow(series: Sequence[Series]) -> bool:
+    """Whether every interval says something."""
+    first, *others = series
+    return not any(comparison(first, other).wide for other in others)
+
+
+def _bore(series: Series) -> tuple[Disturbance, ...]:
+    return tuple(series.disturbances)
+
+
+def with_threads(c: Compilation, threads: int | None) -> Compilation:
+    """The compilation with so many workers; no kernel depends on it."""
+    if threads is None or threads == threads_of(c):
+        return c
+    return c.with_options(rammer=replace(c.options.rammer, threads=threads))
+
+
+def threads_of(c: Compilation) -> int:
+    """How many workers a compilation runs on."""
+    return c.options.rammer.threads or c.device.units
+
+
+def _compiled(model: Model | Compilation | str | Path) -> Compilation:
+    return model if isinstance(model, Compilation) else compile_model(model)
+
+
+def _fields(r: Runner) -> dict[str, object]:
+    time = r.time
+    return {
+        "median_us": time.median_us,
+        "low_us": time.low_us,
+        "high_us": time.high_us,
+        "n": time.n,
+        "max_abs_error": r.max_abs_error,
+        "version": r.version,
+        "waited_us": r.waited_us,
+        "disturbed": r.disturbed,
+        "turns": [asdict(t) for t in r.turns],
+    }
+
+
+def _milliseconds(time: Measurement) -> str:
+    low, high = time.low_us / 1e3, time.high_us / 1e3
+    return f"{time.median_us / 1e3:9.3f} ms ({low:.3f} to {high:.3f}, n = {time.n})"
+
+
+def _against(r: Runner) -> str:
+    disturbed = f"  {r.disturbed:.0%} of its turns disturbed" if r.turns else ""
+    return disturbed if r.versus is None else f"  {r.versus}{disturbed}"

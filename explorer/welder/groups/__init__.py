@@ -1,0 +1,1 @@
+"""Kernels that become one: groups, why two cannot, and what a merge costs."""

@@ -1,0 +1,73 @@
+"""Values that neighbouring tiles both need, and the work of computing them in both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from explorer.ir.kernel import Affine, Compute, Kernel, Read
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.welder.groups.groups import Facts, Merge
+from explorer.welder.model import loads_of, points
+
+FLOPS = 2.0  # of a product and its sum
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """A reader's windows overlap. `share`: the part of the producer's work that is done again, at
+    least, where each unit has one tile: `rows` of overlap at each border between two of them.
+    """
+
+    rows: int
+    share: float
+    least_us: float
+
+
+def halo(merge: Merge, facts: Facts) -> Halo | None:
+    """What tiles of the reader compute again of what is merged into it; None where no window of it
+    overlaps with its neighbour's.
+
+    A bound from below: one cut for each unit, along the dim in which the fewest values overlap.
+    """
+    overlaps = [
+        overlap
+        for c, r in loads_of(merge.consumer, merge.tensor)
+        if (overlap := _overlap(c, r, merge.consumer, facts.env)) is not None
+    ]
+    if not overlaps:
+        return None
+    rows, extent = max(overlaps, key=lambda o: o[0] / o[1])
+    cuts = max(0, facts.device.units - 1)
+    share = rows * cuts / extent
+    return Halo(rows, share, share * work_us(merge.producer, facts))
+
+
+def _overlap(c: Compute, read: Read, kernel: Kernel, env: ShapeEnv) -> tuple[int, int] | None:
+    """The values that two neighbouring windows share, and the extent, in the dim of a load where
+    these are the least part of it.
+    """
+    spatial = {a.name for a in c.axes}
+    reduced = {a.name: env.hint(a.extent) for a in c.reduce}
+    found = []
+    for index, extent in zip(read.index, kernel.shape(read.tensor), strict=True):
+        if not isinstance(index, Affine) or not index.variables & spatial:
+            continue
+        steps = [abs(env.hint(k)) for n, k in index.terms if n in spatial]
+        reach = 1 + sum(abs(env.hint(k)) * (reduced[n] - 1) for n, k in index.terms if n in reduced)
+        found.append((max(0, reach - min(steps)), max(1, env.hint(extent))))
+    overlapping = [o for o in found if o[0] > 0]
+    if not overlapping:
+        return None
+    return min(found, key=lambda o: o[0] / o[1]) if len(found) > 1 else found[0]
+
+
+def work_us(kernel: Kernel, facts: Facts) -> float:
+    """The least time of a kernel on all units: its arithmetic at the peak rate."""
+    env, device = facts.env, facts.device
+    flops = 0.0
+    for c in kernel.computes:
+        each = FLOPS if contraction(c) is not None else 1.0
+        flops += each * points(c, env) * prod(env.hint(a.extent) for a in c.reduce)
+    return flops / (device.peak_gflops_per_unit * 1e3 * max(1, device.units))

@@ -1,0 +1,98 @@
+"""Why two kernels cannot become one, or would be too large: the failing condition with its number,
+and the smallest change that would flip it.
+"""
+
+from __future__ import annotations
+
+from explorer.ir.decisions import Refusal
+from explorer.ir.kernel import Affine
+from explorer.ir.kernels.kernel_size import Size
+from explorer.welder.groups.groups import Facts, Group, Merge
+from explorer.welder.model import form_of, loads_of
+
+MOST_INPUTS = 24
+MOST_COMPUTES = 24
+MOST_OPERATIONS = 128  # scalar functions of a kernel; the zoo's largest group holds 40
+MOST_DEPTH = 32  # of scalar functions that nest; the zoo's deepest has 8
+NAMED = 3  # readers that a refusal names
+
+
+def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> Refusal | None:
+    """Why two groups stay apart, told before they are made one."""
+    last = facts.device.levels[-1].name
+    if facts.connect.get(value) == last:
+        change = f"connect {value} at a nearer level"
+        return Refusal("connect", 1, 0, f"it is kept apart by hand, in {last}", change)
+    found = other_readers(group, value, facts)
+    if found is not None:
+        return found
+    tensor = next(t for t, a in zip(group.kernel.inputs, group.args) if a.name == value)
+    times = len(loads_of(group.kernel, tensor)) if form_of(producer.kernel).is_map else 0
+    return too_large(producer.size, group.size, times)
+
+
+def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
+    """A value that is read outside of the group too is stored, and gains nothing inside."""
+    others = facts.uses[value] - group.uses[value]
+    if others <= 0:
+        return None
+    if value in facts.results:
+        return Refusal("result", 1, 0, "it is a result of the program, so it is stored anyway")
+    names = [r for r in facts.readers.get(value, ()) if r not in group.members]
+    text = f"{others} {'others read' if others > 1 else 'other reads'} it, so it is stored anyway"
+    more = ", ..." if len(names) > NAMED else ""
+    change = f"join {', '.join(names[:NAMED])}{more} too" if names else ""
+    return Refusal("readers", others, 0, text, change)
+
+
+def too_large(producer: Size, consumer: Size, times: int) -> Refusal | None:
+    """Why two kernels are too large to become one, whatever would be gained; told before they do.
+
+    What is mapped element by element stands in the reader's expressions as often as it is read:
+    `times`, or 0 where it is not mapped and stays a compute of its own.
+    """
+    operations = consumer.operations + max(1, times) * producer.operations
+    if operations > MOST_OPERATIONS:
+        text = f"the kernel would hold {operations} operations, at most {MOST_OPERATIONS}"
+        return _bound("operations", operations, MOST_OPERATIONS, text)
+    depth = consumer.depth + producer.depth if times else 0
+    if depth > MOST_DEPTH:
+        text = f"the kernel would nest {depth} operations, at most {MOST_DEPTH}"
+        return _bound("depth", depth, MOST_DEPTH, text)
+    return None
+
+
+def _bound(condition: str, found: int, limit: int, text: str) -> Refusal:
+    fewer = f"with {found - limit} fewer it would fit"
+    return Refusal(condition, found, limit, text, fewer)
+
+
+def impossible(merge: Merge) -> Refusal | None:
+    """Why a merge cannot be made, whatever it would gain."""
+    inputs, computes = len(merge.welded.inputs), len(merge.welded.computes)
+    if inputs > MOST_INPUTS:
+        text = f"the group would read {inputs} tensors, at most {MOST_INPUTS}"
+        return _bound("inputs", inputs, MOST_INPUTS, text)
+    if computes > MOST_COMPUTES:
+        text = f"the group would have {computes} computes, at most {MOST_COMPUTES}"
+        return _bound("computes", computes, MOST_COMPUTES, text)
+    if merge.producer.updates or merge.tensor == merge.consumer.updates:
+        return Refusal("in place", 1, 0, "it lies in the memory of a larger tensor")
+    parts = form_of(merge.producer).parts
+    if parts > 1:
+        text = f"it is written in {parts} parts, by several computes, and stored whole"
+        return Refusal("parts", parts, 1, text, "one compute that writes all of it")
+    loads = loads_of(merge.consumer, merge.tensor)
+    by_data = sum(not isinstance(i, Affine) for _, r in loads for i in r.index)
+    if by_data:
+        text = "which elements are read depends on data"
+        return Refusal("data", by_data, 0, text, "an index that is affine in the axes")
+    return None
+
+
+def no_gain(us: float, apart_us: float) -> Refusal:
+    """A merge that would cost time by the model. `apart_us`: what both kernels take now."""
+    text = f"it would take {us:.1f} us longer by the model"
+    share = us / max(1e-9, apart_us + us)
+    change = f"a welded kernel {share:.0%} quicker would pay" if 0 < us < float("inf") else ""
+    return Refusal("gain", us, 0.0, text, change)

@@ -1,0 +1,159 @@
+"""The tile of a group that a policy's search finds and its modelled time, kept by the group's
+canonical kernel: in memory, and on disk for other processes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from explorer import cache as store
+from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.footprint import points
+from explorer.devices.model import Device
+from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import canonical, canonical_symbols, text_of
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.patterns.regions import propagate
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.welder.groups.groups import Facts
+from explorer.welder.tiles.capacity import no_room
+from explorer.welder.tiles.plan import operations
+from explorer.welder.tiles.sized import Sized
+
+FOLDERS = ("welder", "roller", "tile", "cost", "passes", "ir", "ops")
+Search = Callable[[Kernel, Device], Sequence[Sized] | Refusal]  # of a kernel with numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best tile of a group by the model, and the others that were weighed, best first."""
+
+    us: float
+    best: Sized
+    weighed: tuple[Candidate, ...] = ()
+
+    @property
+    def cut(self) -> tuple[tuple[str, int], ...]:
+        """The sizes by axis of the output."""
+        return self.best.tile
+
+
+def tuned(kernel: Kernel, facts: Facts, search: Search, name: str) -> Tuned | Refusal:
+    """What the search finds for a kernel; why there is nothing where no tile has room or is legal.
+
+    Equal kernels are searched once, whatever their tensors and symbols are called.
+    """
+    named, axes = canonical(normalise(kernel))
+    asked, env, symbols = canonical_symbols(named, facts.env)
+    hints = {new: facts.env.of(old).hint for old, new in symbols.items()}
+    parts = (name, text_of(asked), repr(env), repr(sorted(hints.items())))
+    key = store.content_key(
+        "welder", store.code_key(*FOLDERS), *parts, repr(facts.device), repr(facts.price)
+    )
+    memory = store.memory("welder")
+    found: Tuned | Refusal | None = memory.get(key)
+    if found is None:
+        found = _from_disk(key)
+        if found is None:
+            found = _searched(asked, replace(facts, env=env), search)
+            store.put(key, json.dumps(_written(found)).encode())
+        memory.put(key, found)
+    return _renamed(found, {new: old for old, new in axes.items()})
+
+
+def _searched(kernel: Kernel, facts: Facts, search: Search) -> Tuned | Refusal:
+    bound = bind_kernel(kernel, sizes_of(kernel, facts.env))
+    found = search(bound, facts.device)
+    if isinstance(found, Refusal):
+        return found
+    if not any(s.fits for s in found):
+        return no_room(found, facts.device)
+    order = sorted(
+        (
+            Candidate(_label(s), s, (("time", latency_us(bound, s, facts)),))
+            for s in found
+            if s.fits
+        ),
+        key=lambda c: c.cost_us,
+    )
+    weighed = _legal_first(order, kernel, bound, facts)
+    best = weighed[0]
+    if best.refused:
+        text = f"none of {len(weighed)} tiles is legal: {best.refused}"
+        return Refusal("tiling", 0, 1, text)
+    assert isinstance(best.value, Sized)
+    return Tuned(best.cost_us, best.value, tuple(weighed))
+
+
+def _legal_first(
+    order: list[Candidate], kernel: Kernel, bound: Kernel, facts: Facts
+) -> list[Candidate]:
+    """The best legal tile, then those that are no better, then better ones that are not legal."""
+    refused: list[Candidate] = []
+    for n, c in enumerate(order):
+        assert isinstance(c.value, Sized)
+        on_cpu = facts.device.kind != "gpu"
+        why = facts.price.allows(kernel, facts.env, c.value.cut_of(bound)) if on_cpu else ""
+        if not why:
+            return [c, *order[n + 1 :], *refused]
+        refused.append(replace(c, refused=why))
+    return refused
+
+
+def _label(s: Sized) -> str:
+    return " ".join(f"{a}={n}" for a, n in s.tile) or "whole"
+
+
+def latency_us(bound: Kernel, s: Sized, facts: Facts) -> float:
+    """The modelled time of a kernel under a tile: Roller's on a CPU, where it refines inside of the
+    tile; on a GPU the longest of computing and moving, over the share of the units that is used.
+    """
+    if facts.device.kind != "gpu":
+        return facts.price.tiled(bound, ShapeEnv(), s.cut_of(bound))
+    tile = dict(s.tile)
+    done = points(bound, propagate(bound, tile), tile)
+    work = sum(n * operations(c.expr) for n, c in zip(done, bound.computes, strict=True))
+    device = facts.device
+    computing = work / (device.reached_gflops_per_unit * device.units * 1e3)
+    moving = s.moved_bytes / (device.all_gb_per_s(device.levels[-1]) * 1e3)
+    return max(computing, moving) / max(1e-9, s.used(device)) + device.launch_us
+
+
+def _renamed(found: Tuned | Refusal, names: dict[str, str]) -> Tuned | Refusal:
+    if isinstance(found, Refusal):
+        return found
+    weighed = tuple(
+        replace(c, value=c.value.renamed(names)) if isinstance(c.value, Sized) else c
+        for c in found.weighed
+    )
+    return Tuned(found.us, found.best.renamed(names), weighed)
+
+
+def _written(found: Tuned | Refusal) -> dict[str, Any]:
+    if isinstance(found, Refusal):
+        return {"refusal": asdict(found)}
+    rows = [[c.label, asdict(c.value), c.terms, c.refused] for c in found.weighed]  # type: ignore[call-overload]
+    return {"us": found.us, "best": asdict(found.best), "weighed": rows}
+
+
+def _from_disk(key: str) -> Tuned | Refusal | None:
+    data = store.get(key)
+    if data is None:
+        return None
+    row = json.loads(data)
+    if "refusal" in row:
+        return Refusal(**row["refusal"])
+    weighed = tuple(
+        Candidate(str(label), _sized(s), tuple((str(n), float(us)) for n, us in terms), str(why))
+        for label, s, terms, why in row["weighed"]
+    )
+    return Tuned(float(row["us"]), _sized(row["best"]), weighed)
+
+
+def _sized(row: dict[str, Any]) -> Sized:
+    pairs = {k: tuple((str(a), int(n)) for a, n in row[k]) for k in ("tile", "steps")}
+    return Sized(**{**row, **pairs})

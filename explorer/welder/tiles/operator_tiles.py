@@ -1,0 +1,230 @@
+"""The tiles of one group in one place: which memory holds each intermediate, and the tile that
+every virtual node has in a memory (Welder, section 3.1: propagation from the output's tile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+
+from explorer.cost.footprint import inner_box
+from explorer.cost.touched import number, touched
+from explorer.cost.traffic import Tile
+from explorer.devices.model import Device
+from explorer.ir.decisions import Micro
+from explorer.ir.kernel import Affine, Axis, Compute, Kernel, reads
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.patterns.regions import Interval, Regions, propagate, tile_variable
+from explorer.ir.types import ITEM_BYTES
+from explorer.welder.tiles.levels import REGISTER_BYTES, Memory
+from explorer.welder.tiles.tile_graph import Link, VirtualNode, links, sub_kernel, virtual_nodes
+
+THREADS = 128  # of a block (Welder artifact: as close to it as the tile's sizes allow)
+
+
+@dataclass(frozen=True)
+class NodeTile:
+    """A virtual node as a kernel that computes its share of a task, the tile that it is walked in,
+    the order of its axes, outermost first, and what other nodes read of it beside its output.
+    """
+
+    node: VirtualNode
+    kernel: Kernel
+    tile: Tile
+    order: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+    @cached_property
+    def regions(self) -> Regions:
+        """What one of its tiles needs."""
+        return propagate(self.kernel, self.tile)
+
+
+def connect_levels(
+    kernel: Kernel, regions: Regions, memories: Sequence[Memory], home: int
+) -> dict[str, int]:
+    """The memory in which each intermediate is handed over, by number: as near to the registers as
+    its readers allow and as has room for its rows, no farther than a task's tile. On a CPU, what a
+    contraction writes or reads row by row is there for a whole task.
+    """
+    found = {}
+    for link in links(kernel):
+        walked = link.near and link.of_product and memories[1].cache
+        at = home if walked else min(link.near, home)
+        while 0 < at < home and not _has_room(kernel, regions, link, memories[at]):
+            at += 1
+        found[link.tensor] = at
+    for at in range(home):
+        _part_untied(kernel, found, memories, at)
+    return found
+
+
+def _part_untied(
+    kernel: Kernel, found: dict[str, int], memories: Sequence[Memory], at: int
+) -> None:
+    """After: no node of a memory has outputs whose tiles do not follow from each other's; what it
+    hands to such a one is handed over a memory farther.
+    """
+    for node in nodes_at(kernel, found, memories, at):
+        part, also = sub_kernel(kernel, node.numbers)
+        if also and not is_tied(part, also):
+            for c in part.computes:
+                for r in reads(c.expr):
+                    if c.out in also and found.get(r.tensor, at + 1) <= at:
+                        found[r.tensor] = at + 1
+
+
+def is_tied(part: Kernel, also: Sequence[str]) -> bool:
+    """Whether one element of the output has one of each other output, or all of an axis that the
+    first one has not: what tiles of the first one make covers the others once.
+    """
+    axes = [a.name for a in part.computes[-1].axes]
+    regions = propagate(part, dict.fromkeys(axes, 1))
+    for n, c in enumerate(part.computes):
+        for a in c.axes if c.out in also else ():
+            range_ = regions.axes[n][a.name]
+            if range_.lo.bare is None and range_ != Interval(Affine(), a.extent):
+                return False
+            if range_.lo.bare is not None and range_.size != 1:
+                return False
+    used = {v for c in also for r in regions.tensors[c] for v in r.lo.variables}
+    return used == {tile_variable(a) for a in axes}
+
+
+def _has_room(kernel: Kernel, regions: Regions, link: Link, memory: Memory) -> bool:
+    """Whether a row of an intermediate takes no more than half of a memory."""
+    box = inner_box(kernel, regions, link.tensor)
+    row = prod(box[link.shared :]) * ITEM_BYTES[kernel.dtype(link.tensor)]
+    return memory.capacity is None or 2 * row <= memory.capacity
+
+
+def nodes_at(
+    kernel: Kernel, levels: Mapping[str, int], memories: Sequence[Memory], at: int
+) -> tuple[VirtualNode, ...]:
+    """The virtual nodes of a memory."""
+    return virtual_nodes(kernel, levels, [m.name for m in memories[: at + 1]])
+
+
+def node_tiles(
+    kernel: Kernel, regions: Regions, nodes: Sequence[VirtualNode], device: Device, micro: Micro,
+    at: int, around: Sequence[NodeTile],
+) -> tuple[NodeTile, ...]:  # fmt: skip
+    """The nodes of a memory with their shares of a task, and their tiles: those of registers, or a
+    row of what operators walk together; none larger than the tile of the node `around` it in the
+    next farther memory.
+    """
+    limits: dict[int, Mapping[str, int]] = {}
+    for node in around:
+        inside = node.regions.axes
+        for n, axes in zip(node.node.numbers, inside, strict=True):
+            limits[n] = {a: number(r.size) for a, r in axes.items()}
+    return tuple(node_tile(kernel, regions, v, device, micro, at, limits) for v in nodes)
+
+
+def node_tile(
+    kernel: Kernel,
+    regions: Regions,
+    node: VirtualNode,
+    device: Device,
+    micro: Micro,
+    at: int,
+    limits: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
+) -> NodeTile:
+    """One node's share of a task, and its tile; `limits`: the longest of each axis, by compute."""
+    part, also = sub_kernel(kernel, node.numbers)
+    last, n = part.computes[-1], node.numbers[-1]
+    most = {a.name: min(number(a.extent), number(regions.axes[n][a.name].size)) for a in last.axes}
+    part = _shared(part, most)
+    share = {a: min(size, limits.get(n, most)[a]) for a, size in most.items()}
+    contracts = any(contraction(c) is not None for c in part.computes)
+    order = (*[*share][-1:], *[*share][:-1]) if contracts else tuple(share)
+    if at and not contracts and len(part.computes) > 1:
+        return NodeTile(node, part, {a: 1 for a in order[: _common(part)]}, order, also)
+    if device.kind == "gpu":
+        return _thread_tile(NodeTile(node, part, share, order, also), device)
+    one = Micro(1, 1, 1 if _is_along(last) else device.lanes)
+    return NodeTile(node, part, _register_tile(share, micro if contracts else one), order, also)
+
+
+def _is_along(c: Compute) -> bool:
+    """Whether what is reduced lies side by side, so that vectors are of that and not of outputs."""
+    last = [r.index[-1] for r in reads(c.expr) if r.index]
+    inner = [i.factor(a.name) == 1 for i in last if isinstance(i, Affine) for a in c.reduce]
+    return any(inner)
+
+
+def _shared(part: Kernel, share: Mapping[str, int]) -> Kernel:
+    """The kernel with the axes of its output as long as a task has them."""
+
+    def cut(a: Axis) -> Axis:
+        return Axis(a.name, min(number(a.extent), share[a.name])) if a.name in share else a
+
+    return replace(
+        part,
+        computes=tuple(
+            replace(c, axes=tuple(map(cut, c.axes))) if c.out == part.output else c
+            for c in part.computes
+        ),
+    )
+
+
+def _common(part: Kernel) -> int:
+    """How many leading axes all computes of a node walk together."""
+    return max(0, min(len(c.axes) - (0 if c.reduce else 1) for c in part.computes))
+
+
+def _register_tile(share: Mapping[str, int], micro: Micro) -> Tile:
+    """Rows by columns on the last axes of the output, one of each other."""
+    axes = [*share]
+    tile = dict.fromkeys(axes, 1)
+    if not axes:
+        return tile
+    tile[axes[-1]] = min(share[axes[-1]], micro.columns)
+    left = micro.over(share[axes[-1]]).rows
+    for a in reversed(axes[:-1]):
+        tile[a] = min(share[a], left)
+        left //= max(1, tile[a])
+    return tile
+
+
+def _thread_tile(whole: NodeTile, device: Device) -> NodeTile:
+    """A block's tile cut until there is a part for each thread and registers hold it, the longest
+    axis first.
+    """
+    found, room = whole, device.thread_registers * REGISTER_BYTES
+    points = prod(whole.tile.values())
+    while found.tile:
+        threads = prod(found.tile.values()) * THREADS <= points
+        longest = max(found.tile, key=lambda a: found.tile[a])
+        if found.tile[longest] == 1 or (threads and register_bytes(found, device) <= room):
+            break
+        half = -(-found.tile[longest] // 2)
+        found = replace(found, tile={**found.tile, longest: half})
+    return found
+
+
+def register_bytes(part: NodeTile, device: Device) -> int:
+    """What registers hold while a tile is computed: the sums of a contraction and what one step of
+    it loads, or one vector (one element on a GPU) of each tensor of what is done element by
+    element.
+    """
+    regions, held = part.regions, 0
+    for c in part.kernel.computes:
+        loads = {r.tensor for r in reads(c.expr)}
+        one = max([ITEM_BYTES[part.kernel.dtype(t)] for t in (c.out, *loads)])
+        vector = one * (1 if device.kind == "gpu" else device.lanes)
+        if contraction(c) is None:
+            held = max(held, vector * (1 + len(loads)))
+            continue
+        step = {a.name: 1 for a in c.reduce}
+        parts = touched(part.kernel, regions, dict.fromkeys(_variables(part), 0), step)
+        sums = prod(inner_box(part.kernel, regions, c.out)) * ITEM_BYTES[part.kernel.dtype(c.out)]
+        held = max(held, sums + sum(parts[t].elements * one for t in loads if t in parts))
+    return held
+
+
+def _variables(part: NodeTile) -> list[str]:
+    return [tile_variable(a) for a in part.tile]

@@ -1,0 +1,274 @@
+"""A group's tiles over the memories of a device: what each holds and moves, and what is done twice
+(Welder, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+from explorer.cost.bound import bind_kernel, sizes_of
+from explorer.cost.estimate import kernel_terms
+from explorer.cost.footprint import (
+    ALIGN_BYTES,
+    GPU_ALIGN_BYTES,
+    footprint,
+    inner_box,
+    padded_bytes,
+    points,
+)
+from explorer.cost.touched import middle, number, touched
+from explorer.cost.traffic import Tile, kept_traffic, tile_count, traffic
+from explorer.devices.model import Device
+from explorer.ir.decisions import GroupPlan, LevelBytes, OperatorTile, TileEdge, Tiling
+from explorer.ir.kernel import Apply, Expr, Kernel, reads
+from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.types import ITEM_BYTES
+from explorer.welder.tiles.levels import Memory, memories, resident, waves
+from explorer.welder.tiles.operator_tiles import (
+    NodeTile,
+    connect_levels,
+    node_tiles,
+    nodes_at,
+    register_bytes,
+)
+from explorer.welder.tiles.tile_costs import best_tile, largest_output, steps_of
+from explorer.welder.tiles.tile_graph import links
+
+
+def plan_group(
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv = ShapeEnv(),
+    tile: Mapping[str, int] | Tiling | None = None,
+) -> GroupPlan:
+    """The plan of a group under the hints of its symbols: of the given tile (sizes by axis of the
+    output; one that is not named is not cut), else of the one that moves least and fits.
+
+    Pure; milliseconds. A tile that no memory has room for gives a plan that does not fit. What the
+    memories inside of a task move is counted as if all tasks were that in the middle; the rest to
+    the last byte, tasks at the ends being smaller.
+    """
+    bound = bind_kernel(kernel, sizes_of(kernel, env))
+    chosen = dict(best_tile(bound, device).tile) if tile is None else tile
+    tiling = chosen if isinstance(chosen, Tiling) else Tiling(tuple(sorted(chosen.items())))
+    return _planned(bound, device, tiling)
+
+
+@lru_cache(maxsize=256)
+def _planned(kernel: Kernel, device: Device, tiling: Tiling) -> GroupPlan:
+    return _Planner.of(kernel, device, tiling).plan()
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """One group under one tiling, in numbers."""
+
+    kernel: Kernel
+    device: Device
+    tiling: Tiling
+    tile: Tile
+    regions: Regions
+    memories: tuple[Memory, ...]
+    home: int  # the memory that holds a task's tile
+    levels: Mapping[str, int]  # of each intermediate
+    grid: int
+
+    @staticmethod
+    def of(kernel: Kernel, device: Device, tiling: Tiling) -> _Planner:
+        """Where a task's tile lives, and its intermediates."""
+        tile = dict(tiling.tile)
+        regions = propagate(kernel, tile)
+        known = memories(device)
+        home = home_of(kernel, tile, regions, device)
+        levels = connect_levels(kernel, regions, known, home)
+        grid = tile_count(kernel, tile, {})
+        return _Planner(kernel, device, tiling, tile, regions, known, home, levels, grid)
+
+    def plan(self) -> GroupPlan:
+        """All of it."""
+        near = self.near()
+        levels = self.bytes(near)
+        held = levels[self.home].footprint
+        together = resident(self.device, held, largest_output(self.kernel, self.regions))
+        turns = waves(self.device, self.grid, together)
+        return GroupPlan(
+            self.memories[self.home].name,
+            tuple(sorted(self.tile.items())),
+            self.grid,
+            turns,
+            levels,
+            tuple(self._tiles(near)),
+            tuple(self._edges(near)),
+            recompute(self.kernel, self.regions, self.tile),
+            self._predicted(levels, turns * together * self.device.units),
+        )
+
+    def near(self) -> dict[int, tuple[NodeTile, ...]]:
+        """The virtual nodes of every memory inside of a task, nearest first."""
+        found: dict[int, tuple[NodeTile, ...]] = {}
+        for at in reversed(range(self.home)):
+            found = {at: self._nodes(at, found.get(at + 1, ())), **found}
+        return found
+
+    def bytes(self, near: Mapping[int, Sequence[NodeTile]]) -> tuple[LevelBytes, ...]:
+        """What every memory holds and moves, nearest first."""
+        inside = (self._near(at, nodes) for at, nodes in near.items())
+        return (*inside, *(self._far(at) for at in range(self.home, len(self.memories))))
+
+    def _nodes(self, at: int, around: Sequence[NodeTile]) -> tuple[NodeTile, ...]:
+        nodes = nodes_at(self.kernel, self.levels, self.memories, at)
+        micro = self.tiling.micro
+        return node_tiles(self.kernel, self.regions, nodes, self.device, micro, at, around)
+
+    def _near(self, at: int, nodes: Sequence[NodeTile]) -> LevelBytes:
+        """A memory inside of a task: every virtual node moves what it reads and writes."""
+        memory, kernel, held, moved = self.memories[at], self.kernel, 0, 0
+        for node in nodes:
+            if memory.cache and memory.capacity is not None:
+                kept = kept_traffic(
+                    node.kernel, node.tile, memory.capacity,
+                    line_bytes=memory.read_bytes, order=node.order,
+                )  # fmt: skip
+                total = kept.traffic.total_bytes
+                room = kept.held or register_bytes(node, self.device)  # else it streams
+            else:
+                total = traffic(node.kernel, node.tile).total_bytes
+                room = register_bytes(node, self.device)
+            shared = (self._boxes[t] for t in node.also)
+            total += sum(prod(b) * ITEM_BYTES[kernel.dtype(t)] for t, b in zip(node.also, shared))
+            held, moved = max(held, room), moved + total
+        return LevelBytes(memory.name, held, memory.capacity, moved * self.grid)
+
+    def _far(self, at: int) -> LevelBytes:
+        """The memory of a task's tile, and those behind it."""
+        memory, kernel = self.memories[at], self.kernel
+        if at == len(self.memories) - 1:
+            border = (*kernel.inputs, kernel.output)
+            held = sum(_whole_bytes(kernel, n) for n in border if n in self.regions.tensors)
+            return LevelBytes(memory.name, held, None, 0)
+        units = self.device.units
+        if not memory.cache or memory.capacity is None:
+            steps = steps_of(kernel, self.device, self.tile)
+            held = footprint(
+                kernel, self.tile, align_bytes=GPU_ALIGN_BYTES, steps=steps, regions=self.regions
+            ).bytes
+            moved = traffic(
+                kernel, self.tile, line_bytes=memory.read_bytes, write_bytes=memory.write_bytes,
+                regions=self.regions,
+            ).total_bytes  # fmt: skip
+            return LevelBytes(memory.name, held, memory.capacity, moved)
+        room = memory.capacity // (units if memory.shared else 1)
+        inner = footprint(kernel, self.tile, inner=True, regions=self.regions).bytes
+        inner += padded_bytes(kernel, self.regions)
+        kept = kept_traffic(
+            kernel, self.tile, room, units=1 if memory.shared else units,
+            line_bytes=memory.read_bytes, beside=inner,
+        )  # fmt: skip
+        held = kept.held + inner
+        if at == self.home:
+            held = footprint(kernel, self.tile, regions=self.regions).bytes
+            held += padded_bytes(kernel, self.regions)
+        return LevelBytes(memory.name, held, room, kept.traffic.total_bytes)
+
+    @cached_property
+    def _boxes(self) -> dict[str, tuple[int, ...]]:
+        """The part of every tensor that a task has."""
+        parts = touched(self.kernel, self.regions, middle(self.kernel, self.tile))
+        found = {n: p.box for n, p in parts.items()}
+        inner = (t.name for t in self.kernel.tensors if t.name in self.regions.tensors)
+        return {n: inner_box(self.kernel, self.regions, n) for n in inner if n not in found} | found
+
+    def _tiles(self, near: Mapping[int, Sequence[NodeTile]]) -> Iterator[OperatorTile]:
+        for at, nodes in near.items():
+            for node in nodes:
+                regions = node.regions
+                for number_, c in zip(node.node.numbers, node.kernel.computes, strict=True):
+                    for name in dict.fromkeys((*(r.tensor for r in reads(c.expr)), c.out)):
+                        box = inner_box(node.kernel, regions, name)
+                        yield self._tile(number_, name, box, at)
+        boxes = self._boxes
+        for n, c in enumerate(self.kernel.computes):
+            for name in dict.fromkeys((*(r.tensor for r in reads(c.expr)), c.out)):
+                yield self._tile(n, name, boxes[name], self.home)
+
+    def _tile(self, n: int, name: str, box: tuple[int, ...], at: int) -> OperatorTile:
+        spec = self.kernel.spec(name)
+        full = tuple(number(d) for d in spec.shape)
+        size = prod(box) * ITEM_BYTES[spec.dtype]
+        out = self.kernel.computes[n].out
+        return OperatorTile(out, name, box, full, size, self.memories[at].name)
+
+    def _edges(self, near: Mapping[int, Sequence[NodeTile]]) -> Iterator[TileEdge]:
+        boxes = self._boxes
+        for link in links(self.kernel):
+            at = self.levels[link.tensor]
+            box = boxes.get(link.tensor, ())
+            for node in near.get(at, ()):
+                if link.sources[0] in node.node.numbers:
+                    box = inner_box(node.kernel, node.regions, link.tensor)
+            size = _whole_bytes(self.kernel, link.tensor)
+            for target in link.targets:
+                name = self.kernel.computes[target].out
+                yield TileEdge(
+                    link.tensor, name, link.tensor, size, self.memories[at].name, tuple(box)
+                )
+
+    def _predicted(self, levels: Sequence[LevelBytes], slots: int) -> float:
+        """Roller's model on a CPU; on a GPU the longest of computing and moving, over the share of
+        units that have work (the paper's penalty for little parallelism).
+        """
+        if self.device.kind != "gpu":
+            terms = kernel_terms(self.kernel, self.tiling, self.device, {}, self.regions)
+            return sum(us for _, us in terms)
+        done = points(self.kernel, self.regions, self.tile)
+        work = sum(p * operations(c.expr) for p, c in zip(done, self.kernel.computes, strict=True))
+        longest = work / (self.device.reached_gflops_per_unit * self.device.units * 1e3)
+        for memory, moved in zip(self.memories, levels):
+            if memory.gb_per_s:
+                longest = max(longest, moved.traffic / (memory.gb_per_s * 1e3))
+        return longest * slots / self.grid
+
+
+def home_of(kernel: Kernel, tile: Tile, regions: Regions, device: Device) -> int:
+    """The memory that holds a task's tile: shared memory of a GPU, the nearest cache of a CPU that
+    has room, the last one where none has.
+    """
+    known = memories(device)
+    if device.kind == "gpu":
+        return 1
+    held = footprint(kernel, tile, regions=regions, align_bytes=ALIGN_BYTES).bytes
+    held += padded_bytes(kernel, regions)
+    for at, memory in enumerate(known[1:-1], 1):
+        room = (memory.capacity or 0) // (device.units if memory.shared else 1)
+        if held <= room:
+            return at
+    return max(1, len(known) - 2)
+
+
+def recompute(kernel: Kernel, regions: Regions, tile: Tile) -> float:
+    """Operations of all tasks over those of one task that does all: above 1, halos are computed by
+    each task that needs them.
+    """
+    whole = propagate(kernel, {})
+    done, least = points(kernel, regions, tile), points(kernel, whole, {})
+    cost = [operations(c.expr) for c in kernel.computes]
+    most = sum(n * w for n, w in zip(done, cost, strict=True))
+    return most / max(1, sum(n * w for n, w in zip(least, cost, strict=True)))
+
+
+def operations(expr: Expr) -> int:
+    """Scalar functions of an expression, and one for keeping its value."""
+    match expr:
+        case Apply(_, args):
+            return 1 + sum(operations(a) if isinstance(a, Apply) else 0 for a in args)
+        case _:
+            return 1
+
+
+def _whole_bytes(kernel: Kernel, name: str) -> int:
+    spec = kernel.spec(name)
+    return prod(number(d) for d in spec.shape) * ITEM_BYTES[spec.dtype]

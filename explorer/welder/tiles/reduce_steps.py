@@ -1,0 +1,108 @@
+"""How much of a reduced axis a task takes at once: what it holds depends on it, what it moves does
+not (Welder artifact, policy/default.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.cost.touched import kinds, number, touched
+from explorer.devices.model import Device
+from explorer.ir.kernel import Compute, Kernel, reads
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ir.types import ITEM_BYTES
+from explorer.welder.tiles.levels import Memory
+from explorer.welder.tiles.sized import Sized, in_steps
+from explorer.welder.tiles.tile_costs import sizes_along
+
+
+def first_steps(kernel: Kernel, memory: Memory, tile: Mapping[str, int]) -> dict[str, int]:
+    """One of each axis that is summed over, raised greedily for as long as loads come nearer to
+    whole transactions.
+    """
+    regions = propagate(kernel, tile)
+    steps: dict[str, int] = {}
+    for c in kernel.computes:
+        if contraction(c) is not None:
+            mine = {a.name: 1 for a in c.reduce}
+            sizes = {a.name: sizes_along(number(a.extent)) for a in c.reduce}
+            steps |= _raised(kernel, c, regions, tile, memory, mine, sizes)
+    return steps
+
+
+def _raised(
+    kernel: Kernel,
+    c: Compute,
+    regions: Regions,
+    tile: Mapping[str, int],
+    memory: Memory,
+    steps: dict[str, int],
+    sizes: Mapping[str, tuple[int, ...]],
+) -> dict[str, int]:
+    best = _likeness(kernel, c, regions, tile, memory, steps)
+    while True:
+        found = []
+        for axis, known in sizes.items():
+            longer = next((n for n in known if n > steps[axis]), None)
+            if longer is not None:
+                more = {**steps, axis: longer}
+                found.append((_likeness(kernel, c, regions, tile, memory, more), more))
+        score, more = max(found, key=lambda f: f[0], default=(best, steps))
+        if score <= best:
+            return steps
+        best, steps = score, more
+
+
+def _likeness(
+    kernel: Kernel,
+    c: Compute,
+    regions: Regions,
+    tile: Mapping[str, int],
+    memory: Memory,
+    steps: Mapping[str, int],
+) -> float:
+    """How near the dense runs of a compute's loads are to a transaction: 1 for each that is one."""
+    origin, _ = next(iter(kinds(kernel, regions, tile)))
+    parts = touched(kernel, regions, origin, steps)
+    total = 0.0
+    for name in dict.fromkeys(r.tensor for r in reads(c.expr)):
+        if name in parts:
+            wanted = max(1, memory.read_bytes // ITEM_BYTES[kernel.dtype(name)])
+            run = _run(parts[name].box, tuple(number(n) for n in kernel.shape(name)))
+            total += 2.0 * run * wanted / (run * run + wanted * wanted)
+    return total
+
+
+def _run(box: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """How many elements of a box lie side by side."""
+    run = 1
+    for part, whole in zip(reversed(box), reversed(shape), strict=True):
+        run *= part
+        if part != whole:
+            break
+    return run
+
+
+def longer_steps(kernel: Kernel, device: Device, found: Sized) -> Sized:
+    """The tile in the longest steps for which as many tasks still run together."""
+    if found.room_bytes is None:
+        return found
+    shared = device.unit_shared_bytes // found.together if device.kind == "gpu" else 0
+    room = min(found.room_bytes, shared or found.room_bytes)
+    reduced = {
+        a.name: sizes_along(number(a.extent))
+        for c in kernel.computes
+        for a in c.reduce
+        if a.name in dict(found.steps)
+    }
+    best = found
+    for axis, known in reduced.items():
+        for longer in known:
+            steps = dict(best.steps)
+            if longer > steps[axis]:
+                more = in_steps(kernel, device, best, {**steps, axis: longer})
+                if more.held_bytes > room:
+                    break
+                best = more
+    return best

@@ -1,0 +1,1 @@
+"""What every picture is drawn with: marks, colours, tables, graphs in layers."""

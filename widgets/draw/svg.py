@@ -1,0 +1,325 @@
+"""A drawing as text: the marks that the small pictures are made of, in CSS variables, and how wide
+a label is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from widgets.draw import symbol_marks, theme
+
+# Advance widths of Helvetica (and Liberation Sans) in thousandths of the size, for the codes 32 to
+# 126.
+_ADVANCES = (
+    278,
+    278,
+    355,
+    556,
+    556,
+    889,
+    667,
+    191,
+    333,
+    333,
+    389,
+    584,
+    278,
+    333,
+    278,
+    278,
+    *(556,) * 10,
+    278,
+    278,
+    584,
+    584,
+    584,
+    556,
+    1015,
+    667,
+    667,
+    722,
+    722,
+    667,
+    611,
+    778,
+    722,
+    278,
+    500,
+    667,
+    556,
+    833,
+    722,
+    778,
+    667,
+    778,
+    722,
+    667,
+    611,
+    722,
+    667,
+    944,
+    667,
+    667,
+    611,
+    278,
+    278,
+    278,
+    469,
+    556,
+    333,
+    556,
+    556,
+    500,
+    556,
+    556,
+    278,
+    556,
+    556,
+    222,
+    222,
+    500,
+    222,
+    833,
+    556,
+    556,
+    556,
+    556,
+    333,
+    500,
+    278,
+    556,
+    500,
+    722,
+    500,
+    500,
+    500,
+    334,
+    260,
+    334,
+    584,
+)
+_MONO_ADVANCE = 602
+_NARROWEST = min(_ADVANCES)
+LARGER = 1.2  # so many times a picture grows where its pane is wider
+_numbers = itertools.count()
+
+
+def text_width(text: str, px: float = 11, *, mono: bool = False) -> float:
+    """How wide a label is in the widest of the named fonts, in pixels."""
+    if mono:
+        return len(text) * _MONO_ADVANCE * px / 1000
+    return sum(map(_advance, text)) * px / 1000
+
+
+def _advance(letter: str) -> int:
+    """In thousandths of the size; arrows, dashes and the ellipsis are as wide as high."""
+    code = ord(letter) - 32
+    if 0 <= code < 95:
+        return _ADVANCES[code]
+    return 600 if code < 0x2000 else 1000
+
+
+def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
+    """The text, with an ellipsis in its middle where it is wider than the room."""
+    if text_width(text, px, mono=mono) <= room:
+        return text
+    letters = room * 1000 / px / _NARROWEST  # more never fit
+    low, high = 1, len(text) - 1 if letters >= len(text) else max(1, int(letters))
+    while low < high:  # more letters are never narrower
+        keep = (low + high + 1) // 2
+        if text_width(_shortened(text, keep), px, mono=mono) <= room:
+            low = keep
+        else:
+            high = keep - 1
+    return _shortened(text, low) if low > 1 else "…"
+
+
+def _shortened(text: str, keep: int) -> str:
+    """That many letters of a text, from its beginning and its end."""
+    return text[: (keep + 1) // 2] + "…" + text[len(text) - keep // 2 :]
+
+
+def path_end(name: str) -> str:
+    """The last two parts of a name that is a path, without the exporter's ending."""
+    return "/".join(name.removesuffix("_output_0").strip("/").split("/")[-2:])
+
+
+def wrapped(text: str, room: float, px: float = 11, *, mono: bool = False) -> list[str]:
+    """The text in lines that fit into the room, cut between words."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, px, mono=mono) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def label(
+    x: float,
+    y: float,
+    text: str,
+    style: str = "",
+    *,
+    anchor: str = "",
+    ops: Iterable[str] = (),
+    symbols: Collection[str] = (),
+    title: str = "",
+) -> str:
+    """Text at a point; styles: i ink, w bold, q quiet, a selected, bad wrong, inv on dark, mono.
+
+    Each of the `symbols` that occurs in it is a mark of its own; `title` is what a hover says. Of a
+    text that was cut, the title tells which symbols it speaks of.
+    """
+    cut = bool(title) and title != text
+    whole = symbol_marks.marked(symbol_marks.named(title, symbols)) if cut else ""
+    at = f' text-anchor="{anchor}"' if anchor else ""
+    said = f"<title>{escape(title)}</title>" if cut else ""
+    words = symbol_marks.spans(text, symbols)
+    return f'<text x="{x:g}" y="{y:g}" class="{style}"{at}{_ops(ops)}{whole}>{said}{words}</text>'
+
+
+def symbol_label(x: float, y: float, name: str, said: str, *, room: float = 1e9) -> str:
+    """A symbol that the keyboard can come to; `said` is what is read out then."""
+    return (
+        f'<text x="{x:g}" y="{y:g}" class="mono i w" tabindex="0"{symbol_marks.marked((name,))} '
+        f'aria-label="{escape(said, quote=True)}"><title>{escape(said)}</title>'
+        f"{escape(fit(name, room, mono=True))}</text>"
+    )
+
+
+def rect(
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    fill: str,
+    extra: str = "",
+    *,
+    title: str = "",
+    ops: Iterable[str] = (),
+    symbols: Iterable[str] = (),
+) -> str:
+    """A box; `title` is what a hover says, `ops` the source operators it stands for, `symbols`
+    those that it speaks of.
+    """
+    said = f"<title>{escape(title)}</title>" if title else ""
+    return (
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(w, 0):.2f}" height="{max(h, 0):.2f}" '
+        f'fill="{fill}" {extra}{_ops(ops)}{symbol_marks.marked(symbols)}>{said}</rect>'
+    )
+
+
+def stepped(body: str, number: int, said: str = "") -> str:
+    """Marks that belong to one step of something that goes on; the page walks through the steps,
+    and reads out what is `said` of each.
+    """
+    title = f"<title>{escape(said)}</title>" if said else ""
+    return f'<g data-step="{number}">{title}{body}</g>'
+
+
+def together(marks: Iterable[str], ops: Iterable[str]) -> str:
+    """Marks that stand for the same operators: a click on any of them is one on all."""
+    return f"<g{_ops(ops)}>{''.join(marks)}</g>"
+
+
+def cross(x: float, y: float, size: float = 5) -> str:
+    """A cross around a point: something is wrong."""
+    return (
+        f'<path d="M{x - size:g} {y - size:g}L{x + size:g} {y + size:g}M{x + size:g} {y - size:g}'
+        f'L{x - size:g} {y + size:g}" fill="none" stroke="var(--bad)" stroke-width="1.8"/>'
+    )
+
+
+def path(d: str, stroke: str = "var(--ink2)", extra: str = "", *, ops: Iterable[str] = ()) -> str:
+    """A line."""
+    return f'<path d="{d}" fill="none" stroke="{stroke}" {extra}{_ops(ops)}/>'
+
+
+def arrow(x: float, y: float, to_x: float, to_y: float, stroke: str = "var(--ink2)") -> str:
+    """A straight arrow from one point to another."""
+    length = max(((to_x - x) ** 2 + (to_y - y) ** 2) ** 0.5, 1e-9)
+    ux, uy = (to_x - x) / length, (to_y - y) / length
+    head = (
+        f"M{to_x:.1f} {to_y:.1f}l{-ux * 6 - uy * 3:.1f} {-uy * 6 + ux * 3:.1f}"
+        f"l{uy * 6:.1f} {-ux * 6:.1f}z"
+    )
+    return path(f"M{x:.1f} {y:.1f}L{to_x - ux * 4:.1f} {to_y - uy * 4:.1f}", stroke) + (
+        f'<path d="{head}" fill="{stroke}"/>'
+    )
+
+
+def _ops(ops: Iterable[str]) -> str:
+    """The names of operators, which may hold spaces, as the words of one attribute."""
+    words = " ".join(name.replace(" ", "%20") for name in ops)
+    return f' data-op="{escape(words, quote=True)}"' if words else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Svg:
+    """A finished drawing; `title` is its text for those who do not see it. What stands for the
+    operator `selected` is lit by a rule, so one body does for several.
+    """
+
+    width: float
+    height: float
+    body: str
+    title: str
+    selected: str = ""
+
+    def text(self, scheme: str = "") -> str:
+        """The drawing in CSS variables, or with a scheme's colours written out, so that it stands
+        alone.
+        """
+        # Several drawings on one page: each has its own pattern names.
+        prefix = f"p{next(_numbers)}-"
+        name = f" pic-{prefix}on" if self.selected else ""
+        lit = _lit(name.strip(), self.selected) if self.selected else ""
+        defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
+        body = self.body.replace("url(#p-", f"url(#{prefix}")
+        style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
+        room = f"min-width:{self.width:g}px;max-width:{self.width * LARGER:g}px"
+        wide = "" if scheme else f' style="{room}"'
+        text = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
+            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
+            f'height="{self.height:g}"{wide} role="img" '
+            f'aria-label="{escape(self.title, quote=True)}">'
+            f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
+        )
+        return theme.resolved(text, scheme) if scheme else text
+
+
+def stacked(figures: Sequence[Svg]) -> Svg:
+    """Drawings below each other, as one."""
+    parts, y = [], 0.0
+    for figure in figures:
+        parts.append(f'<g transform="translate(0 {y:g})">{figure.body}</g>')
+        y += figure.height
+    width = max((f.width for f in figures), default=0.0)
+    return Svg(width, y, "".join(parts), "; ".join(f.title for f in figures))
+
+
+def _lit(picture: str, op: str) -> str:
+    """The rules of the selection; house.css has the same for the class `lit`."""
+    text = op.replace(" ", "%20")
+    word = "".join(c if c.isalnum() or c in "_-" else f"\\{ord(c):x} " for c in text)
+    mine = f'[data-op~="{word}"]'
+    return (
+        f"<style>.pic.{picture} text{mine}{{fill:var(--accent);font-weight:600}}"
+        f".pic.{picture} .ground{mine}{{fill:var(--soft)}}"
+        f".pic.{picture} .way{mine}{{stroke:var(--accent);stroke-width:1.8}}</style>"
+    )
+
+
+# The same rules are in house.css, under `.ironworks svg`.
+_STYLE = (
+    "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums;white-space:pre}"
+    ".mono{font-family:var(--mono)}.i{fill:var(--ink)}.w{font-weight:600}.q{fill:var(--ink3)}"
+    ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
+    ".bad{fill:var(--bad);font-weight:600}"
+)

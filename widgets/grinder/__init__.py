@@ -1,0 +1,1 @@
+"""Grinder's pictures: control flow as uTasks."""

@@ -1,0 +1,144 @@
+"""Control flow as uTasks: loops, branches, calls and operators, and the hardware level that each
+runs at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.decisions import TaskTree
+from explorer.ir.program import Program
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
+from widgets.draw.table import Table
+
+LEVELS = ("host", "device", "unit")
+_INKS = {"host": "v0", "device": "v1", "unit": "v2"}
+FOLD_ABOVE = 6  # a run of more plain operators than this is one row
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One uTask at its depth; `count` operators in a row that are alike are one row."""
+
+    depth: int
+    kind: str
+    name: str
+    level: str
+    count: int = 1
+    barriers_per_trip: int = 0
+    reason: str = ""
+    ops: tuple[str, ...] = ()
+
+
+def data(program: Program) -> tuple[TaskRow, ...]:
+    """The tree, parents before their parts; empty where Grinder has not run."""
+    tree = program.decisions.tasks
+    return () if tree is None else tuple(_rows(tree, 0))
+
+
+def _rows(tree: TaskTree, depth: int) -> list[TaskRow]:
+    rows = [
+        TaskRow(
+            depth,
+            tree.kind,
+            tree.name or tree.kind,
+            tree.level,
+            1,
+            tree.barriers_per_trip,
+            tree.reason,
+            tuple(sorted(tree.origin)),
+        )
+    ]
+    run: list[TaskTree] = []
+    for part in tree.parts:
+        if part.kind == "operator" and (not run or run[0].level == part.level):
+            run.append(part)
+            continue
+        rows += _folded(run, depth + 1)
+        run = [part] if part.kind == "operator" else []
+        if part.kind != "operator":
+            rows += _rows(part, depth + 1)
+    return rows + _folded(run, depth + 1)
+
+
+def _folded(run: list[TaskTree], depth: int) -> list[TaskRow]:
+    if len(run) <= FOLD_ABOVE:
+        return [row for part in run for row in _rows(part, depth)]
+    ops = frozenset[str]().union(*(p.origin for p in run))
+    name = f"{run[0].name} to {run[-1].name}"
+    return [TaskRow(depth, "operator", name, run[0].level, len(run), 0, "", tuple(sorted(ops)))]
+
+
+def table(rows: tuple[TaskRow, ...]) -> Table:
+    """One row a uTask."""
+    return Table(
+        ("uTask", "kind", "level", "operators", "barriers a trip", "reason"),
+        tuple(
+            ("  " * r.depth + r.name, r.kind, r.level, r.count, r.barriers_per_trip, r.reason)
+            for r in rows
+        ),
+        tuple(r.ops for r in rows),
+    )
+
+
+def figure(rows: tuple[TaskRow, ...], selected: str = "") -> Svg:
+    """The tree, indented, each uTask with the letter of its level."""
+    width, pitch, top = 680, 26, 40
+    control = any(r.kind in ("loop", "branch") for r in rows)
+    marks = [label(12, 22, "uTasks", "i w"), *_levels()]
+    if not control:
+        marks.append(label(668, 22, "no loop and no branch in this model", "q", anchor="end"))
+    last_at: dict[int, float] = {}
+    for i, row in enumerate(rows):
+        x, y = 12 + 20 * row.depth, top + i * pitch
+        if row.depth and row.depth - 1 in last_at:
+            marks.append(path(f"M{x - 11} {last_at[row.depth - 1]}V{y + 10}h11", "var(--edge)"))
+        last_at[row.depth] = y + 20
+        marks += _task(row, x, y, selected)
+    height = max(top + len(rows) * pitch + 12, 80)
+    return Svg(width, height, "".join(marks), f"uTask tree of {len(rows)} tasks")
+
+
+def _levels() -> list[str]:
+    marks = []
+    for i, level in enumerate(LEVELS):
+        x = 72 + i * 66
+        marks += [
+            rect(x, 12, 12, 12, f"var(--{_INKS[level]})", 'rx="2" stroke="var(--line2)"'),
+            label(x + 16, 22, level),
+        ]
+    return marks
+
+
+def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
+    on = bool(selected) and selected in row.ops
+    ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--pane)", "var(--line2)")
+    wide = 300 - x + 40
+    style = "i w" if row.kind in ("loop", "branch") or on else "i"
+    note = f"{row.count} operators" if row.count > 1 else "" if row.kind == "operator" else row.kind
+    letter = "inv w" if row.level == "unit" else "i w"
+    marks = [
+        rect(
+            x,
+            y,
+            wide,
+            20,
+            ground,
+            f'rx="3" stroke="{edge}"',
+            title=row.reason,
+            ops=row.ops,
+        ),
+        rect(x + 1, y + 1, 18, 18, f"var(--{_INKS.get(row.level, 'v0')})", 'rx="2"'),
+        label(x + 10, y + 14, row.level[:1].upper(), letter, anchor="middle"),
+        label(x + 25, y + 14, fit(row.name, 0.93 * (wide - 42 - text_width(note))), style),
+        label(x + wide - 7, y + 14, note, "q", anchor="end"),
+    ]
+    lines = wrapped(_said(row), 680 - x - wide - 24)
+    top = y + 14 if len(lines) == 1 else y + 8
+    marks += [label(x + wide + 12, top + 13 * i, line) for i, line in enumerate(lines) if line]
+    return marks
+
+
+def _said(row: TaskRow) -> str:
+    barriers = f"{row.barriers_per_trip} barriers a trip" if row.barriers_per_trip else ""
+    return "; ".join(t for t in (barriers, row.reason) if t)

@@ -1,0 +1,197 @@
+"""The drawing and the words of the Memory room: the arena as a map, then every policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
+from widgets.draw.symbol_marks import named
+from widgets.draw.table import Cell, Table, size_text
+from widgets.memory import memory_plan
+from widgets.memory.memory_plan import MemoryRows
+from widgets.memory.memory_policies import PolicyRow, PolicyRows, StorageRow, TurnRow
+from widgets.relax.shapes_picture import around
+
+LEFT, RIGHT = 84.0, 668.0
+STORAGES, TURNS = 8, 5
+FAR = 3  # above so many times all others, bounds leave the chart
+LINES = {
+    "unshared": ("var(--ink3)", 'stroke-dasharray="3 2"'),
+    "arena": ("var(--ink)", 'stroke-width="1.6"'),
+    "storages": ("var(--ink2)", 'stroke-width="1.6" stroke-dasharray="8 2"'),
+    "bounded": ("var(--ink2)", 'stroke-width="2" stroke-dasharray="1.5 2"'),
+}
+
+
+def table(rows: MemoryRows, policies: PolicyRows) -> Table:
+    """One row a buffer, then one a policy."""
+    places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
+    plain = memory_plan.table(rows)
+    buffers = [(*row, *places.get(str(row[0]), ("", ""))) for row in plain.rows]
+    peaks: list[tuple[Cell, ...]] = [
+        (f"all, {p.name}", p.bytes or 0, p.formula, "", "", "", "", "", p.note)
+        for p in policies.policies
+    ]
+    columns = (*plain.columns, "storage", "why there")
+    return Table(columns, (*buffers, *peaks), (*plain.ops, *(() for _ in peaks)), plain.caption)
+
+
+def figure(
+    rows: MemoryRows, policies: PolicyRows, symbols: Sequence[str] = (), selected: str = ""
+) -> Svg:
+    """The arena, the curves and peaks of all policies, and the storages with their proofs."""
+    marks = [*memory_plan.arena(rows, selected), *_curves(policies)]
+    y = 366.0
+    marks.append(label(12, y, "Peaks", "i w"))
+    marks.append(label(RIGHT, y, "every storage begins at a multiple of 64 B", "q", anchor="end"))
+    most = max((p.bytes or 0 for p in policies.policies), default=0) or 1
+    for policy in policies.policies:
+        y += 24
+        y = _peak(policy, most, symbols, marks, y)
+    marks += [
+        label(12, y + 24, "Bounds used", "i"),
+        label(LEFT + 66, y + 24, fit(", ".join(policies.used) or "none", 510, mono=True), "mono"),
+        label(12, y + 42, "Bounds lacking", "i"),
+        label(
+            LEFT + 66,
+            y + 42,
+            fit(", ".join(policies.lacking) or "none", 510, mono=True),
+            "mono",
+            symbols=symbols,
+        ),
+    ]
+    y = _storages(policies.storages, symbols, selected, marks, y + 74)
+    return Svg(680, y, "".join(marks), "Memory plan: " + memory_plan.caption(rows))
+
+
+def _curves(policies: PolicyRows) -> Iterator[str]:
+    top, floor = 264.0, 328.0
+    steps = max((len(p.curve) for p in policies.policies), default=0) or 1
+    tops = {p.name: max(p.curve, default=0) for p in policies.policies}
+    bounded = tops.pop("bounded", 0)
+    most = max(tops.values(), default=0)
+    high = 1.04 * (most if bounded > FAR * most > 0 else max(most, bounded)) or 1.0
+
+    def points(values: Sequence[int]) -> str:
+        wide = (RIGHT - LEFT) / steps
+        parts = (
+            f"V{floor - min(v / high, 1) * (floor - top):.1f}H{LEFT + (i + 1) * wide:.1f}"
+            for i, v in enumerate(values)
+        )
+        return f"M{LEFT:g} {floor:g}" + "".join(parts)
+
+    yield label(12, 254, "Bytes taken so far", "i w")
+    yield label(
+        LEFT + 66,
+        254,
+        "filled: values that are still needed; lines: the policies",
+        "q",
+    )
+    yield f'<path d="{points(policies.live)}V{floor:g}Z" fill="var(--tint)" stroke="var(--line2)"/>'
+    for policy in policies.policies:
+        if policy.curve:
+            yield path(points(policy.curve), *LINES[policy.name])
+    yield label(LEFT - 6, floor, "0", "q", anchor="end")
+    yield label(LEFT - 6, top + 8, size_text(high / 1.04), "q", anchor="end")
+    if bounded > high:
+        said = f"bounded goes up to {size_text(bounded)}"
+        yield label(RIGHT, 254, said, "q", anchor="end")
+    yield label(LEFT, 342, "0", "q")
+    yield label((LEFT + RIGHT) / 2, 342, "launch order", "q", anchor="middle")
+    yield label(RIGHT, 342, f"call {steps}", "q", anchor="end")
+
+
+def _peak(p: PolicyRow, most: int, symbols: Sequence[str], marks: list[str], y: float) -> float:
+    """A policy's line, its bar, what it is, and its formula."""
+    ink, extra = LINES[p.name]
+    at = LEFT + 66
+    marks += [path(f"M12 {y - 4:g}H40", ink, extra), label(48, y, p.name, "i w")]
+    if p.bytes is None:
+        for line in wrapped(f"not possible: {p.note}", RIGHT - at):
+            marks.append(label(at, y, line))
+            y += 15
+        return y - 15
+    wide = 420 * p.bytes / most
+    speaks = named(p.formula, symbols)
+    said = f"{p.name}: {p.bytes:,} B"
+    marks += [
+        rect(at, y - 11, wide, 13, "var(--t2)", title=said, symbols=speaks),
+        label(at + wide + 6, y, size_text(p.bytes), "i w"),
+    ]
+    for line in wrapped(p.note, RIGHT - at):
+        y += 15
+        marks.append(label(at, y, line, "q", symbols=symbols))
+    formula = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
+    for line in wrapped(f"= {formula}", RIGHT - at, mono=True) if formula else ():
+        y += 15
+        marks.append(label(at, y, line, "mono", symbols=speaks))
+    return y
+
+
+def _storages(
+    rows: Sequence[StorageRow], symbols: Sequence[str], selected: str, marks: list[str], y: float
+) -> float:
+    """The storage of the selected operator first, then those that are used again."""
+    reuses = sum(t.taken in ("reused", "grown", "in place") for s in rows for t in s.turns)
+    marks.append(label(12, y, "Storages, and the values that take turns in them", "i w"))
+    said = f"{len(rows)} storages, {reuses} taken again"
+    marks.append(label(RIGHT, y, said, "q", anchor="end"))
+    ranked = sorted(rows, key=lambda s: (not _on(s, selected), len(s.turns) < 2))
+    y += 20
+    for storage in ranked[:STORAGES]:
+        y = _storage(storage, symbols, selected, marks, y)
+    if len(rows) > STORAGES:
+        rest = f"and {len(rows) - STORAGES} more storages, all of them in the table"
+        marks.append(label(12, y, rest, "q"))
+        y += 18
+    if not rows:
+        marks.append(label(12, y, "no storages were planned"))
+        y += 18
+    return y + 4
+
+
+def _on(s: StorageRow, selected: str) -> bool:
+    return bool(selected) and any(selected in t.ops for t in s.turns)
+
+
+def _storage(
+    s: StorageRow, symbols: Sequence[str], selected: str, marks: list[str], y: float
+) -> float:
+    kind = f"{s.dtype}, {'the same in every binding' if s.static else 'symbolic'}"
+    speaks = named(s.formula, symbols)
+    marks += [
+        path(f"M12 {y - 13.5}H{RIGHT}", "var(--line2)"),
+        label(32, y, s.name, "i w", anchor="middle"),
+        rect(12, y - 11, 40, 15, "transparent", 'rx="2" stroke="var(--edge)"', symbols=speaks),
+        label(
+            60, y, fit(f"{s.formula} B", 330, mono=True), "mono i", symbols=speaks, title=s.formula
+        ),
+        label(RIGHT - 68, y, kind, "q", anchor="end"),
+        label(RIGHT, y, size_text(s.bytes), "i", anchor="end"),
+    ]
+    y += 19
+    shown = around(s.turns, [selected in t.ops for t in s.turns], TURNS)
+    for turn in shown:
+        y = _turn(turn, symbols, bool(selected) and selected in turn.ops, marks, y)
+    if len(s.turns) > TURNS:
+        marks.append(label(24, y, f"and {len(s.turns) - TURNS} more values", "q"))
+        y += 16
+    return y + 4
+
+
+def _turn(t: TurnRow, symbols: Sequence[str], on: bool, marks: list[str], y: float) -> float:
+    said = f"{t.taken}: {t.reason}" if t.reason else t.taken
+    lines = wrapped(said, RIGHT - 306)
+    marks += [
+        label(
+            24,
+            y,
+            fit(t.name, 172, mono=True),
+            "mono a" if on else "mono i",
+            ops=t.ops,
+            title=t.name,
+        ),
+        label(206, y, f"calls {t.first} to {t.last}", "q"),
+        *(label(306, y + 14 * i, line, "", symbols=symbols) for i, line in enumerate(lines)),
+    ]
+    return y + 14 * len(lines) + 3

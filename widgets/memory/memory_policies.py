@@ -1,0 +1,142 @@
+"""Memory under every policy, side by side: what nobody shares, the arena, Relax's storages, and
+those with bounds in the place of symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from explorer.ir.decisions import BufferPlacement, MemoryPlan
+from explorer.relax.memory.curve import memory_curve
+from widgets.model.compiled import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A policy's bytes at these sizes, and as a formula where one holds for all sizes.
+
+    `curve` is the bytes taken by each position of the launch order; `bytes` is None where the
+    policy cannot be had: `note` says why.
+    """
+
+    name: str
+    bytes: int | None
+    formula: str
+    note: str
+    curve: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """A value in a storage: when it lives there, how it came to be there, and the proof."""
+
+    name: str
+    first: int
+    last: int
+    taken: str
+    reason: str
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRow:
+    """A storage of Relax's plan, with the values that take turns in it; `kept` says why there is
+    only one.
+    """
+
+    name: str
+    bytes: int
+    formula: str
+    dtype: str
+    static: bool
+    kept: str
+    turns: tuple[TurnRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRows:
+    """Every policy, and the storages; `used` are bounds, `lacking` symbols that have none."""
+
+    policies: tuple[PolicyRow, ...]
+    storages: tuple[StorageRow, ...]
+    used: tuple[str, ...]
+    lacking: tuple[str, ...]
+    live: tuple[int, ...]
+
+
+def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan) -> PolicyRows:
+    """The plans of all policies at these sizes; only what the compilation uses already is timed and
+    run.
+    """
+    options = getattr(c.options, "memory", None)
+    if options is None:
+        return of_plans(plan, plan if plan.policy == "arena" else None, None, None)
+
+    def planned(policy: str, bounds: bool) -> MemoryPlan:
+        return c.with_options(memory=replace(options, policy=policy, bounds=bounds)).memory(sizes)
+
+    arena = plan if plan.policy == "arena" else planned("arena", options.bounds)
+    return of_plans(plan, arena, planned("storages", False), planned("storages", True))
+
+
+def of_plans(
+    used: MemoryPlan,
+    arena: MemoryPlan | None,
+    storages: MemoryPlan | None,
+    bounded: MemoryPlan | None,
+) -> PolicyRows:
+    """The rows of plans of one program; `used` is the one that runs."""
+    curve = memory_curve(used)
+    names = {"arena": "arena", "storages": "storages"}
+    running = "bounded" if used.policy == "storages" and used.bounds else names.get(used.policy, "")
+    naive = storages.naive_formula if storages else ""
+    found = [PolicyRow("unshared", used.naive_bytes, naive, "no two values share", curve.naive)]
+    if arena is not None:
+        note = "placed anew for each binding, by the order of the wall"
+        found.append(_policy("arena", arena, "", note))
+    if storages is not None:
+        note = "planned once; a storage is taken again where sizes are proved equal"
+        found.append(_policy("storages", storages, storages.planned_formula, note))
+    if bounded is not None:
+        found.append(_bounded(bounded))
+    rows = tuple(replace(p, note=f"in use: {p.note}") if p.name == running else p for p in found)
+    source = bounded if running == "bounded" else storages
+    return PolicyRows(
+        rows,
+        _storages(source) if source else (),
+        bounded.bounds if bounded else (),
+        bounded.unbounded if bounded else (),
+        curve.live,
+    )
+
+
+def _policy(name: str, plan: MemoryPlan, formula: str, note: str) -> PolicyRow:
+    return PolicyRow(name, plan.planned_bytes, formula, note, memory_curve(plan).planned)
+
+
+def _bounded(plan: MemoryPlan) -> PolicyRow:
+    """Storages with bounds in the place of symbols, where there are any."""
+    lacking = ", ".join(plan.unbounded)
+    if plan.unbounded and not plan.bounds:
+        return PolicyRow("bounded", None, "", f"no upper bound is known of {lacking}")
+    rest = f"; {lacking} has no bound" if lacking else "; the same in every binding"
+    why = f"with {', '.join(plan.bounds)}" if plan.bounds else "nothing to bound"
+    return _policy("bounded", plan, plan.planned_formula, why + rest)
+
+
+def _storages(plan: MemoryPlan) -> tuple[StorageRow, ...]:
+    rows = {b.name: b for b in plan.buffers}
+    return tuple(
+        StorageRow(
+            s.name, s.bytes, s.formula, s.dtype, s.static, s.kept, tuple(_turns(s.values, rows))
+        )
+        for s in plan.storages
+    )
+
+
+def _turns(values: Iterable[str], rows: Mapping[str, BufferPlacement]) -> list[TurnRow]:
+    found = [rows[v] for v in values if v in rows]
+    return [
+        TurnRow(b.name, b.first, b.last, b.taken, b.reason, tuple(sorted(b.origin))) for b in found
+    ]

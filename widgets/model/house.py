@@ -1,0 +1,175 @@
+"""The parts of the house as plain values, from a compilation: what the front end draws, and what a
+saved page holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from explorer.ir.types import Tensor
+from widgets.draw import theme
+from widgets.draw.table import Table, size_text, written
+from widgets.model import brick_wall, dataflow_graph, stage_strip
+from widgets.model.brick_wall import Call
+from widgets.model.compiled import Compiled
+from widgets.model.dataflow_graph import Graph
+from widgets.model.knob import Knob
+from widgets.model.knobs import threads
+from widgets.model.operators import Operator, call_family, is_call, operators
+from widgets.model.outline import dtype_text
+
+Part = Any  # a JSON value
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class House:
+    """One compilation, read once: its operators, calls and graphs."""
+
+    compiled: Compiled
+    operators: tuple[Operator, ...]
+    calls: tuple[Call, ...]
+    graphs: Mapping[str, Graph]
+    known: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
+
+    def kept(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
+        """The rows of a room at these sizes, made once: every operator's picture is of them."""
+        if (room, sizes) not in self.known:
+            self.known[room, sizes] = make()
+        found: T = self.known[room, sizes]
+        return found
+
+    @property
+    def order(self) -> dict[str, int]:
+        """The position of each source operator."""
+        return {o.name: i for i, o in enumerate(self.operators)}
+
+    def positions(self, ops: Sequence[str]) -> list[int]:
+        """Source operators as positions."""
+        order = self.order
+        return [order[o] for o in ops if o in order]
+
+
+def read(c: Compiled) -> House:
+    """A compilation as the house needs it."""
+    known = operators(c)
+    by_name = {o.name: o for o in known}
+    families = {
+        b.vars[0].name: call_family(b, (by_name[o] for o in b.origin if o in by_name))
+        for _, b in c.program.bindings()
+        if is_call(b)
+    }
+    graphs = {
+        "operators": dataflow_graph.data(c, False, known),
+        "kernels": dataflow_graph.data(c, True, known),
+    }
+    return House(c, known, brick_wall.calls_of(c.program, families), graphs)
+
+
+def fixed_parts() -> dict[str, Part]:
+    """What is the same for every model: hatches, names of families and of causes."""
+    return {
+        "patterns": theme.pattern_defs("p-"),
+        "hatches": {name: asdict(hatch) for name, hatch in theme.HATCHES.items()},
+        "families": list(theme.FAMILIES),
+        "causes": [[cause, brick_wall.NAMES[cause]] for cause in brick_wall.CAUSES],
+        "dark_pane": theme.DARK["pane"],
+    }
+
+
+def program_parts(house: House) -> dict[str, Part]:
+    """What a compilation made: bar, stages, operators, calls and graphs."""
+    c, order = house.compiled, house.order
+    calls = {call.name: i for i, call in enumerate(house.calls)}
+    shown = sum(bool(o.calls) for o in house.operators)
+    return {
+        "bar": {"name": c.model.name, "parts": _about(c, house.operators)},
+        "stages": [asdict(cell) for cell in stage_strip.data(c)],
+        "steps": [s.name for s in c.snapshots],
+        "operators": [
+            [o.name, o.label, o.op, o.family, [calls[n] for n in o.calls if n in calls], o.dropped]
+            for o in house.operators
+        ],
+        "calls": [
+            [call.name, call.family, [order[o] for o in call.ops if o in order]]
+            for call in house.calls
+        ],
+        **{f"graph_{name}": _graph(g, house) for name, g in house.graphs.items()},
+        "graph_first": "kernels" if shown > dataflow_graph.FOLD_ABOVE else "operators",
+    }
+
+
+def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
+    kernels, library = len(c.program.kernel_calls), len(c.program.library_calls)
+    inputs = ", ".join(
+        f"{name} {dtype_text(t.dtype or '?')}[{', '.join(map(str, t.shape or ()))}]"
+        for name, t in c.model.inputs.items()
+        if isinstance(t, Tensor)
+    )
+    calls = f", {library} library calls" if library else ""
+    return [
+        f"{len(known)} operators, {kernels} kernels{calls}",
+        f"{_device(c)}",
+        inputs,
+        c.model.digest[:8],
+    ]
+
+
+def _device(c: Compiled) -> str:
+    caches = ", ".join(
+        f"{m.name} {size_text(m.capacity_bytes)}"
+        for m in getattr(c.device, "levels", ())
+        if m.capacity_bytes and m.name.startswith("L")
+    )
+    workers = threads(c)
+    people = f"{workers} worker{'s' if workers > 1 else ''}"
+    figures = getattr(c.device, "figures", "")
+    about = f"{figures} figures" if figures else ""
+    return ", ".join(part for part in (c.device.name, people, caches, about) if part)
+
+
+def _graph(graph: Graph, house: House) -> Part:
+    nodes = [
+        {
+            "name": n.name,
+            "label": n.label,
+            "kind": n.kind,
+            "family": n.family,
+            "ops": house.positions(n.ops),
+            "note": n.note,
+        }
+        for n in graph.nodes
+    ]
+    return {"nodes": nodes, "edges": graph.edges, "rows": graph.rows, "routes": graph.routes}
+
+
+def knob_parts(knobs: Sequence[Knob]) -> Part:
+    """The knobs without their values, which stay in Python."""
+    return [
+        {
+            "name": k.name,
+            "label": k.label,
+            "kind": k.kind,
+            "labels": list(k.labels),
+            "now": k.now,
+            "pinned": k.pinned,
+            "hint": k.hint,
+        }
+        for k in knobs
+    ]
+
+
+def table_part(table: Table, house: House) -> Part:
+    """A table as the front end draws it."""
+    return {
+        "columns": table.columns,
+        "rows": [[written(cell) for cell in row] for row in table.rows],
+        "ops": [house.positions(ops) for ops in table.ops],
+        "caption": table.caption,
+        "numeric": [
+            all(isinstance(row[i], int | float) or not row[i] for row in table.rows)
+            for i in range(len(table.columns))
+        ],
+    }

@@ -1,0 +1,242 @@
+"""What may be changed: fields of the passes' options and the sizes of symbols, each with its legal
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import SymbolBound, symbols_of
+from explorer.ir.types import Tensor
+from explorer.rammer import POLICIES
+from explorer.welder import POLICIES as WELDING
+from widgets.model.compiled import Compiled
+from widgets.model.knob import Knob
+from widgets.model.own_knobs import PREFIX, own_knobs
+
+OFF = "off"
+MOST_TILES = 12
+FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A compilation and the sizes that it is looked at with: what knobs turn."""
+
+    compiled: Compiled
+    sizes: tuple[tuple[str, int], ...]
+
+    def size(self, symbol: str) -> int:
+        """The value of a symbol."""
+        return dict(self.sizes)[symbol]
+
+
+def first_setting(c: Compiled, sizes: Mapping[str, int] | None = None) -> Setting:
+    """A compilation at its hints, or at given sizes."""
+    chosen = {name: c.program.env.of(name).hint for name in symbols(c.model.program)}
+    return Setting(c, tuple(sorted((chosen | dict(sizes or {})).items())))
+
+
+def symbols(program: Program) -> tuple[str, ...]:
+    """The symbols of the inputs' shapes, in order of appearance."""
+    found: dict[str, None] = {}
+    for param in program.main.params:
+        if isinstance(param.type, Tensor) and param.type.shape is not None:
+            for dim in param.type.shape:
+                found.update(dict.fromkeys(sorted(symbols_of(dim))))
+    return tuple(found)
+
+
+def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
+    """Every knob in the order of its key: threads, tile, fusion, policy, one a symbol, then those
+    of passes of one's own.
+    """
+    names = symbols(now.compiled.model.program)
+    return (
+        _threads(now, pinned),
+        _tile(now, pinned, op),
+        fusion(now, pinned),
+        _policy(now, pinned),
+        *(_size(now, pinned, name) for name in names),
+        *own_knobs(now.compiled, pinned.compiled),
+    )
+
+
+def turned(now: Setting, knob: Knob, index: int) -> Setting:
+    """The setting with one knob at another of its values; what compiling raises is raised."""
+    if not 0 <= index < len(knob.values):
+        raise IndexError(f"{knob.label} has {len(knob.values)} values")
+    value, options = knob.values[index], now.compiled.options
+    match knob.name:
+        case "threads":
+            changed = {"rammer": replace(options.rammer, threads=value)}
+        case "policy":
+            changed = {"rammer": replace(options.rammer, policy=value)}
+        case "fusion":
+            off = value == OFF
+            policy = options.welder.policy if off else value
+            changed = {"welder": replace(options.welder, enabled=not off, policy=policy)}
+        case "tile":
+            return with_tile(now, *value)
+        case name if name.startswith(PREFIX):
+            changed = {"passes": value}
+        case _:
+            symbol = knob.name.removeprefix("size ")
+            sizes = dict(now.sizes) | {symbol: value}
+            return replace(now, sizes=tuple(sorted(sizes.items())))
+    return replace(now, compiled=now.compiled.with_options(**changed))
+
+
+def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
+    """The setting with a kernel's tile pinned, or left to Roller again."""
+    options = now.compiled.options
+    others = tuple(p for p in options.roller.pinned if p[0] != binding)
+    mine = ((binding, tiling),) if tiling is not None else ()
+    pinned = replace(options.roller, pinned=(*others, *mine))
+    return replace(now, compiled=now.compiled.with_options(roller=pinned))
+
+
+def threads(c: Compiled) -> int:
+    """How many workers a wall has; 0 in the options stands for every unit."""
+    return int(c.options.rammer.threads or c.device.units)
+
+
+def said(knob: Knob, index: int) -> str:
+    """A turn of a knob in words."""
+    return f"{knob.label} {knob.labels[knob.now]} → {knob.labels[index]}"
+
+
+def _position(values: Sequence[Any], value: Any) -> int | None:
+    return next((i for i, v in enumerate(values) if v == value), None)
+
+
+def _threads(now: Setting, pinned: Setting) -> Knob:
+    units = max(now.compiled.device.units, threads(now.compiled))
+    values = tuple(n for n in range(1, units + 1) if units <= 16 or n & (n - 1) == 0 or n == units)
+    at = _position(values, threads(now.compiled)) or 0
+    return Knob(
+        "threads",
+        "threads",
+        "segments" if len(values) <= 4 else "slider",
+        values,
+        tuple(map(str, values)),
+        at,
+        _position(values, threads(pinned.compiled)),
+        "workers of the wall; nothing is compiled again",
+    )
+
+
+def fusion(now: Setting, pinned: Setting) -> Knob:
+    """Off, or one of Welder's policies."""
+    current = _welding(now)
+    values = tuple(dict.fromkeys([OFF, *WELDING, current]))
+    return Knob(
+        "fusion",
+        "fusion",
+        "segments" if len(values) <= 4 else "choice",
+        values,
+        tuple(_name(v) for v in values),
+        _position(values, current) or 0,
+        _position(values, _welding(pinned)),
+        "how Welder joins kernels, if at all",
+    )
+
+
+def _welding(s: Setting) -> Any:
+    welder = s.compiled.options.welder
+    return welder.policy if welder.enabled else OFF
+
+
+def _policy(now: Setting, pinned: Setting) -> Knob:
+    current = now.compiled.options.rammer.policy
+    values = tuple(dict.fromkeys([*POLICIES, current]))
+    return Knob(
+        "policy",
+        "policy",
+        "choice",
+        values,
+        tuple(_name(v) for v in values),
+        _position(values, current) or 0,
+        _position(values, pinned.compiled.options.rammer.policy),
+        "how Rammer places tasks; nothing is compiled again",
+    )
+
+
+def _name(policy: object) -> str:
+    if isinstance(policy, str):
+        return policy
+    return str(getattr(policy, "__name__", type(policy).__name__))
+
+
+def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
+    binding, candidates = candidates_of(now.compiled, op)
+    legal = [c for c in candidates if not c.refused][:MOST_TILES]
+    if not legal:
+        return Knob("tile", "tile", "choice", (("", None),), ("none selected",), 0)
+    values = tuple((binding, c.value) for c in legal)
+    labels = tuple(map(tile_label, legal))
+    chosen = now.compiled.program.decisions.tiling(binding)
+    first = pinned.compiled.program.decisions.tiling(binding)
+    return Knob(
+        "tile",
+        f"tile of {binding}",
+        "choice",
+        values,
+        labels,
+        _position(values, (binding, chosen.chosen if chosen else None)) or 0,
+        _position(values, (binding, first.chosen)) if first else None,
+        "the best by Roller's model first",
+    )
+
+
+def tile_label(c: Candidate) -> str:
+    """A candidate in the fewest letters that tell it from others: its sizes, its register tile."""
+    if not isinstance(c.value, Tiling):
+        return c.label
+    sizes = " ".join(f"{axis}={size}" for axis, size in c.value.tile) or "uncut"
+    packed = " packed" if c.value.pack else ""
+    return f"{sizes} {c.value.micro.rows}×{c.value.micro.columns}{packed}"
+
+
+def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate, ...]]:
+    """The kernel that computes a source operator, and the tiles that were weighed for it."""
+    origins = {b.var.name: b.origin for b in c.program.kernel_calls}
+    for decision in c.program.decisions.tilings:
+        if op and op in origins.get(decision.binding, ()):
+            usable = tuple(
+                x for x in decision.candidates if x.refused or isinstance(x.value, Tiling)
+            )
+            return decision.binding, usable
+    return "", ()
+
+
+def _size(now: Setting, pinned: Setting, name: str) -> Knob:
+    bound = now.compiled.program.env.of(name)
+    values = stops(bound, now.size(name))
+    high = f" to {bound.high}" if bound.high is not None else " or more"
+    return Knob(
+        f"size {name}",
+        f"{name}, {bound.low}{high}",
+        "slider",
+        values,
+        tuple(map(str, values)),
+        values.index(now.size(name)),
+        _position(values, pinned.size(name)),
+        "the same kernels run",
+    )
+
+
+def stops(bound: SymbolBound, now: int) -> tuple[int, ...]:
+    """Legal values of a symbol that are worth a stop: its bounds, powers of two, its hint and the
+    present one.
+    """
+    high = bound.high if bound.high is not None else max(FURTHEST * bound.hint, 256)
+    powers = {1 << p for p in range(high.bit_length())}
+    found = {bound.low, high, bound.hint, now} | {p for p in powers if bound.low <= p <= high}
+    return tuple(
+        sorted(v for v in found if v >= bound.low and (bound.high is None or v <= bound.high))
+    )

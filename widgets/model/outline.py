@@ -1,0 +1,191 @@
+"""A program as the lines that a reader scans: a binding a line, what its kernel computes below it,
+its tile at the end.
+
+This is a reading aid; the text that parses back is `explorer.ir.text.program_text`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.decisions import Tiling
+from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Read
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import Dim
+from explorer.ir.types import Annotation, Tensor, TupleType
+from explorer.ops import family
+from widgets.model.operators import is_call
+
+_SHORT = {"float": "f", "uint": "u", "int": "i"}
+_INFIX = {
+    "add": "+",
+    "sub": "−",
+    "mul": "·",
+    "div": "/",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "≤",
+    "gt": ">",
+    "ge": "≥",
+    "and": "and",
+    "or": "or",
+    "floordiv": "//",
+    "mod": "%",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, the source operators it comes from, and their family where it is a call."""
+
+    text: str
+    ops: tuple[str, ...] = ()
+    family: str = ""
+
+
+def lines(program: Program) -> list[Line]:
+    """The whole program."""
+    found: list[Line] = []
+    for function in program.functions:
+        found.append(Line(_signature(function)))
+        for binding in function.body:
+            found += _binding(binding, program)
+        outputs = ", ".join(v.name for v in function.outputs)
+        found.append(Line(f"  return {outputs}"))
+    return found
+
+
+def _signature(function: Function) -> str:
+    params = ", ".join(f"{p.name}: {type_text(p.type)}" for p in function.params)
+    return f"def {function.name}({params}):"
+
+
+def _binding(binding: Binding, program: Program) -> Iterator[Line]:
+    ops = tuple(sorted(binding.origin))
+    kind = family(binding) if is_call(binding) else ""
+    names = ", ".join(v.name for v in binding.vars)
+    shapes = ", ".join(type_text(v.type) for v in binding.vars)
+    count = f", {len(ops)} operators in one" if len(ops) > 1 else ""
+    note = f"  # {shapes}{count}" if shapes or count else ""
+    yield Line(f"  {names} = {_call(binding)}{note}", ops, kind)
+    if isinstance(binding.expr, KernelCall):
+        for compute in binding.expr.kernel.computes:
+            yield Line(
+                "    " + compute_text(compute),
+                tuple(sorted(compute.origin or binding.origin)),
+                kind,
+            )
+        tiling = binding.expr.tiling
+        if tiling is not None:
+            yield Line("    tile " + tiling_text(tiling), ops, kind)
+
+
+def binding_text(binding: Binding) -> str:
+    """A binding in one line, without its kernel's loops."""
+    return f"{', '.join(v.name for v in binding.vars)} = {_call(binding)}"
+
+
+def _call(binding: Binding) -> str:
+    match binding.expr:
+        case OpCall(op, args, attrs):
+            named = [f"{n}={v}" for n, v in attrs]
+            return f"{op}({', '.join([*_names(args), *named])})"
+        case KernelCall(kernel, args, _):
+            return f"{kernel.name}({', '.join(_names(args))})"
+        case View(arg, offset):
+            return f"view({arg.name}{f', {offset}' if offset != 0 else ''})"
+        case LibraryCall(library, function, args, _):
+            return f"library {library}.{function}({', '.join(_names(args))})"
+        case FunctionCall(function, args):
+            return f"call {function}({', '.join(_names(args))})"
+        case MatchCast(arg):
+            return f"match_cast({arg.name})"
+        case ShapeOf(dims, _):
+            return f"shape({', '.join(map(str, dims))})"
+        case Branch(cond, then, orelse, args):
+            return f"{then}({', '.join(_names(args))}) if {cond.name} else {orelse}(…)"
+        case Loop(body, trip, cond, state, _, _):
+            while_ = f" while {cond.name}" if cond else ""
+            limit = f", at most {trip.name} times" if trip else ""
+            return f"loop {body}({', '.join(_names(state))}){while_}{limit}"
+
+
+def _names(args: Sequence[Var | None]) -> list[str]:
+    return ["none" if a is None else a.name for a in args]
+
+
+def type_text(annotation: Annotation) -> str:
+    """An annotation in short: f32[batch, 256]."""
+    match annotation:
+        case Tensor(shape, dtype, _):
+            dims = "?" if shape is None else ", ".join(map(str, shape))
+            return f"{dtype_text(dtype or '?')}[{dims}]"
+        case TupleType(items):
+            return "(" + ", ".join(map(type_text, items)) + ")"
+    return ""
+
+
+def dtype_text(dtype: str) -> str:
+    """float32 as f32."""
+    for long, short in _SHORT.items():
+        if dtype.startswith(long):
+            return short + dtype.removeprefix(long)
+    return dtype
+
+
+def tiling_text(tiling: Tiling) -> str:
+    """A tile by its axes, and the register tile of its contractions."""
+    tile = " ".join(f"{axis}={size}" for axis, size in tiling.tile) or "everything"
+    micro = tiling.micro
+    return f"{tile}, registers {micro.rows}×{micro.columns}{', packed' if tiling.pack else ''}"
+
+
+def compute_text(c: Compute) -> str:
+    """A loop nest as one line: `y[n, o] = sum over k of x[n, k] · w[o, k]`."""
+    target = ", ".join(affine_text(i) for i in c.target)
+    over = f"{c.combiner} over {', '.join(_axis(a) for a in c.reduce)} of " if c.combiner else ""
+    return f"{c.out}[{target}] = {over}{expr_text(c.expr)}"
+
+
+def _axis(axis: Axis) -> str:
+    return f"{axis.name}<{axis.extent}"
+
+
+def affine_text(index: Affine) -> str:
+    """An index: `2*h + kh - 1`."""
+    parts: list[tuple[Dim, str]] = [(c, n) for n, c in index.terms]
+    text = " + ".join(n if c == 1 else f"{c}*{n}" for c, n in parts)
+    if index.const == 0 and text:
+        return text
+    return f"{text} + {index.const}".replace("+ -", "− ") if text else str(index.const)
+
+
+def expr_text(expr: Expr, inside: bool = False) -> str:
+    """A scalar expression."""
+    match expr:
+        case Const(value, _):
+            return f"{value:.6g}" if isinstance(value, float) else str(value)
+        case IndexValue(index):
+            return affine_text(index)
+        case Read(tensor, index, fill):
+            at = ", ".join(affine_text(i) if isinstance(i, Affine) else expr_text(i) for i in index)
+            return f"{tensor}[{at}]" + (f" else {fill:g}" if fill is not None else "")
+        case Apply(op, (a, b)) if op in _INFIX:
+            text = f"{expr_text(a, True)} {_INFIX[op]} {expr_text(b, True)}"
+            return f"({text})" if inside else text
+        case Apply(op, args):
+            return f"{op}({', '.join(expr_text(a) for a in args)})"

@@ -1,0 +1,115 @@
+"""The shell's commands that draw: `ironworks report` and `ironworks lab`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
+from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.progress import doing
+from explorer.errors import BadOption
+
+__all__ = ["lab", "report"]
+
+TOUR = Path("notebooks/00_tour.ipynb")
+
+
+def report(given: Sequence[str]) -> int:
+    """Write one offline file about a compiled model."""
+    parser = Parser("report", "One offline file: every stage, its pictures, the timings.")
+    model_flags(parser)
+    run_flags(parser)
+    add = parser.add_argument
+    add("-o", "--output", default="report.html", metavar="FILE", help="(default: report.html)")
+    add("--no-code", action="store_true", help="leave out the sources, LLVM IR and assembly")
+    add("--check", action="store_true", help="validate every step on random inputs")
+    flags = parsed(parser, given)
+    return tell(_report(flags), flags.json)
+
+
+def _report(flags: Namespace) -> Answer:
+    from widgets.page.report import page
+    from widgets.session.session import Session
+
+    path = Path(flags.output)
+    _writable(path)
+    chosen = options(flags)
+    model = loaded(flags)
+    bound = sizes(model, flags)
+    c = compiled(model, flags, chosen, check=flags.check)
+    session = Session(c, sizes=bound, inputs=arrays(c, flags, bound))
+    with doing("measuring"):
+        session.measure()
+    with doing("drawing"):
+        text = page(session, code=not flags.no_code)
+    _write(path, text)
+    size = path.stat().st_size
+    words = f"{path}: {size / 1e6:.1f} MB, {session.verdict()['big']}"
+    return Answer({"report": str(path), "bytes": size, **session.verdict()}, words)
+
+
+def _writable(path: Path) -> None:
+    """Raise BadOption before anything is compiled that could not be kept."""
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise BadOption(f"{path} cannot be written", where="--output", found=str(path))
+
+
+def _write(path: Path, text: str) -> None:
+    """The file is whole or as it was before."""
+    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        try:
+            file.write(text)
+            file.close()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def lab(given: Sequence[str]) -> int:
+    """Open JupyterLab, on the tour unless another notebook is named."""
+    parser = Parser("lab", "JupyterLab, opened on the tour. What follows -- goes to JupyterLab.")
+    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", help="(default: the tour)")
+    own, more = _split(list(given))
+    flags = parsed(parser, own)
+    start = [sys.executable, "-m", "jupyterlab", *_for_root()]
+    command = [*start, *_notebook(flags.notebook), *more]
+    measuring = subprocess.Popen(
+        [sys.executable, "-m", "explorer.measure.this_machine.in_background"]
+    )
+    try:
+        return subprocess.call(command)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        measuring.terminate()
+        measuring.wait()
+
+
+def _for_root() -> list[str]:
+    """Jupyter asks a root user, as in most containers, to say so."""
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
+def _split(given: list[str]) -> tuple[list[str], list[str]]:
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
+
+
+def _notebook(name: str | None) -> list[str]:
+    """The notebook to open, none where there is no tour."""
+    if name is not None:
+        if not Path(name).exists():
+            raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
+        return [name]
+    places = (TOUR, Path(__file__).parents[1] / TOUR)
+    return [str(p) for p in places if p.exists()][:1]

@@ -1,0 +1,69 @@
+"""The scripts and styles of the house as two texts: the modules of `canvas/` joined without a build
+step.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from widgets.draw import theme
+
+CANVAS = Path(__file__).parent.parent / "canvas"
+MODULES = (
+    "dom",
+    "host",
+    "paint",
+    "code",
+    "graph",
+    "wall_data",
+    "wall_draw",
+    "wall_hand",
+    "wall",
+    "knobs",
+    "inspector",
+    "strip",
+    "sheets",
+    "stepper",
+    "tuning",
+    "weld",
+    "rooms",
+    "room",
+    "house",
+)  # each imports only from those before it
+ENTRIES = (
+    "render: house.render",
+    "show: house.show",
+    "mount: house.mount",
+    "mountRoom: room.mountRoom",
+    "fileHost: host.fileHost",
+)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (function|const) (\w+)", re.MULTILINE)
+_DEFAULT = re.compile(r"^export default \{[^}]*\};\n", re.MULTILINE)
+
+
+@cache
+def script() -> str:
+    """One ES module with the default export `{render, show, mount, fileHost}`."""
+    return "\n".join(map(_module, MODULES)) + f"\nexport default {{ {', '.join(ENTRIES)} }};\n"
+
+
+def _module(name: str) -> str:
+    """A module as a function that is called at once: its exports are one object."""
+    code = _DEFAULT.sub("", text(f"{name}.js"))
+    exports = ", ".join(found for _, found in _EXPORT.findall(code))
+    body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = \2;", code))
+    return f"const {name} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
+
+
+@cache
+def styles() -> str:
+    """The tokens of theme.py, then the layout."""
+    return theme.css() + text("house.css")
+
+
+def text(name: str) -> str:
+    """A file of `canvas/`."""
+    return (CANVAS / name).read_text(encoding="utf-8")

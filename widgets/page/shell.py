@@ -1,0 +1,286 @@
+"""The house and its rooms as Jupyter widgets; the only file that knows Jupyter."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import anywidget
+import traitlets
+
+from explorer.errors import BadOption, IronworksError
+from explorer.ir.stage import Stage
+from widgets.draw.svg import Svg, stacked
+from widgets.draw.table import Table
+from widgets.model.compiled import Arrays, Compiled
+from widgets.model.house import fixed_parts
+from widgets.page import front_end
+from widgets.rammer import png, race_chart
+from widgets.roller import view as roller_view
+from widgets.roller.rolled import Rolled
+from widgets.rooms import gallery
+from widgets.session import state
+from widgets.session.session import Session
+from widgets.session.wall_views import Binary
+from widgets.welder import view as welder_view
+from widgets.welder.welded import Welded
+
+JSON_PARTS = (
+    "bar",
+    "stages",
+    "steps",
+    "operators",
+    "calls",
+    "graph_operators",
+    "graph_kernels",
+    "graph_first",
+    "knobs",
+    "verdict",
+    "history",
+    "undo",
+    "walls",
+    "revision",
+)
+BYTE_PARTS = ("wall_planned", "wall_measured", "wall_more")
+FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane")
+
+
+def _part() -> Any:
+    return traitlets.Any(None, allow_none=True).tag(sync=True)
+
+
+class Asked(anywidget.AnyWidget):
+    """A page that asks a session; a timing goes on beside, and is asked for until it is over."""
+
+    session: Session
+
+    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """Answer a question; what it changed is sent before the answer, so that the page is up to
+        date when it comes.
+        """
+        try:
+            data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
+        except IronworksError as problem:
+            self.send({"id": message.get("id"), "error": problem.fields()})
+            return
+        except Exception as problem:  # a fault of our own must not leave the page waiting
+            sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
+            self.send({"id": message.get("id"), "error": {"sentence": sentence}})
+            raise
+        if message.get("kind") in CHANGES and not refused(data):
+            self._tell()
+        found = data if isinstance(data, Binary) else Binary(data)
+        self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
+
+    def _tell(self) -> None:
+        """Send the page what has changed."""
+
+
+class House(Asked):
+    """Everything about one compilation, linked by one selection; knobs compile and measure in this
+    kernel.
+    """
+
+    _esm = front_end.script()
+    _css = front_end.styles()
+    wall_planned = traitlets.Bytes(b"").tag(sync=True)
+    wall_measured = traitlets.Bytes(b"").tag(sync=True)
+    wall_more = traitlets.Bytes(b"").tag(sync=True)
+    state = traitlets.Dict().tag(sync=True)
+    locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
+
+    def __init__(self, session: Session) -> None:
+        session.run_once()
+        super().__init__(**fixed_parts(), **_told(session))
+        self.session = session
+        self.on_msg(self._asked)
+        self.observe(self._looked, "state")
+
+    def _looked(self, change: Mapping[str, Any]) -> None:
+        try:
+            self.session.look(change["new"])
+        except IronworksError:
+            self.state = change["old"]
+            raise
+
+    def _tell(self) -> None:
+        with self.hold_sync():
+            for name, value in _told(self.session).items():
+                if name != "state" and getattr(self, name) != value:
+                    setattr(self, name, value)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The live house; and for pages without a kernel the wall as a picture and the stages as a
+        table.
+        """
+        bundle = super()._repr_mimebundle_(**kwargs)
+        figure, _ = gallery.picture("rammer", self.session)
+        walls = self.session.walls
+        image = png.wall(walls.planned, walls.measured) if walls.planned else b""
+        return _with_still(bundle, figure, _words(self.session), image)
+
+
+CHANGES = frozenset(
+    {
+        "turn",
+        "move_brick",
+        "profile",
+        "take",
+        "take_hand",
+        "measure",
+        "undo",
+        "redo",
+        "pin",
+        "focus",
+        "restore",
+    }
+)
+
+
+def refused(data: Any) -> bool:
+    """Whether a command was answered with the reason why nothing has changed."""
+    return isinstance(data, Mapping) and bool(data.get("refused"))
+
+
+def _told(session: Session) -> dict[str, Any]:
+    return {**session.parts(), **session.buffers()}
+
+
+def _words(session: Session) -> str:
+    stages = gallery.picture("stages", session)[1].text()
+    return f"{gallery.picture('rammer', session)[1].caption}\n{stages}"
+
+
+def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
+    """A mime bundle with a still picture and words beside the widget."""
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    if data is None:
+        return bundle
+    data["image/svg+xml"] = figure.text("light")
+    data["text/plain"] = text
+    if image:
+        data["image/png"] = base64.b64encode(image).decode()
+    return bundle
+
+
+# The rooms of one system: its name, the pictures that stand alone as well, and those that do not.
+ALONE = {
+    "roller": ("Roller", gallery.ABOUT_TILES, ("layout",)),
+    "welder": ("Welder", gallery.ABOUT_GROUPS, ("groups",)),
+    "rammer": ("Rammer", ("rammer", *gallery.ABOUT_WALLS), ()),
+}
+
+
+class Rooms(Asked):
+    """One system's rooms alone: for every device, with what can be done by hand in them."""
+
+    _esm = front_end.script()
+    _css = front_end.styles()
+    rooms = _part()
+    title = _part()
+    names = _part()
+    op = _part()
+
+    def __init__(self, session: Session, system: str, op: str) -> None:
+        name, self.still, more = ALONE[system]
+        rooms = [[room, gallery.room(room)[0]] for room in (*self.still, *more)]
+        names = [o.name for o in session.house.operators]
+        mine = _about(session, system, op)
+        title = f"{name}, {session.now.compiled.model.name}"
+        at = names.index(mine) if mine in names else -1
+        super().__init__(rooms=rooms, title=title, names=names, op=at)
+        self.session, self.mine = session, op
+        self.on_msg(self._asked)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The live rooms; and for pages without a kernel all pictures below each other."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        found = [gallery.picture(name, self.session, self.mine) for name in self.still]
+        text = "\n\n".join(table.text(12) for _, table in found)
+        return _with_still(bundle, stacked([figure for figure, _ in found]), text)
+
+
+def _about(session: Session, system: str, op: str) -> str:
+    """The operator that a system's pictures are about where they were asked about `op`."""
+    found: Rolled | Welded | None
+    if system == "rammer":
+        return op
+    if system == "roller":
+        found = roller_view.rolled(session, op)
+    else:
+        found = welder_view.welded(session, op)
+    return op if found is None or op in found.ops else found.ops[0]
+
+
+class Room(anywidget.AnyWidget):
+    """One picture alone, in the colours of the page."""
+
+    _esm = """function render({ model, el }) {
+      const root = document.createElement("div");
+      root.className = "ironworks";
+      root.innerHTML = model.get("html");
+      el.append(root);
+    }
+    export default { render };"""
+    _css = front_end.styles()
+    html = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, title: str, about: str, figure: Svg, table: Table) -> None:
+        self.figure, self.table = figure, table
+        head = f'<header><b>{escape(title)}</b><span class="s">{escape(about)}</span></header>'
+        body = f'<div class="picture">{figure.text()}</div>'
+        super().__init__(html=f'<article class="room">{head}{body}</article>')
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return _with_still(bundle, self.figure, self.table.text())
+
+
+def explore(
+    c: Compiled,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    kept: str = "",
+) -> House:
+    """The whole house. `kept` is a saved state (the text of a snapshot file)."""
+    before = state.parsed(kept) if kept else state.State()
+    session = Session(c, sizes=sizes, inputs=inputs, kept=before)
+    if kept:
+        if before.digest != c.model.digest:
+            raise BadOption(
+                "the saved state is about another model",
+                expected=c.model.digest,
+                found=before.digest,
+            )
+        session.restore(kept)
+    return House(session)
+
+
+def show(
+    c: Compiled,
+    room: str,
+    op: str = "",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    measured: bool = False,
+) -> Room | Rooms:
+    """One room, about a source operator where one is named. `measured` times Roller's tiles."""
+    session = Session(c, sizes=sizes, inputs=inputs)
+    if room == "rammer" and c.program.stage is Stage.EMITTED:  # a sheet has no code
+        session.run_once()
+    if measured:
+        session.time_tiles(op)
+    title, _ = gallery.room(room)
+    if room in ALONE:
+        return Rooms(session, room, op)
+    return Room(title, c.model.name, *gallery.picture(room, session, op))
+
+
+def race(result: race_chart.Result) -> Room:
+    """The chart of a race."""
+    rows = race_chart.data(result)
+    return Room("Race", result.model, race_chart.figure(rows), race_chart.table(rows))

@@ -1,0 +1,144 @@
+"""What was generated for one kernel: the Numba source, LLVM IR and assembly, with the operators of
+each line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from explorer.ir import kernel as ir
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise
+from widgets.draw.svg import Svg, fit, label
+from widgets.draw.table import Table
+from widgets.model.compiled import Kernel
+
+LANGUAGES = ("numba", "llvm", "assembly")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The lines of one kernel in one language; every line comes from the kernel's operators."""
+
+    kernel: str
+    language: str
+    lines: tuple[str, ...]
+    ops: tuple[str, ...]
+
+
+def data(kernel: Kernel, language: str = "numba") -> SourceRows:
+    """The lines; LLVM IR and assembly are made on demand."""
+    text = {"numba": "source", "llvm": "llvm", "assembly": "assembly"}[language]
+    lines = tuple(str(getattr(kernel, text)).rstrip("\n").split("\n"))
+    return SourceRows(kernel.name, language, lines, tuple(sorted(kernel.origins)))
+
+
+def instructions(assembly: SourceRows, most: int = 12) -> tuple[tuple[str, int], ...]:
+    """The commonest instructions of an assembly text."""
+    found = Counter(
+        words[0]
+        for line in assembly.lines
+        if line[:1] in (" ", "\t")
+        and (words := line.split())
+        and not words[0].startswith((".", "#", ";"))
+    )
+    return tuple(found.most_common(most))
+
+
+def line_origins(source: str, kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
+    """The source operators of each line: those of the computes whose tensors it writes.
+
+    A line that writes nothing belongs to the next one that does, the lines before the loop over
+    tasks to no operator. What is written nowhere under its own name is made on the way to what
+    reads it. The source speaks of the kernel's canonical names, in the order of its computes.
+    """
+    normal = normalise(kernel)
+    named, _ = canonical(normal)
+    lines = source.rstrip("\n").split("\n")
+    stores = _stores_of(lines)
+    written = [_written(line, stores) if line.startswith(_BODY) else set() for line in lines]
+    origins = _origins(named, normal, set().union(*written))
+    found: list[frozenset[str]] = []
+    pending = frozenset[str]()
+    for line, names in zip(reversed(lines), reversed(written), strict=True):
+        mine = frozenset[str]().union(*(origins[n] for n in names if n in origins))
+        pending = mine or pending
+        found.append(pending if line.startswith(_BODY) else frozenset())
+    return tuple(reversed(found))
+
+
+def _origins(named: ir.Kernel, normal: ir.Kernel, written: set[str]) -> dict[str, frozenset[str]]:
+    """The operators of each tensor that is written, with those of what is made on the way to it."""
+    own: dict[str, frozenset[str]] = {}
+    for compute, other in zip(named.computes, normal.computes, strict=True):
+        own[compute.out] = own.get(compute.out, frozenset()) | other.origin
+        for read in ir.reads(compute.expr):
+            if read.tensor not in written and read.tensor != compute.out:
+                own[compute.out] |= own.get(read.tensor, frozenset())
+    return own
+
+
+_BODY = " " * 8  # inside of the loop over tasks
+_STORE = re.compile(r"\bst_\w+\((\w+)")
+# A contraction names its sums' tensor by what it keeps beside it, and what it writes last.
+_CONTRACT = re.compile(r"\bcontract\d+\w*\(.*, \((\w+)")
+_BESIDE = re.compile(r"\b(\w+?)_(?:seg|rows|acc)\b")
+# A loop of vectors is declared with the operands that it stores to, and called with all of them.
+_DECLARED = re.compile(r"^(\w+) = \w+\(")
+_STORED = re.compile(r"\b(?:Stored|Folded)\(operand=(\d+)")
+_CALL = re.compile(r"^\s+(?:\w+ = )?(\w+)\((?:.*?, )?\((.*)\)\)$")
+
+
+def _stores_of(lines: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Which operands each declared function stores to, where its declaration tells."""
+    heads = ((_DECLARED.match(line), line) for line in lines)
+    return {m.group(1): tuple(map(int, _STORED.findall(line))) for m, line in heads if m}
+
+
+def _written(line: str, stores: Mapping[str, tuple[int, ...]]) -> set[str]:
+    """The tensors that a line writes; all that it is given where nothing tells which."""
+    names = [m.group(1) for m in _STORE.finditer(line)]
+    if contract := _CONTRACT.search(line):
+        names += [contract.group(1), *_BESIDE.findall(line)]
+    elif (call := _CALL.match(line)) and call.group(1) in stores:
+        given = [part.split()[0].strip("(") for part in _parts(call.group(2)) if part.strip()]
+        kept = [n for n in stores[call.group(1)] if n < len(given)]
+        names += [given[n] for n in kept] if kept else given
+    return {_BESIDE.sub(r"\1", name) for name in names}
+
+
+def _parts(text: str) -> list[str]:
+    """The elements of a tuple's text, cut at the commas outside of all brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def table(rows: SourceRows) -> Table:
+    """One row a line."""
+    return Table(
+        ("line", rows.language),
+        tuple((i + 1, line) for i, line in enumerate(rows.lines)),
+        (rows.ops,) * len(rows.lines),
+        f"{rows.kernel}: {len(rows.lines)} lines",
+    )
+
+
+def figure(rows: SourceRows, limit: int = 60) -> Svg:
+    """The first lines."""
+    shown = rows.lines[:limit]
+    marks = []
+    for i, line in enumerate(shown):
+        marks.append(label(28, i * 17 + 12, str(i + 1), "q", anchor="end"))
+        marks.append(label(40, i * 17 + 12, fit(line.replace(" ", " "), 910, mono=True), "mono i"))
+    if len(rows.lines) > limit:
+        marks.append(label(40, limit * 17 + 12, f"… and {len(rows.lines) - limit} lines more", "q"))
+    return Svg(960, (len(shown) + 1) * 17, "".join(marks), f"{rows.language} of {rows.kernel}")

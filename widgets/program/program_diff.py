@@ -1,0 +1,120 @@
+"""The program before and after each step, line against line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from explorer.ir.program import Program
+from widgets.draw.svg import Svg, label, rect
+from widgets.draw.table import Table
+from widgets.draw.theme import family_token
+from widgets.model.outline import Line, lines
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """`mark` is " ", "+" (only after) or "-" (only before); `number` counts in the program that the
+    line is of.
+    """
+
+    mark: str
+    number: int
+    text: str
+    ops: tuple[str, ...] = ()
+    family: str = ""
+
+
+def data(before: Program, after: Program) -> tuple[DiffLine, ...]:
+    """All lines of `after`, and between them those of `before` that went."""
+    old, new = lines(before), lines(after)
+    if before is after or old == new:
+        return tuple(_line(" ", i, line) for i, line in enumerate(new))
+    return tuple(_merged(old, new))
+
+
+def _merged(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
+    """Bindings are paired by what they bind, so a changed one stands right above its new self."""
+    before, after = _blocks(old), _blocks(new)
+    names = SequenceMatcher(None, [k for k, _, _ in before], [k for k, _, _ in after], False)
+    found: list[DiffLine] = []
+    for tag, a0, a1, b0, b1 in names.get_opcodes():
+        if tag == "equal":
+            for (_, a, mine), (_, b, theirs) in zip(before[a0:a1], after[b0:b1], strict=True):
+                found += _within(mine, theirs, a, b)
+            continue
+        for _, a, block in before[a0:a1]:
+            found += [_line("-", a + i, line) for i, line in enumerate(block)]
+        for _, b, block in after[b0:b1]:
+            found += [_line("+", b + i, line) for i, line in enumerate(block)]
+    return found
+
+
+Block = tuple[str, int, list[Line]]
+
+
+def _blocks(lines: Sequence[Line]) -> list[Block]:
+    """Each binding with the lines that belong to it: its name, where it begins, its lines."""
+    found: list[Block] = []
+    for at, line in enumerate(lines):
+        if found and line.text.startswith("    "):
+            found[-1][2].append(line)
+        else:
+            found.append((line.text.split(" = ")[0], at, [line]))
+    return found
+
+
+def _within(old: list[Line], new: list[Line], a: int, b: int) -> list[DiffLine]:
+    found: list[DiffLine] = []
+    matcher = SequenceMatcher(None, [i.text for i in old], [i.text for i in new], autojunk=False)
+    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+        if tag != "equal":
+            found += [_line("-", a + i, old[i]) for i in range(a0, a1)]
+        found += [_line(" " if tag == "equal" else "+", b + i, new[i]) for i in range(b0, b1)]
+    return found
+
+
+def _line(mark: str, at: int, line: Line) -> DiffLine:
+    return DiffLine(mark, at + 1, line.text, line.ops, line.family)
+
+
+def table(rows: tuple[DiffLine, ...]) -> Table:
+    """One row a line."""
+    return Table(
+        ("line", "", "text", "operators"),
+        tuple((r.number, r.mark, r.text, len(r.ops)) for r in rows),
+        tuple(r.ops for r in rows),
+    )
+
+
+def text(rows: tuple[DiffLine, ...]) -> str:
+    """The diff as a terminal shows it."""
+    return "\n".join(f"{r.mark} {r.text}" for r in rows)
+
+
+def figure(rows: tuple[DiffLine, ...], limit: int = 60) -> Svg:
+    """The lines in their colours; where something changed, those around the changes."""
+    shown = _around_changes(rows)[:limit]
+    marks = []
+    for i, row in enumerate(shown):
+        y = i * 17
+        if row.mark != " ":
+            marks.append(rect(0, y, 960, 17, "var(--add)" if row.mark == "+" else "var(--del)"))
+        if row.family:
+            marks.append(rect(44, y + 2, 4, 13, f"var(--{family_token(row.family)})"))
+        number = label(28, y + 12, str(row.number), "q", anchor="end")
+        marks += [
+            number,
+            label(34, y + 12, row.mark.strip(), "i"),
+            label(54, y + 12, row.text, "mono i"),
+        ]
+    title = f"{sum(r.mark == '+' for r in rows)} lines new, {sum(r.mark == '-' for r in rows)} gone"
+    return Svg(960, max(len(shown), 1) * 17, "".join(marks), title)
+
+
+def _around_changes(rows: tuple[DiffLine, ...], context: int = 2) -> list[DiffLine]:
+    near = {
+        j for i, r in enumerate(rows) if r.mark != " " for j in range(i - context, i + context + 1)
+    }
+    return [r for i, r in enumerate(rows) if i in near] if near else list(rows)

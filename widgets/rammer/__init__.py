@@ -1,0 +1,1 @@
+"""Rammer's pictures: the brick wall, its waits, its policies."""

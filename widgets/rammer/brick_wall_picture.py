@@ -1,0 +1,185 @@
+"""The brick wall as a still picture: as many marks as it has pixels, however many bricks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from explorer.measure.walls import WallComparison
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width
+from widgets.draw.table import time_text
+from widgets.draw.theme import family_token
+from widgets.model.brick_wall import CAUSES, NAMES, WallRows
+from widgets.rammer.wall_lanes import Blocks, lane_blocks
+from widgets.rammer.wall_slices import Window
+from widgets.rammer.wall_table import caption
+
+WIDTH, GUTTER = 960, 84
+ROOM = 60_000  # bytes of blocks, so that the text of the picture stays small
+MOST_HIGH = 460.0  # of all lanes
+INSIDE = WIDTH - GUTTER - 8
+
+
+def figure(
+    planned: WallRows,
+    measured: WallRows | None = None,
+    selected: str = "",
+    found: WallComparison | None = None,
+) -> Svg:
+    """Planned over measured, a lane for each unit; many units share lanes."""
+    said = caption(planned, measured, found)
+    total = max(planned.total_us, measured.total_us if measured else 0) or 1
+    scale = INSIDE / total
+    marks: list[str] = []
+    y = 6.0
+    lanes = lanes_of(planned, 2 if measured else 1)
+    own, high = lanes_high(lanes, planned.units, bool(measured))
+    for lane in range(lanes):
+        full = own + high + (5 if measured else 2) if high else own + 2
+        first, last = units_of(lane, lanes, planned.units)
+        marks.append(rect(GUTTER, y, INSIDE, full, "var(--app)"))
+        if full >= 12 or lane % max(1, round(12 / full)) == 0:
+            name = f"w{first}" if first == last else f"w{first}–{last}"
+            marks.append(label(12, y + min(14, full + 2), name, "i mono"))
+        if measured and full >= 34:
+            marks.append(label(12, y + 33, f"{measured.busy_by_unit()[lane]:.1%} busy"))
+        y += full + 4
+    step = full + 4
+    marks += lane_marks(planned, lanes, scale, 7.5, own - 1, step, selected, outlined=True)
+    if measured:
+        at = 6 + own + 4
+        marks += gap_marks(measured, lanes, scale, at, high, step)
+        marks += lane_marks(measured, lanes, scale, at, high, step, selected, outlined=False)
+    marks += cuts(measured or planned, scale, 4, y - 4)
+    marks += axis(y, total) + _legend(y + 30, {c.family for c in planned.calls})
+    marks.append(label(12, y + 72, fit(said, WIDTH - 20), "i", title=said))
+    return Svg(WIDTH, y + 84, "".join(marks), f"Brick wall: {said}")
+
+
+def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
+    """How many lanes there are: one a unit while there is room for 3 pixels of each wall in it."""
+    return shared_lanes(rows.units, int(high / (4 + 3 * walls)))
+
+
+def shared_lanes(units: int, most: int) -> int:
+    """The number of lanes where as few units as possible share one, at most so many lanes: none is
+    empty.
+    """
+    units = max(1, units)
+    return -(-units // -(-units // max(1, most)))
+
+
+def lanes_high(lanes: int, units: int, two: bool) -> tuple[float, float]:
+    """The heights of a planned lane and of a measured one."""
+    full = min(42.0, MOST_HIGH / max(1, lanes) - 4)
+    if not two:
+        return max(3.0, min(26.0, full)), 0.0
+    own = max(2.0, full * 0.26)
+    return own, max(3.0, full - own - 5)
+
+
+def units_of(lane: int, lanes: int, units: int) -> tuple[int, int]:
+    """The first and the last unit of a lane."""
+    group = -(-units // lanes)
+    return lane * group, min(units, (lane + 1) * group) - 1
+
+
+def blocks_of(rows: WallRows, lanes: int) -> Blocks:
+    """All bricks of a wall, as far as the picture's pixels tell them apart."""
+    view = Window(0.0, rows.total_us or 1.0, INSIDE, lanes)
+    return lane_blocks(rows, view, -(-rows.units // lanes), ROOM)
+
+
+def lane_marks(
+    rows: WallRows,
+    lanes: int,
+    scale: float,
+    y: float,
+    high: float,
+    step: float,
+    selected: str = "",
+    *,
+    outlined: bool,
+) -> list[str]:
+    """The bricks of all lanes, `step` pixels apart, as one mark a family."""
+    mine = set(rows.calls_of(selected)) if selected else set()
+    shapes: dict[tuple[str, bool], list[str]] = {}
+    found = blocks_of(rows, lanes)
+    columns = (found.lane, found.start * scale, found.end * scale, found.call)
+    for lane, a, b, call in zip(*(c.tolist() for c in columns)):
+        wide = max(b - a - (0.6 if b - a > 4 else 0), 0.6)
+        shapes.setdefault((rows.calls[call].family, call in mine), []).append(
+            f"M{GUTTER + a:.1f} {y + lane * step:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z"
+        )
+    return [_family(family, on, "".join(parts), outlined) for (family, on), parts in shapes.items()]
+
+
+def _family(family: str, on: bool, drawn: str, outlined: bool) -> str:
+    fill = "var(--accent)" if on else f"url(#p-{family_token(family)})"
+    stroke = "var(--accent)" if on else "var(--ink3)"
+    style = f'fill="none" stroke="{stroke}" stroke-width="0.7"' if outlined else f'fill="{fill}"'
+    return f'<path d="{drawn}" {style}/>'
+
+
+def gap_marks(
+    rows: WallRows, lanes: int, scale: float, y: float, high: float, step: float
+) -> Iterator[str]:
+    """Gaps that are a pixel long, by cause; those of many units to a lane are not told apart."""
+    if lanes < rows.units:
+        return
+    long = np.flatnonzero((rows.gap_end - rows.gap_start) * scale > 0.7)
+    if len(long) > 4000:
+        long = long[np.argsort(rows.gap_start[long] - rows.gap_end[long])[:4000]]
+    for i in sorted(long.tolist()):
+        a, b = float(rows.gap_start[i]) * scale, float(rows.gap_end[i]) * scale
+        cause = CAUSES[rows.cause[i]]
+        said = f"{NAMES[cause]} {time_text((b - a) / scale)}"
+        at = y + int(rows.gap_unit[i]) * step
+        yield rect(GUTTER + a, at, b - a, high, f"url(#p-g-{cause})", title=said)
+
+
+def cuts(rows: WallRows, scale: float, top: float, bottom: float) -> Iterator[str]:
+    """A line where one launch ends, as far as they stand apart."""
+    places = dict.fromkeys(round(cut * scale, 1) for cut in rows.cuts_us)
+    if len(places) <= INSIDE / 3:
+        for x in places:
+            wide = f'stroke-width="{1.4 if len(places) < 40 else 0.5}"'
+            yield path(f"M{GUTTER + x:.1f} {top:g}V{bottom:g}", "var(--ink)", wide)
+
+
+def tick_step(total: float, at_most: int = 8) -> float:
+    """The round number of which at most so many fit into the total."""
+    power = 10.0 ** int(np.floor(np.log10(total / at_most)))
+    return next(m * power for m in (1, 2, 5, 10) if total / (m * power) <= at_most)
+
+
+def axis(y: float, total: float) -> list[str]:
+    """Microseconds under the lanes."""
+    step, scale = tick_step(total), INSIDE / total
+    marks = [path(f"M{GUTTER} {y + 0.5}H{WIDTH - 8}", "var(--line2)"), label(12, y + 14, "µs", "q")]
+    for i in range(int(total / step) + 1):
+        x = GUTTER + i * step * scale
+        anchor = "middle" if i else "start"
+        marks += [
+            path(f"M{x:.1f} {y}v4", "var(--ink3)"),
+            label(x, y + 15, f"{i * step:,.6g}", "q", anchor=anchor),
+        ]
+    return marks
+
+
+def _legend(y: float, families: set[str]) -> list[str]:
+    marks: list[str] = []
+    x = float(GUTTER)
+    for family in sorted(families):
+        marks += family_mark(x, y, family)
+        x += 30 + text_width(family)
+    return marks
+
+
+def family_mark(x: float, y: float, family: str) -> Sequence[str]:
+    """A family's colour and hatch with its name."""
+    return (
+        rect(x, y, 13, 11, f"url(#p-{family_token(family)})", 'stroke="var(--line2)"'),
+        label(x + 18, y + 10, family),
+    )

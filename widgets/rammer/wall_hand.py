@@ -1,0 +1,71 @@
+"""A brick that a reader drags to another place of the planned wall: what was meant, and what comes
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.decisions import Refusal
+from explorer.rammer import Schedule
+from explorer.rammer.moved_by_hand import Broken, ByHand, Move, moved
+from widgets.model.brick_wall import WallRows
+from widgets.model.knobs import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The tasks `first .. last` of a call dropped on a unit of a launch, behind the task
+    `after[1]` of the call `after[0]`; numbers are those of the planned wall's columns.
+    """
+
+    call: int
+    first: int
+    last: int
+    unit: int
+    launch: int
+    after: Sequence[int] | None = None
+
+
+def dropped(now: Setting, planned: WallRows, drop: Drop) -> tuple[Setting, Move] | dict[str, Any]:
+    """The setting with the brick where it was dropped, or what the page says of a refusal."""
+    schedule, launch = _schedule(now, drop.launch)
+    exact = {o.name: o.name for o in schedule.facts.operators}
+    names = {n.rsplit("/", 1)[-1]: n for n in exact} | exact  # inside of a loop: `loop/call`
+
+    def name(call: int) -> str:
+        known = planned.calls[call].name
+        return names.get(known, known)
+
+    after = None if drop.after is None else (name(drop.after[0]), int(drop.after[1]) + 1)
+    move = Move(name(drop.call), drop.first, drop.last + 1, drop.unit, launch, after)
+    found = moved(schedule.facts, schedule.placement, move)
+    if isinstance(found, Refusal):
+        return {"refused": found.words, **_ends(found, planned)}
+    options = now.compiled.options
+    policy = options.rammer.policy
+    by_hand = policy if isinstance(policy, ByHand) else ByHand(policy)
+    rammer = replace(options.rammer, policy=by_hand.with_move(move))
+    return replace(now, compiled=now.compiled.with_options(rammer=rammer)), move
+
+
+def _schedule(now: Setting, launch: int) -> tuple[Schedule, int]:
+    """The straight run that a launch of the wall is of, and the launch's number in it."""
+    left = launch
+    for schedule in now.compiled.schedules(dict(now.sizes)):
+        if left < len(schedule.programs):
+            return schedule, left
+        left -= len(schedule.programs)
+    raise BadOption(f"the wall has no launch number {launch}")
+
+
+def _ends(found: Refusal, planned: WallRows) -> dict[str, int]:
+    """The calls whose arrow is broken."""
+    if not isinstance(found, Broken):
+        return {}
+    at = {c.name: n for n, c in enumerate(planned.calls)}
+    ends = {"writer": found.writer, "reader": found.reader}
+    return {k: at.get(v, at.get(v.rsplit("/", 1)[-1], -1)) for k, v in ends.items()}

@@ -1,0 +1,230 @@
+"""The bricks of a window as blocks: one brick each where it can be seen, else a run of them; where
+there are more units than lanes, what the busiest unit of a lane works at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widgets.model.brick_wall import WallRows
+
+BLOCK, SINGLE = 21, 16  # bytes of one
+Places = NDArray[np.int64]
+Times = NDArray[np.float64]
+
+
+class Window(Protocol):
+    """What of a wall is wanted."""
+
+    @property
+    def start_us(self) -> float: ...
+    @property
+    def end_us(self) -> float: ...
+    @property
+    def pixels(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """By lane and start. `brick` is the position of the only brick, -1 for a run of `bricks`;
+    `share`: how much of the block is filled. Nothing shorter than `least_us` stands alone; 0: all
+    bricks do.
+    """
+
+    lane: Places
+    start: Times
+    end: Times
+    call: Places
+    bricks: Places
+    brick: Places
+    share: Times
+    least_us: float
+
+    @property
+    def bytes(self) -> int:
+        """What they take when they are sent."""
+        return BLOCK * len(self.lane) + SINGLE * int((self.brick >= 0).sum())
+
+
+def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
+    """The finest blocks that take no more bytes than there is room for."""
+    pixel = (view.end_us - view.start_us) / view.pixels
+    if group > 1:
+        bins = view.pixels // 2
+        blocks = _in_bins(rows, view, group, bins)
+        while blocks.bytes > room and bins > 8:
+            bins = bins * 2 // 3
+            blocks = _in_bins(rows, view, group, bins)
+        return blocks
+    place = _inside(rows, view)
+    if len(place) * (BLOCK + SINGLE) <= room:
+        return _alone(rows, place)
+    blocks, least = _runs(rows, place, pixel), pixel
+    while blocks.bytes > room:
+        least *= 1.4
+        blocks = _coarser(blocks, least)
+    return blocks
+
+
+def _inside(rows: WallRows, view: Window) -> Places:
+    """The bricks of a window."""
+    found = []
+    for a, b in zip(rows.rows[:-1].tolist(), rows.rows[1:].tolist()):
+        low = a + int(np.searchsorted(rows.end[a:b], view.start_us, "right"))
+        high = a + int(np.searchsorted(rows.start[a:b], view.end_us))
+        found.append(np.arange(low, max(low, high)))
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _alone(rows: WallRows, place: Places) -> Blocks:
+    one = np.ones(len(place), np.int64)
+    return Blocks(
+        rows.unit[place].astype(np.int64),
+        rows.start[place],
+        rows.end[place],
+        rows.call[place].astype(np.int64),
+        one,
+        place,
+        one.astype(np.float64),
+        0.0,
+    )
+
+
+def _runs(rows: WallRows, place: Places, least: float) -> Blocks:
+    """Bricks of a call that stand beside each other are one block where they are shorter than
+    `least` on average.
+    """
+    unit, call = rows.unit[place], rows.call[place]
+    new = _begins((unit, call))
+    run = np.cumsum(new) - 1
+    begin = np.flatnonzero(new)
+    end = np.r_[begin[1:], len(place)] - 1
+    mean = (rows.end[place[end]] - rows.start[place[begin]]) / (end - begin + 1)
+    new |= (mean >= least)[run]
+    begin = np.flatnonzero(new)
+    return _coarser(_reduced(rows, place, begin), least)
+
+
+def _coarser(blocks: Blocks, least: float) -> Blocks:
+    """Blocks shorter than `least` that begin within the same stretch of that length are one, of the
+    longest one's call.
+    """
+    thin = blocks.end - blocks.start < least
+    stretch = np.where(thin, np.floor(blocks.start / least), -1 - np.arange(len(thin)))
+    return _merged(blocks, _begins((blocks.lane, stretch)), least)
+
+
+def _begins(columns: tuple[NDArray[np.generic], ...]) -> NDArray[np.bool_]:
+    """Where a value of a column changes."""
+    new = np.zeros(len(columns[0]), bool)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return new
+
+
+def _reduced(rows: WallRows, place: Places, begin: Places) -> Blocks:
+    """Bricks from each beginning to the next one as one block."""
+    if not len(begin):
+        return _alone(rows, place)
+    last = np.r_[begin[1:], len(place)] - 1
+    start, end = rows.start[place[begin]], rows.end[place[last]]
+    busy = np.add.reduceat(rows.end[place] - rows.start[place], begin)
+    bricks = last - begin + 1
+    return Blocks(
+        rows.unit[place[begin]].astype(np.int64),
+        start,
+        end,
+        rows.call[place[begin]].astype(np.int64),
+        bricks,
+        np.where(bricks == 1, place[begin], -1),
+        busy / np.maximum(end - start, 1e-12),
+        0.0,
+    )
+
+
+def _merged(blocks: Blocks, new: NDArray[np.bool_], least: float) -> Blocks:
+    begin = np.flatnonzero(new)
+    if not len(begin):
+        return blocks
+    last = np.r_[begin[1:], len(new)] - 1
+    start, end = blocks.start[begin], blocks.end[last]
+    lengths = blocks.end - blocks.start
+    busy = np.add.reduceat(lengths * blocks.share, begin)
+    order = np.lexsort((-lengths, np.cumsum(new)))  # the longest of each first
+    call = blocks.call[order[begin]]
+    alone = last == begin
+    return Blocks(
+        blocks.lane[begin],
+        start,
+        end,
+        call,
+        np.add.reduceat(blocks.bricks, begin),
+        np.where(alone, blocks.brick[begin], -1),
+        busy / np.maximum(end - start, 1e-12),
+        least,
+    )
+
+
+def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
+    """Lanes of `group` units: for each bin the call of its busiest unit and how much all work;
+    equal neighbours are one block.
+    """
+    lanes = -(-rows.units // group)
+    edges = np.linspace(view.start_us, view.end_us, bins + 1)
+    width = edges[1] - edges[0]
+    busy, best = np.zeros((lanes, bins)), np.zeros((lanes, bins))
+    call = np.zeros((lanes, bins), np.int64)
+    for unit in range(rows.units):
+        a, b = int(rows.rows[unit]), int(rows.rows[unit + 1])
+        if a == b:
+            continue
+        done = _done(rows.start[a:b], rows.end[a:b], edges)
+        spent = np.diff(done)
+        middle = np.searchsorted(rows.end[a:b], edges[:-1] + width / 2)
+        mine = rows.call[a + np.minimum(middle, b - a - 1)]
+        lane = unit // group
+        busy[lane] += spent
+        better = spent > best[lane]
+        best[lane][better] = spent[better]
+        call[lane][better] = mine[better]
+    sizes = np.minimum(group, rows.units - group * np.arange(lanes))
+    share = busy / (sizes[:, None] * width if width else 1.0)
+    return _runs_of_bins(call, share, edges)
+
+
+def _done(start: Times, end: Times, at: Times) -> Times:
+    """How long a unit has worked by each of these times."""
+    before = np.r_[0.0, np.cumsum(end - start)]
+    n = np.searchsorted(end, at)
+    rest = np.where(n < len(start), at - start[np.minimum(n, len(start) - 1)], 0.0)
+    done: Times = before[n] + np.maximum(rest, 0.0)
+    return done
+
+
+def _runs_of_bins(call: Places, share: Times, edges: Times) -> Blocks:
+    lanes, bins = call.shape
+    level = np.ceil(share * 8 - 1e-9).astype(np.int64)
+    lane = np.repeat(np.arange(lanes), bins)
+    flat = np.where(level, call, -1).ravel()
+    new = _begins((lane, flat, level.ravel()))
+    begin = np.flatnonzero(new)
+    last = np.r_[begin[1:], len(new)] - 1
+    mean = np.add.reduceat(share.ravel(), begin) / (last - begin + 1)
+    keep = flat[begin] >= 0
+    begin, last, mean = begin[keep], last[keep], mean[keep]
+    nothing = np.full(len(begin), -1)
+    return Blocks(
+        lane[begin],
+        edges[begin % bins],
+        edges[last % bins + 1],
+        flat[begin],
+        np.zeros(len(begin), np.int64),
+        nothing,
+        mean,
+        float(edges[1] - edges[0]),
+    )

@@ -1,0 +1,130 @@
+"""The words of a brick wall: planned against measured brick by brick, and where the time went."""
+
+from __future__ import annotations
+
+from math import isnan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.measure.walls import WallComparison
+from widgets.draw.table import Cell, Table, time_text
+from widgets.model.brick_wall import NAMES, WallRows
+
+MOST_ROWS = 2000
+Times = NDArray[np.float64]
+
+
+def twins_us(
+    planned: WallRows, measured: WallRows, found: WallComparison
+) -> tuple[Times, Times, NDArray[np.int64]]:
+    """For each planned brick how long it took, for each measured one how long it was planned, NaN
+    where the other wall has none; and for each planned one the measured one's position, or -1.
+    """
+    took, should = np.full(planned.bricks, np.nan), np.full(measured.bricks, np.nan)
+    partner = np.full(planned.bricks, -1)
+    if planned.order is None or measured.order is None:
+        return took, should, partner
+    at = np.full(planned.bricks, -1)
+    at[planned.order] = np.arange(planned.bricks)
+    place = np.array([b.planned for b in found.bricks], np.int64)[measured.order]
+    both = np.flatnonzero(place >= 0)
+    mine = at[place[both]]
+    took[mine] = (measured.end - measured.start)[both]
+    should[both] = (planned.end - planned.start)[mine]
+    partner[mine] = both
+    return took, should, partner
+
+
+def compared_words(found: WallComparison) -> str:
+    """The error in all, the rank correlation of bricks, and the sum of their errors."""
+    rank = "" if isnan(found.rank_correlation) else f"rank {found.rank_correlation:.2f}, "
+    return f"plan {found.error:+.0%}, {rank}errors of bricks {time_text(found.total_error_us)}"
+
+
+def caption(
+    planned: WallRows, measured: WallRows | None, found: WallComparison | None = None
+) -> str:
+    """Planned against measured in one line."""
+    kind = "simulated" if planned.kind == "simulated" else "planned"
+    text = f"{kind} {time_text(planned.total_us)} on {planned.units} workers"
+    if measured is None:
+        return f"{text}: {_shares(planned)}"
+    error = planned.total_us / measured.total_us - 1 if measured.total_us else 0
+    words = compared_words(found) if found else f"plan {error:+.0%}"
+    return f"{text}, measured {time_text(measured.total_us)} ({words}): {_shares(measured)}"
+
+
+def _shares(rows: WallRows) -> str:
+    return ", ".join(f"{NAMES.get(n, n)} {v:.1%}" for n, v in rows.shares().items())
+
+
+def areas(planned: WallRows, measured: WallRows | None) -> Table:
+    """Where units times time went: busy, and each cause of idle time, with what they add up to."""
+    walls = [w for w in (planned, measured) if w is not None]
+    names = dict.fromkeys(n for w in walls for n in w.areas_us())
+    rows: list[tuple[Cell, ...]] = [
+        (NAMES.get(n, n), *(c for w in walls for c in _cells(w, w.areas_us().get(n, 0.0))))
+        for n in names
+    ]
+    rows.append(("all", *(c for w in walls for c in _cells(w, sum(w.areas_us().values())))))
+    columns = ["units × time"]
+    for w in walls:
+        columns += [f"{w.kind} µs", f"{w.kind} share"]
+    return Table(tuple(columns), tuple(rows), (), caption(planned, measured))
+
+
+def _cells(rows: WallRows, us: float) -> tuple[Cell, Cell]:
+    return round(us, 2), f"{us / rows.area_us:.1%}" if rows.area_us else "0.0%"
+
+
+def table(
+    planned: WallRows,
+    measured: WallRows | None = None,
+    selected: str = "",
+    found: WallComparison | None = None,
+) -> Table:
+    """One row a brick, planned and measured side by side; those of the selected operator first."""
+    order = _order(planned, selected)
+    back = np.full(planned.bricks, -1)
+    if measured is not None and found is not None:
+        _, _, back = twins_us(planned, measured, found)
+    rows = tuple(_row(planned, measured, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
+    columns = (
+        "worker",
+        "call",
+        "family",
+        "tasks",
+        "planned start µs",
+        "planned µs",
+        "measured start µs",
+        "measured µs",
+        "plan",
+    )
+    ops = tuple(planned.calls[planned.call[i]].ops for i in order[:MOST_ROWS].tolist())
+    more = f", the first {MOST_ROWS:,} of {len(order):,} bricks" if len(order) > MOST_ROWS else ""
+    return Table(columns, rows, ops, caption(planned, measured, found) + more)
+
+
+def _order(rows: WallRows, selected: str) -> NDArray[np.int64]:
+    mine = np.isin(rows.call, rows.calls_of(selected)) if selected else np.zeros(rows.bricks, bool)
+    return np.argsort(~mine, kind="stable")
+
+
+def _row(planned: WallRows, measured: WallRows | None, i: int, j: int) -> tuple[Cell, ...]:
+    call = planned.calls[planned.call[i]]
+    should = float(planned.end[i] - planned.start[i])
+    found: tuple[Cell, ...] = ("", "", "")
+    if measured is not None and j >= 0:
+        took = float(measured.end[j] - measured.start[j])
+        error = f"{should / took - 1:+.0%}" if took else ""
+        found = (round(float(measured.start[j]), 1), round(took, 1), error)
+    return (
+        f"w{planned.unit[i]}",
+        call.name,
+        call.family,
+        f"{planned.first[i]} to {planned.last[i]}",
+        round(float(planned.start[i]), 1),
+        round(should, 1),
+        *found,
+    )

@@ -1,0 +1,1 @@
+"""Relax's pictures: shapes, levels, calls, fusion."""

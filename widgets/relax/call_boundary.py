@@ -1,0 +1,141 @@
+"""The boundary of a call: what each parameter says beside what its argument says, the symbols that
+are bound on the way, and the annotation that comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from explorer.ir.annotations import Derived, Match, signature_of, unify
+from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.types import Annotation, Callable, Tensor
+from widgets.draw.symbol_marks import symbols_of_dims
+from widgets.model.compiled import Compiled
+from widgets.relax.levels import lowered
+from widgets.relax.shape_words import annotation_text
+from widgets.relax.shapes import typed
+
+LEVELS = {
+    Match.DISJOINT: "never fits",
+    Match.COARSE: "too little is known",
+    Match.CHECKED: "checked by the run",
+    Match.PROVED: "proved",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRow:
+    """One dim, or one dtype, of a parameter beside the argument's; `binds` is the symbol that the
+    argument gives a value to.
+    """
+
+    param: str
+    wanted: str
+    found: str
+    binds: str
+    level: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryRow:
+    """A call: `kind` is "function", "branch", "loop" or "kernel"; `level` is the weakest of its
+    rows'.
+    """
+
+    name: str
+    callee: str
+    kind: str
+    function: str
+    rows: tuple[MatchRow, ...]
+    level: str
+    result: str
+    ops: tuple[str, ...]
+
+
+def data(c: Compiled) -> tuple[BoundaryRow, ...]:
+    """The calls of functions after deduction, then those of kernels where they were made."""
+    first = typed(c)
+    return (*of_program(first, kernels=False), *of_program(lowered(c), kernels=True))
+
+
+def of_program(program: Program, *, kernels: bool) -> tuple[BoundaryRow, ...]:
+    """Every call of a function, or every call of a kernel."""
+    functions = {f.name: f for f in program.functions}
+    found = []
+    for function, binding in program.bindings():
+        made = _kernel(binding) if kernels else _calls(binding, functions, program.env)
+        for call in made:
+            found.append(_boundary(function, binding, call, program.env))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    callee: str
+    kind: str
+    names: tuple[str, ...]
+    signature: Callable
+    args: tuple[Annotation, ...]
+    given: frozenset[str] = frozenset()
+
+
+def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) -> BoundaryRow:
+    found: Derived = unify(call.signature, call.args, env, call.given)
+    rows = tuple(
+        MatchRow(call.names[r.argument], r.param, r.arg, r.symbol, LEVELS[r.level], r.reason)
+        for r in found.rows
+    )
+    return BoundaryRow(
+        ", ".join(v.name for v in binding.vars),
+        call.callee,
+        call.kind,
+        function.name,
+        rows,
+        LEVELS[found.level],
+        annotation_text(found.result),
+        tuple(sorted(binding.origin)),
+    )
+
+
+def _calls(binding: Binding, functions: Mapping[str, Function], env: ShapeEnv) -> Iterator[_Call]:
+    """The functions that a binding calls; a branch or a loop body sees its caller's symbols."""
+    seen = frozenset(s.name for s in env.symbols)
+    match binding.expr:
+        case FunctionCall(name, args):
+            yield _of(functions[name], "function", tuple(a.type for a in args), frozenset())
+        case Branch(_, then, orelse, args):
+            for name in (then, orelse):
+                yield _of(functions[name], "branch", tuple(a.type for a in args), seen)
+        case Loop(body, _, _, state, args, _):
+            count = (Tensor((), "int64"), Tensor((), "bool"))
+            types = (*count, *(v.type for v in (*state, *args)))
+            yield _of(functions[body], "loop", types, seen)
+
+
+def _of(
+    function: Function, kind: str, args: tuple[Annotation, ...], given: frozenset[str]
+) -> _Call:
+    names = tuple(p.name for p in function.params)
+    return _Call(function.name, kind, names, signature_of(function, given), args, given)
+
+
+def _kernel(binding: Binding) -> Iterator[_Call]:
+    """The kernel that a binding calls: its buffers are in the caller's symbols."""
+    if isinstance(binding.expr, KernelCall):
+        kernel, args = binding.expr.kernel, binding.expr.args
+        signature = Callable(
+            tuple(_buffer(kernel, n) for n in kernel.inputs), _buffer(kernel, kernel.output)
+        )
+        types = tuple(a.type for a in args)
+        seen = frozenset(symbols_of_dims(d for t in kernel.tensors for d in t.shape))
+        yield _Call(kernel.name, "kernel", kernel.inputs, signature, types, seen)
+
+
+def _buffer(kernel: Kernel, name: str) -> Tensor:
+    spec = kernel.spec(name)
+    return Tensor(spec.shape, spec.dtype)

@@ -1,0 +1,107 @@
+"""The drawing and the words of the Calls room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from widgets.draw.svg import Svg, cross, fit, label, path, text_width
+from widgets.draw.table import Table
+from widgets.relax.call_boundary import BoundaryRow, MatchRow
+from widgets.relax.shapes_picture import around
+
+SHOWN, MOST = 6, 10
+RIGHT = 668.0
+COLUMNS = (24.0, 152.0, 266.0, 380.0)
+
+
+def table(rows: Sequence[BoundaryRow]) -> Table:
+    """One row a dim."""
+    lines = [(call, row) for call in rows for row in call.rows]
+    return Table(
+        ("call", "in", "callee", "parameter", "says", "argument says", "binds", "level", "why"),
+        tuple(
+            (
+                c.name,
+                c.function,
+                f"{c.kind} {c.callee}",
+                r.param,
+                r.wanted,
+                r.found,
+                r.binds,
+                r.level,
+                r.reason,
+            )
+            for c, r in lines
+        )
+        or (("none", "", "", "", "", "", "", "", "nothing is called yet"),),
+        tuple(c.ops for c, _ in lines),
+        caption(rows),
+    )
+
+
+def caption(rows: Sequence[BoundaryRow]) -> str:
+    """How many calls there are of each kind, and how many leave something to the run."""
+    kinds = dict.fromkeys(c.kind for c in rows)
+    counts = ", ".join(f"{sum(c.kind == k for c in rows)} {k}" for k in kinds)
+    left = sum(c.level != "proved" for c in rows)
+    return f"calls: {counts or 'none'}; {left} leave something to the run"
+
+
+def figure(rows: Sequence[BoundaryRow], symbols: Sequence[str] = (), selected: str = "") -> Svg:
+    """A table of unification for each call around the selected operator."""
+    shown = around(rows, [selected in c.ops for c in rows], SHOWN)
+    marks = [
+        label(12, 22, "Call boundaries", "i w"),
+        label(RIGHT, 22, caption(rows), "q", anchor="end"),
+    ]
+    heads = ("parameter", "it says", "the argument says", "so")
+    marks += [label(x, 42, text, "q") for x, text in zip(COLUMNS, heads, strict=True)]
+    y = 64.0
+    for call in shown:
+        y = _boundary(call, symbols, marks, y)
+    if not rows:
+        marks.append(label(12, y, "none: nothing is called yet"))
+    elif len(rows) > len(shown):
+        rest = f"and {len(rows) - len(shown):,} more calls, all of them in the table"
+        marks.append(label(12, y, rest, "q"))
+    return Svg(680, y + 16, "".join(marks), f"Call boundaries: {caption(rows)}", selected)
+
+
+def _boundary(c: BoundaryRow, symbols: Sequence[str], marks: list[str], y: float) -> float:
+    said = f"{c.kind} {c.callee}"
+    result = fit(f"gives {c.result}", 250, mono=True)
+    marks += [
+        path(f"M12 {y - 14:g}H{RIGHT}", "var(--line2)"),
+        label(12, y, fit(c.name, 190, mono=True), "mono i w", ops=c.ops, title=c.name),
+        label(212, y, fit(said, 190), "", title=said),
+        label(RIGHT, y, result, "mono i", anchor="end", symbols=symbols, title=c.result),
+    ]
+    y += 18
+    for row in c.rows[:MOST]:
+        marks += _row(row, symbols, y)
+        y += 16
+    if len(c.rows) > MOST:
+        marks.append(label(24, y, f"and {len(c.rows) - MOST} more", "q"))
+        y += 16
+    if not c.rows:
+        marks.append(label(24, y, "it takes nothing whose shape is known", "q"))
+        y += 16
+    return y + 12
+
+
+def _row(r: MatchRow, symbols: Sequence[str], y: float) -> Iterator[str]:
+    parameter, says, argument, so = COLUMNS
+    yield label(parameter, y, fit(r.param, says - parameter - 10, mono=True), "mono", title=r.param)
+    for x, text in ((says, r.wanted), (argument, r.found)):
+        yield label(x, y, fit(text, 104, mono=True), "mono i", symbols=symbols, title=text)
+    wide = text_width(r.level)
+    bad = r.level in ("never fits", "too little is known")
+    yield label(so + 14, y, r.level, "bad" if bad else "i")
+    if bad:
+        yield cross(so + 4, y - 4, 3.5)
+    elif r.level == "proved":
+        yield path(f"M{so:g} {y - 4:g}l3 3l5 -7", "var(--ok)", 'stroke-width="1.6"')
+    else:
+        yield f'<circle cx="{so + 4:g}" cy="{y - 4:g}" r="3" fill="none" stroke="var(--ink2)"/>'
+    x = so + 22 + wide * (1.1 if bad else 1)
+    yield label(x, y, fit(r.reason, RIGHT - x), "q", symbols=symbols, title=r.reason)

@@ -1,0 +1,170 @@
+"""The drawing and the words of the Shapes room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from widgets.draw.svg import Svg, fit, label, path, symbol_label
+from widgets.draw.table import Cell, Table, size_text
+from widgets.relax.shapes import KNOWN, ShapeRows, SymbolRow, UseRow, ValueRow
+
+SHOWN = 14
+RIGHT = 668.0
+T = TypeVar("T")
+
+
+def table(rows: ShapeRows) -> Table:
+    """One row a symbol, a value, a kernel's loops, and a buffer."""
+    symbols: list[tuple[Cell, ...]] = [
+        (s.name, "symbol", s.bounds, s.defined, f"{s.now}{' (assumed)' * s.assumed}", 0)
+        for s in rows.symbols
+    ]
+    values = [(v.name, "value", v.annotation, v.known, v.now, v.bytes) for v in rows.values]
+    loops = [(u.name, "loops", u.text, "", "", 0) for u in rows.loops]
+    buffers = [(u.name, "buffer", u.text, "", "", u.bytes) for u in rows.buffers]
+    described: tuple[Sequence[ValueRow | UseRow], ...] = (rows.values, rows.loops, rows.buffers)
+    return Table(
+        ("name", "is a", "annotation", "known or defined", "now", "bytes"),
+        (*symbols, *values, *loops, *buffers),
+        (*(() for _ in symbols), *(row.ops for part in described for row in part)),
+        f"{len(symbols)} symbols, {len(values)} values: {counted(rows)}",
+    )
+
+
+def counted(rows: ShapeRows) -> str:
+    """How much is known of how many values."""
+    counts = {k: sum(v.known == k for v in rows.values) for k in KNOWN}
+    return ", ".join(f"{n} {k}" for k, n in counts.items() if n)
+
+
+def figure(rows: ShapeRows, selected: str = "") -> Svg:
+    """Symbols, then values, loops and buffers: those around the selected operator."""
+    page = _Page()
+    page.head("Symbols", "value now", "bounds", "defined by", "spoken of by")
+    for symbol in rows.symbols[:SHOWN]:
+        page.row(_symbol(symbol, page.y))
+    page.rest(len(rows.symbols) - SHOWN, "symbols")
+    if not rows.symbols:
+        page.note("none: every extent of this model is a number")
+    page.head("Values", counted(rows))
+    values = around(rows.values, [selected in v.ops for v in rows.values])
+    for value in values:
+        page.row(_value(value, page.y))
+    page.rest(len(rows.values) - len(values), "values")
+    for title, uses, none in (
+        ("Loops", rows.loops, _no_loops(rows)),
+        ("Buffers", rows.buffers, "no buffer's bytes depend on a symbol"),
+    ):
+        page.head(title, f"{len(uses)} speak of a symbol" if uses else "")
+        near = around(uses, [selected in u.ops for u in uses])
+        for use in near:
+            page.row(_use(use, page.y))
+        page.rest(len(uses) - len(near), title.lower())
+        if not uses:
+            page.note(none)
+    title = f"Shapes of {len(rows.values)} values: {counted(rows)}"
+    return Svg(680, page.y + 4, "".join(page.marks), title, selected)
+
+
+def _no_loops(rows: ShapeRows) -> str:
+    if not rows.lowered:
+        return "there are no loops yet: compile through Relax"
+    return "no loop's extent depends on a symbol"
+
+
+class _Page:
+    """Sections of rows from the top down."""
+
+    def __init__(self) -> None:
+        self.marks: list[str] = []
+        self.y = 22.0
+
+    def head(self, title: str, right: str, *columns: str) -> None:
+        self.y += 16 if self.marks else 0
+        self.marks += [
+            label(12, self.y, title, "i w"),
+            label(RIGHT, self.y, fit(right, 560), "q", anchor="end"),
+            *(label(x, self.y, c, "q") for x, c in zip((136, 222, 416), columns, strict=False)),
+        ]
+        self.y += 20
+
+    def row(self, marks: Sequence[str]) -> None:
+        self.marks += [path(f"M12 {self.y - 13.5}H{RIGHT}", "var(--line)"), *marks]
+        self.y += 20
+
+    def note(self, text: str) -> None:
+        self.row([label(12, self.y, text)])
+
+    def rest(self, count: int, what: str) -> None:
+        if count > 0:
+            self.row(
+                [label(12, self.y, f"and {count:,} more {what}, all of them in the table", "q")]
+            )
+
+
+def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequence[T]:
+    """As many rows as are shown: those around the first one that is on, else the first ones.
+
+    Rows that are near each other have the same ones around them.
+    """
+    at, step = next((i for i, lit in enumerate(on) if lit), 0), shown // 2
+    first = max(0, min(at // step * step - step // 2, len(rows) - shown))
+    return rows[first : first + shown]
+
+
+def _symbol(s: SymbolRow, y: float) -> list[str]:
+    uses = f"{_many(s.dims, 'dim')}, {_many(s.loops, 'loop')}, {_many(s.buffers, 'buffer')}"
+    said = f"{s.name}: {s.bounds}, defined by {s.defined}, {uses}"
+    now = f"{s.now:,} assumed" if s.assumed else f"{s.now:,}"
+    return [
+        symbol_label(12, y, s.name, said, room=116),
+        label(136, y, fit(s.bounds, 80)),
+        label(222, y, fit(s.defined, 186), title=s.defined),
+        label(416, y, uses),
+        label(RIGHT, y, now, "i w", anchor="end"),
+    ]
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _value(v: ValueRow, y: float) -> list[str]:
+    inks = {"proved": "var(--ink)", "checked at run time": "var(--ink3)"}
+    ink = inks.get(v.known, "none")
+    dot = f'<circle cx="662" cy="{y - 4}" r="4" fill="{ink}" stroke="var(--ink)"/>'
+    word = "checked" if v.known == "checked at run time" else v.known
+    return [
+        label(
+            12,
+            y,
+            fit(v.name, 196, mono=True),
+            "mono i",
+            ops=v.ops,
+            title=v.name,
+        ),
+        label(
+            216, y, fit(v.annotation, 206, mono=True), "mono", symbols=v.symbols, title=v.annotation
+        ),
+        label(430, y, fit(v.now, 100), "i", title=v.now),
+        label(592, y, size_text(v.bytes) if v.bytes else "", anchor="end"),
+        label(652, y, word, anchor="end"),
+        dot,
+    ]
+
+
+def _use(u: UseRow, y: float) -> list[str]:
+    room = 380 if u.bytes else 444
+    return [
+        label(
+            12,
+            y,
+            fit(u.name, 196, mono=True),
+            "mono i",
+            ops=u.ops,
+            title=u.name,
+        ),
+        label(216, y, fit(u.text, room, mono=True), "mono", symbols=u.symbols, title=u.text),
+        label(RIGHT, y, size_text(u.bytes) if u.bytes else "", "i", anchor="end"),
+    ]

@@ -1,0 +1,1 @@
+"""Roller's pictures: tiles, their construction, the roofline."""

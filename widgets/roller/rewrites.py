@@ -1,0 +1,136 @@
+"""The rewrites of one kernel's tile program: the plain program, then what each rewrite changed, up
+to the program that is printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from textwrap import wrap
+
+from explorer.errors import BadOption
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.text.tile_printer import print_tile_program
+from explorer.tile.rewrites import steps
+from widgets.draw.svg import Svg, label, rect, stepped, text_width
+from widgets.draw.table import Table
+from widgets.roller.rolled import Rolled
+
+WIDTH, LINE, HEAD = 780.0, 16.0, 24.0
+MOST = 40  # lines of a step that are drawn
+LONGEST = 3  # lines that one long line becomes
+ROOM = 44.0  # left of a line
+FURTHER = " " * 8  # what stands before the rest of a long line
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRows:
+    """Each step by name with its lines: " " stays, "+" is new, "-" went. `said` is why there are
+    none.
+    """
+
+    kernel: str
+    steps: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    ops: tuple[str, ...]
+    said: str = ""
+
+
+def data(rolled: Rolled) -> RewriteRows:
+    """The steps of the tile on show."""
+    choice = rolled.choices[rolled.rank] if rolled.choices else None
+    tiling = None if choice is None else choice.tiling
+    if tiling is None:
+        said = f"{rolled.device.name}: only tiles of a CPU are lowered to tile programs"
+        return RewriteRows(rolled.binding, (), rolled.ops, said)
+    try:
+        found = steps(normalise(rolled.kernel), tiling, rolled.env, rolled.device)
+    except BadOption as problem:
+        return RewriteRows(rolled.binding, (), rolled.ops, str(problem))
+    before: tuple[str, ...] = ()
+    rows = []
+    for name, program in found:
+        after = print_tile_program(program)
+        rows.append((name, tuple(_difference(before, after))))
+        before = after
+    return RewriteRows(rolled.binding, tuple(rows), rolled.ops)
+
+
+def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The new lines, and between them the old ones that went; all stay in the plain program."""
+    if not old:
+        return [(" ", line) for line in new]
+    found: list[tuple[str, str]] = []
+    for tag, a0, a1, b0, b1 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            found += [("-", line) for line in old[a0:a1]]
+        found += [(" " if tag == "equal" else "+", line) for line in new[b0:b1]]
+    return found
+
+
+def changed(lines: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a rewrite did anything."""
+    return any(mark != " " for mark, _ in lines)
+
+
+def table(rows: RewriteRows) -> Table:
+    """One row a line; of rewrites that changed something, and of the plain program."""
+    found = tuple(
+        (name, mark.strip(), line)
+        for n, (name, lines) in enumerate(rows.steps)
+        for mark, line in lines
+        if n == 0 or mark != " "
+    )
+    return Table(("step", "", "line"), found, tuple(rows.ops for _ in found), caption(rows))
+
+
+def caption(rows: RewriteRows) -> str:
+    """Which rewrites changed the program."""
+    if not rows.steps:
+        return f"{rows.kernel}: {rows.said}"
+    did = [name for name, lines in rows.steps[1:] if changed(lines)]
+    return f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
+
+
+def figure(rows: RewriteRows) -> Svg:
+    """The plain program, then the lines that each rewrite took away and made; a rewrite that
+    changed nothing is one line.
+    """
+    marks: list[str] = []
+    y = 8.0
+    for number, (name, lines) in enumerate(rows.steps):
+        plain = number == 0
+        shown = [x for x in lines if plain or x[0] != " "]
+        said = name if plain else f"{name}: {'nothing to do' if not shown else _counts(shown)}"
+        part = [label(12, y + 15, said, "i w" if plain or shown else "q")]
+        y += HEAD
+        for mark, line in shown[:MOST]:
+            for n, piece in enumerate(_pieces(line)):
+                if mark != " ":
+                    colour = "var(--add)" if mark == "+" else "var(--del)"
+                    part.append(rect(0, y, WIDTH, LINE, colour))
+                if n == 0:
+                    part.append(label(28, y + 12, mark.strip(), "i"))
+                part.append(label(ROOM, y + 12, piece, "mono i"))
+                y += LINE
+        if len(shown) > MOST:
+            part.append(label(ROOM, y + 12, f"… {len(shown) - MOST} more lines", "q"))
+            y += LINE
+        marks.append(stepped("".join(part), number, said))
+    if not rows.steps:
+        return Svg(WIDTH, 40, label(12, 24, rows.said, "i"), caption(rows))
+    return Svg(WIDTH, y + 8, "".join(marks), caption(rows))
+
+
+def _counts(shown: list[tuple[str, str]]) -> str:
+    new = sum(mark == "+" for mark, _ in shown)
+    return f"{new} lines new, {len(shown) - new} gone"
+
+
+def _pieces(line: str) -> list[str]:
+    """A long line as a few that fit, broken at spaces; those behind the first stand further in."""
+    indent = line[: len(line) - len(line.lstrip())]
+    columns = int((WIDTH - ROOM - 8) / (text_width("m" * 100, mono=True) / 100))
+    found = wrap(line, columns, subsequent_indent=indent + FURTHER, drop_whitespace=False)
+    if len(found) > LONGEST:
+        found = [*found[: LONGEST - 1], f"{found[LONGEST - 1][: columns - 2]} …"]
+    return [piece.replace(" ", "\u00a0") for piece in found]

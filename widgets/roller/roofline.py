@@ -1,0 +1,120 @@
+"""The roofline of one kernel on one device: a roof a memory level and the peak, and every tile to
+choose from as a point, modelled and measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import exp, log
+
+from explorer.devices.model import Device
+from widgets.roller.rolled import Choice, Rolled
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What a memory lets through, in GB/s, to so many units together."""
+
+    level: str
+    units: int
+    gb_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One tile: `intensity` is operations for each byte from the level that bounds it lowest,
+    `bound` what that level lets through. Speeds are in GFLOP/s; `measured` is 0 where no clock ran.
+    """
+
+    tile: str
+    level: str
+    intensity: float
+    bound: float
+    modelled: float
+    measured: float
+    modelled_us: float
+    measured_us: float
+    n: int
+
+    @property
+    def error(self) -> float:
+        """Modelled over measured time; 0 where nothing was measured."""
+        return self.modelled_us / self.measured_us if self.measured_us else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineRows:
+    """Roofs of one unit and of all, peaks in GFLOP/s by units, and the points by rank."""
+
+    kernel: str
+    device: str
+    own: bool
+    roofs: tuple[Roof, ...]
+    peaks: tuple[tuple[int, float], ...]
+    points: tuple[Point, ...]
+    rank: int
+    ops: tuple[str, ...]
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Modelled over measured time of each tile that was measured."""
+        return tuple(p.error for p in self.points if p.error > 0)
+
+    @property
+    def error(self) -> float:
+        """Their geometric mean, 0 where there is none."""
+        found = self.errors
+        return exp(sum(map(log, found)) / len(found)) if found else 0.0
+
+
+def data(rolled: Rolled) -> RooflineRows:
+    """The roofline of one kernel."""
+    device = rolled.device
+    counts = tuple(dict.fromkeys((1, max(1, device.units))))
+    if device.kind == "gpu":
+        counts = counts[-1:]
+    return RooflineRows(
+        rolled.binding,
+        device.name,
+        rolled.own,
+        tuple(roof for units in counts for roof in roofs(device, units)),
+        tuple((units, device.reached_gflops_per_unit * units) for units in counts),
+        tuple(_point(c, device) for c in rolled.choices),
+        rolled.rank,
+        rolled.ops,
+    )
+
+
+def roofs(device: Device, units: int) -> Iterator[Roof]:
+    """The bandwidth of every level for so many units that load at the same time: what all have
+    where all do, else so many times that of one.
+    """
+    for m in device.levels:
+        every = units == device.units
+        yield Roof(m.name, units, device.all_gb_per_s(m) if every else m.alone_gb_per_s * units)
+
+
+def _point(c: Choice, device: Device) -> Point:
+    units = max(1, device.units)
+    speed = {r.level: r.gb_per_s for r in roofs(device, units)}
+    peak = device.reached_gflops_per_unit * units
+    nearest = device.levels[0].name if device.levels else ""
+    bounds = []
+    for level in c.levels:
+        source = level.source if level.source in speed else nearest
+        most = min(peak, speed.get(source, peak) * level.tile.intensity)
+        bounds.append((most, source, level.tile.intensity))
+    bound, source, intensity = min(bounds)
+    us = c.measured.median_us if c.measured else 0.0
+    return Point(
+        c.label,
+        source,
+        intensity,
+        bound,
+        c.gflops(c.modelled_us),
+        c.gflops(us),
+        c.modelled_us,
+        us,
+        c.measured.n if c.measured else 0,
+    )

@@ -1,0 +1,146 @@
+"""Scale-out: copies of one unit's tile over all units, in waves; what the last one leaves idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from explorer.roller.construct.scale_out import Waves
+from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.table import Table
+from widgets.roller.rolled import Rolled
+
+LEFT, RIGHT, FIRST, WIDTH = 12.0, 768.0, 104.0, 780.0
+HEAD, TAIL = 9, 2  # waves that are drawn where there are more
+ROW = 13.0
+MOST_UNITS = 160  # more are drawn as one bar
+
+
+@dataclass(frozen=True, slots=True)
+class WaveRows:
+    """The waves of each tile to choose from; `rank` is the one on show."""
+
+    kernel: str
+    device: str
+    tiles: tuple[str, ...]
+    waves: tuple[Waves, ...]
+    notes: tuple[str, ...]
+    rank: int
+    ops: tuple[str, ...]
+
+
+def data(rolled: Rolled) -> WaveRows:
+    """The waves of one kernel's tiles on one device."""
+    known = rolled.choices
+    return WaveRows(
+        rolled.binding,
+        rolled.device.name,
+        tuple(c.label for c in known),
+        tuple(c.waves for c in known),
+        tuple(c.note for c in known),
+        rolled.rank,
+        rolled.ops,
+    )
+
+
+def table(rows: WaveRows) -> Table:
+    """One row a tile."""
+    columns = ("tile", "copies", "units", "beside", "waves", "in the last", "idle", "note")
+    found = tuple(
+        (tile, w.grid, w.units, w.beside, w.waves, w.last, f"{1 - w.efficiency:.1%}", note)
+        for tile, w, note in zip(rows.tiles, rows.waves, rows.notes, strict=True)
+    )
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+
+
+def caption(rows: WaveRows) -> str:
+    """How the tile on show fills the units."""
+    if not rows.waves:
+        return f"{rows.kernel} on {rows.device}: no tile fits"
+    w = rows.waves[rows.rank]
+    beside = f", {w.beside} beside each other" if w.beside > 1 else ""
+    idle = f"{1 - w.efficiency:.1%} of all units' time is idle"
+    waves = f"{w.waves:,} wave{'' if w.waves == 1 else 's'}"
+    return (
+        f"{rows.kernel} on {rows.device}: {w.grid:,} copies on {w.units} units{beside}: "
+        f"{waves}, the last fills {w.last:,} of {w.places:,}; {idle}"
+    )
+
+
+def figure(rows: WaveRows) -> Svg:
+    """Units from left to right, waves from top to bottom; below, the idle share of every tile."""
+    marks = [label(LEFT, 22, fit(caption(rows), RIGHT - LEFT - 40), "i w", title=caption(rows))]
+    if not rows.waves:
+        return Svg(WIDTH, 40, "".join(marks), f"Scale-out: {caption(rows)}")
+    w = rows.waves[rows.rank]
+    marks.append(label(LEFT, 54, "wave", "q"))
+    marks.append(label(FIRST, 54, f"{w.places:,} places of {w.units} units, left to right", "q"))
+    y = 62.0
+    for number in _shown(w.waves):
+        if number < 0:
+            marks.append(label(FIRST, y + 11, f"… {w.waves - HEAD - TAIL:,} full waves more", "q"))
+            y += ROW + 4
+            continue
+        marks += _wave(w, number, y)
+        y += ROW + 2
+    note = rows.notes[rows.rank]
+    if note:
+        marks.append(label(FIRST, y + 12, fit(note, RIGHT - FIRST), "i", title=note))
+        y += 16
+    y += 34
+    marks += _shares(rows, y)
+    return Svg(WIDTH, y + 20 * len(rows.waves) + 44, "".join(marks), f"Scale-out: {caption(rows)}")
+
+
+def _shown(waves: int) -> list[int]:
+    if waves <= HEAD + TAIL + 1:
+        return list(range(waves))
+    return [*range(HEAD), -1, *range(waves - TAIL, waves)]
+
+
+def _wave(w: Waves, number: int, y: float) -> Iterator[str]:
+    """One wave: filled places, and idle ones hatched."""
+    count = w.copies(number)
+    each = min(48.0, (RIGHT - FIRST) / w.places)
+    filled, all_ = count * each, w.places * each
+    said = f"wave {number + 1}: {count:,} of {w.places:,} places"
+    yield label(FIRST - 10, y + 10.5, f"{number + 1:,}", "i", anchor="end")
+    yield rect(FIRST, y, filled, ROW, "var(--t3)", title=said)
+    if count < w.places:
+        edge = 'stroke="var(--edge)"'
+        yield rect(FIRST + filled, y, all_ - filled, ROW, "url(#p-g-imbalance)", edge, title=said)
+    if w.places <= MOST_UNITS:
+        lines = "".join(f"M{FIRST + i * each:.1f} {y}v{ROW}" for i in range(1, count))
+        yield path(lines or "M0 0", "var(--pane)", 'stroke-width="1"')
+    if count < w.places:
+        text = f"{w.places - count:,} idle"
+        yield label(min(FIRST + all_ + 6, RIGHT), y + 10.5, text, "i w") if all_ < 560 else ""
+
+
+def _shares(rows: WaveRows, y: float) -> Iterator[str]:
+    yield path(f"M{LEFT} {y - 14.5}H{RIGHT}", "var(--line2)")
+    yield label(LEFT, y + 4, "Every tile to choose from", "i w")
+    yield label(RIGHT, y + 4, "time in use, and idle in the last wave", "q", anchor="end")
+    for n, (tile, w) in enumerate(zip(rows.tiles, rows.waves, strict=True)):
+        on, at = n == rows.rank, y + 22 + 20 * n
+        wide, used = 200.0, 200.0 * w.efficiency
+        ink = "var(--soft)" if on else "transparent"
+        ground = rect(LEFT - 4, at - 13, RIGHT - LEFT + 8, 19, ink)
+        style = "a" if on else "i"
+        said = f"{w.grid:,} copies in {w.waves:,} waves, the last fills {w.last:,} of {w.places:,}"
+        idle = 'stroke="var(--edge)"'
+        row = [
+            ground,
+            label(LEFT + 14, at, str(n + 1), style, anchor="end"),
+            label(LEFT + 24, at, fit(tile, 350, mono=True), f"mono {style}", title=tile),
+            rect(400, at - 9, used, 9, "var(--accent)" if on else "var(--t2)", title=said),
+            rect(400 + used, at - 9, wide - used, 9, "url(#p-g-imbalance)", idle, title=said),
+            label(608, at, f"{1 - w.efficiency:.1%} idle", style),
+            label(RIGHT, at, f"{w.grid:,} in {w.waves:,}", "q", anchor="end"),
+        ]
+        yield f'<g data-rank="{n}">{"".join(row)}</g>'
+    end = y + 22 + 20 * len(rows.tiles)
+    yield rect(LEFT, end - 4, 12, 9, "var(--t2)")
+    yield label(LEFT + 17, end + 4, "in use")
+    yield rect(LEFT + 66, end - 4, 12, 9, "url(#p-g-imbalance)", 'stroke="var(--edge)"')
+    yield label(LEFT + 83, end + 4, "idle: nothing is left for these units")

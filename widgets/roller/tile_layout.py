@@ -1,0 +1,298 @@
+"""One kernel's tiles: its output cut into tasks, a task cut into register tiles, and the candidates
+that were weighed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, Micro, Tiling, TilingDecision
+from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.types import ITEM_BYTES
+from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.table import Table, size_text, time_text
+from widgets.draw.theme import TERM_INKS
+from widgets.model.knobs import tile_label
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An output axis: its extent, the tile's size along it, and how many tiles that makes."""
+
+    axis: str
+    extent: int
+    tile: int
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles there are along the axis; the last one may be smaller."""
+        return -(-self.extent // self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class TileRows:
+    """A kernel's cuts from the slowest axis to the fastest; `micro` is None where nothing is
+    contracted.
+    """
+
+    kernel: str
+    cuts: tuple[Cut, ...]
+    micro: Micro | None
+    item_bytes: int
+    depth: int
+    candidates: tuple[Candidate, ...]
+    chosen: str
+    pinned: bool
+    ops: tuple[str, ...]
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks the output is cut into."""
+        return prod(c.tiles for c in self.cuts)
+
+    @property
+    def tile_bytes(self) -> int:
+        """The bytes of output that one task makes."""
+        return prod(min(c.tile, c.extent) for c in self.cuts) * self.item_bytes
+
+
+def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[TileRows, ...]:
+    """One entry a kernel that Roller has cut, in program order."""
+    bound = {**program.env.hints, **(sizes or {})}
+    found = []
+    for b in program.kernel_calls:
+        assert isinstance(b.expr, KernelCall)
+        if b.expr.tiling is not None:
+            decision = program.decisions.tiling(b.var.name)
+            ops = tuple(sorted(b.origin))
+            found.append(_rows(b.var.name, b.expr.kernel, b.expr.tiling, decision, bound, ops))
+    return tuple(found)
+
+
+def _rows(
+    name: str,
+    kernel: Kernel,
+    tiling: Tiling,
+    decision: TilingDecision | None,
+    sizes: Mapping[str, int],
+    ops: tuple[str, ...],
+) -> TileRows:
+    last = kernel.computes[-1]
+    cuts = []
+    for axis in last.axes:
+        extent = max(evaluate_dim(axis.extent, sizes), 1)
+        cuts.append(Cut(axis.name, extent, min(tiling.size(axis.name) or extent, extent)))
+    summed = [c for c in kernel.computes if _multiplies(c)]
+    depth = prod(evaluate_dim(a.extent, sizes) for a in summed[0].reduce) if summed else 0
+    candidates = decision.candidates if decision else ()
+    chosen = next(
+        (c.label for c in candidates if c.value == tiling),
+        candidates[0].label if candidates else "",
+    )
+    return TileRows(
+        name,
+        tuple(cuts),
+        tiling.micro if summed else None,
+        ITEM_BYTES[kernel.dtype(kernel.output)],
+        depth,
+        candidates,
+        chosen,
+        bool(decision and decision.pinned),
+        ops,
+    )
+
+
+def _multiplies(c: Compute) -> bool:
+    return c.combiner == "sum" and getattr(c.expr, "op", "") == "mul"
+
+
+def of_operator(rows: tuple[TileRows, ...], op: str) -> TileRows | None:
+    """The kernel that computes an operator, else the one with the most tasks."""
+    mine = next((r for r in rows if op in r.ops), None)
+    return mine or max(rows, key=lambda r: r.tasks, default=None)
+
+
+def table(rows: tuple[TileRows, ...]) -> Table:
+    """One row a kernel."""
+    return Table(
+        ("kernel", "output", "tile", "tasks", "bytes a task", "registers", "weighed", "refused"),
+        tuple(
+            (
+                r.kernel,
+                _sizes(r.cuts, "extent"),
+                _sizes(r.cuts, "tile"),
+                r.tasks,
+                r.tile_bytes,
+                f"{r.micro.rows}×{r.micro.columns}" if r.micro else "",
+                len(r.candidates),
+                sum(bool(c.refused) for c in r.candidates),
+            )
+            for r in rows
+        ),
+        tuple(r.ops for r in rows),
+    )
+
+
+def _sizes(cuts: tuple[Cut, ...], field: str) -> str:
+    return "×".join(str(getattr(c, field)) for c in cuts)
+
+
+def figure(rows: tuple[TileRows, ...], selected: str = "") -> Svg:
+    """Memory, one task and its register tile from top to bottom; the candidates with their cost
+    terms beside.
+    """
+    kernel = of_operator(rows, selected)
+    if kernel is None:
+        return Svg(680, 60, label(12, 34, "Roller has not run.", "i"), "No tiles")
+    marks = [path("M396.5 12V332", "var(--line)"), *_levels(kernel), *_weighed(kernel)]
+    return Svg(680, 352, "".join(marks), f"Tile layout of {kernel.kernel}")
+
+
+def _levels(k: TileRows) -> list[str]:
+    columns = k.cuts[-1] if k.cuts else Cut("", 1, 1)
+    rows = Cut("rows", prod(c.extent for c in k.cuts[:-1]), prod(c.tile for c in k.cuts[:-1]))
+    down = prod(c.tiles for c in k.cuts[:-1])
+    across = columns.tiles
+    marks = [
+        label(12, 32, "memory", "i w"),
+        label(12, 48, _sizes(k.cuts, "extent")),
+        label(12, 64, f"{k.tasks:,} tasks", "q"),
+        *_grid(150, 20, 220, 104, down, across, marked=True),
+        label(150, 138, fit(f"cut along {_cut_names(k)}", 236), "q"),
+        label(12, 172, "one task", "i w"),
+        label(12, 188, _sizes(k.cuts, "tile")),
+        label(12, 204, size_text(k.tile_bytes), "q"),
+    ]
+    if k.micro is None:
+        return [
+            *marks,
+            *_grid(150, 160, 150, 76, 1, 1, marked=False),
+            label(150, 252, "row by row, in vectors", "q"),
+        ]
+    return marks + _micro(
+        k, k.micro, min(rows.tile, rows.extent), min(columns.tile, columns.extent)
+    )
+
+
+def _cut_names(k: TileRows) -> str:
+    cut = [f"{c.axis} by {c.tile}" for c in k.cuts if c.tiles > 1]
+    return ", ".join(cut) or "no axis: one task"
+
+
+def _grid(
+    x: float, y: float, wide: float, high: float, down: int, across: int, *, marked: bool
+) -> list[str]:
+    """A box with at most 40 lines each way; more tiles than that are a tint."""
+    lines = ""
+    if down <= 40:
+        lines += "".join(f"M{x} {y + high * i / down:.1f}h{wide}" for i in range(1, down))
+    if across <= 40:
+        lines += "".join(f"M{x + wide * i / across:.1f} {y}v{high}" for i in range(1, across))
+    ground = "var(--app)" if max(down, across) <= 40 else "var(--tint)"
+    marks = [
+        rect(x, y, wide, high, ground, 'stroke="var(--line2)"'),
+        path(lines or "M0 0", "var(--line2)"),
+    ]
+    if marked:
+        w, h = max(wide / across, 3), max(high / down, 3)
+        marks.append(rect(x, y, w, h, "var(--soft)", 'stroke="var(--accent)" stroke-width="1.6"'))
+    return marks
+
+
+def _micro(k: TileRows, micro: Micro, rows: int, columns: int) -> list[str]:
+    down, across = -(-rows // micro.rows), -(-columns // micro.columns)
+    x, y, wide, high = 150.0, 160.0, 150.0, 76.0
+    marks = _grid(x, y, wide, high, down, across, marked=True)
+    spare_rows, spare_columns = (
+        1 - rows / (down * micro.rows),
+        1 - columns / (across * micro.columns),
+    )
+    if spare_rows > 0:
+        marks.append(rect(x, y + high * (1 - spare_rows), wide, high * spare_rows, "url(#p-pad)"))
+    if spare_columns > 0:
+        marks.append(
+            rect(x + wide * (1 - spare_columns), y, wide * spare_columns, high, "url(#p-pad)")
+        )
+    padding = 1 - rows * columns / (down * micro.rows * across * micro.columns)
+    marks += [
+        label(150, 252, f"{down}×{across} register tiles, {padding:.0%} padding", "q"),
+        label(12, 284, "registers", "i w"),
+        label(12, 300, f"{micro.rows}×{micro.columns}"),
+        label(12, 316, f"{micro.vectors} vectors of {micro.lanes}", "q"),
+    ]
+    cell = min(5.0, 220 / micro.columns, 56 / micro.rows)
+    for r in range(micro.rows):
+        for v in range(micro.vectors):
+            marks.append(
+                rect(
+                    150 + v * micro.lanes * cell,
+                    272 + r * cell,
+                    micro.lanes * cell - 1,
+                    cell - 0.8,
+                    ("var(--t3)", "var(--t2)")[v % 2],
+                )
+            )
+    note = f"{micro.rows * micro.vectors} registers hold sums, {k.depth:,} products each"
+    return [*marks, label(150, 344, note, "q")]
+
+
+def _weighed(k: TileRows) -> list[str]:
+    terms = list(dict.fromkeys(n for c in k.candidates for n, _ in c.terms))
+    inks = dict(zip(terms, TERM_INKS * 4))
+    taken = [c for c in k.candidates if not c.refused]
+    refused = [c for c in k.candidates if c.refused]
+    most = max((c.cost_us for c in taken[:9]), default=1) or 1
+    head = f"Weighed; {len(refused)} refused"
+    marks = [label(410, 22, head, "i w"), label(668, 22, "modelled µs", "q", anchor="end")]
+    y = 34
+    for c in taken[:9]:
+        on = c.label == k.chosen
+        marks.append(
+            label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono " + ("a" if on else "i"))
+        )
+        marks += _bar(c, 520, y, 96 / most, inks)
+        marks.append(
+            label(
+                668,
+                y + 10,
+                time_text(c.cost_us).removesuffix(" µs"),
+                "i w" if on else "i",
+                anchor="end",
+            )
+        )
+        y += 20
+    for c in refused[: max(0, (296 - y) // 20)]:
+        marks.append(label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono q"))
+        marks.append(label(520, y + 10, fit("✕ " + c.refused, 148)))
+        y += 20
+    x = 410.0
+    for name in terms[:4]:
+        marks += [
+            rect(x, 322, 11, 9, f"var(--{inks[name]})", 'stroke="var(--t2)"'),
+            label(x + 15, 330, name),
+        ]
+        x += 74
+    return marks
+
+
+def _bar(c: Candidate, x: float, y: float, scale: float, inks: Mapping[str, str]) -> list[str]:
+    marks, at = [], x
+    for name, us in c.terms:
+        marks.append(
+            rect(
+                at,
+                y + 2,
+                max(us * scale - 0.6, 0.6),
+                9,
+                f"var(--{inks[name]})",
+                'stroke="var(--t2)" stroke-width="0.6"',
+                title=f"{name} {time_text(us)}",
+            )
+        )
+        at += us * scale
+    return marks

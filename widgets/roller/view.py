@@ -1,0 +1,137 @@
+"""Which kernel, which device and which of its tiles Roller's pictures are about, from what is on
+show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from explorer.devices.catalogue import device as data_sheet
+from explorer.devices.catalogue import device_names
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import TilingDecision
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding
+from explorer.roller.construct.construct import construct
+from explorer.roller.construct.expression import expression_of
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+from widgets.roller.rolled import Rolled, Times, View, constructed, weighed
+
+
+class RollerOnShow(Protocol):
+    """What Roller's pictures are made from: what is on show, which part of it, and what the clock
+    said of tiles that were tried.
+    """
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def view(self) -> View: ...
+    def times(self, binding: str) -> Times: ...
+
+
+def rolled(s: RollerOnShow, op: str) -> Rolled | None:
+    """The kernel that computes a source operator, else the one with the most work, on the device of
+    the view; None where Roller has tiled nothing.
+
+    Raises BadOption for a device or a tile that there is not.
+    """
+    found = _call(s, op)
+    if found is None:
+        return None
+    binding, kernel, decision = found
+    sizes, view = dict(s.now.sizes), s.view
+    sizes = {**s.now.compiled.program.env.hints, **sizes}
+    own = view.device in ("", s.now.compiled.device.name)
+    device: Device = s.now.compiled.device if own else device_of(view.device)
+    name = binding.var.name
+    key = ("construction", name, device.name)
+    c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
+    runs = own and device.kind == "cpu"
+    choices = (
+        weighed(kernel, decision.candidates, device, sizes, s.times(name))
+        if runs
+        else constructed(c, device)
+    )
+    first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
+    rank = view.rank if view.rank >= 0 else first
+    if rank >= max(1, len(choices)):
+        raise BadOption(
+            f"{name} has {len(choices)} tiles to choose from, none is number {rank + 1}"
+        )
+    return Rolled(
+        name,
+        kernel,
+        device,
+        runs,
+        tuple(sorted(binding.origin)),
+        c,
+        choices,
+        rank,
+        tuple(x for x in decision.candidates if x.refused),
+        s.now.compiled.program.env,
+        sizes,
+        decision.pinned,
+    )
+
+
+def device_of(name: str) -> Device:
+    """This machine, or a data sheet by name; raises NoSuchDevice."""
+    from explorer.measure.this_machine.this_cpu import this_cpu
+
+    return this_cpu() if name == "this-cpu" else data_sheet(name)
+
+
+Tiled = tuple[Binding, Kernel, TilingDecision]
+
+
+def _tiled(s: RollerOnShow) -> list[Tiled]:
+    program = s.now.compiled.program
+    return [
+        (b, b.expr.kernel, d)
+        for b in program.kernel_calls
+        if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.var.name))
+    ]
+
+
+def _call(s: RollerOnShow, op: str) -> Tiled | None:
+    """The tiled kernel of an operator, else that with the most work."""
+    tiled = _tiled(s)
+    mine = next((t for t in tiled if op and op in t[0].origin), None)
+    if mine is not None or not tiled:
+        return mine
+    heaviest = heaviest_calls(s, 1)
+    return next(t for t in tiled if t[0].var.name in heaviest)
+
+
+def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
+    """The tiled calls with the most operations, by name."""
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+
+    def ranked() -> tuple[str, ...]:
+        work = {}
+        for binding, kernel, _ in _tiled(s):
+            e = expression_of(kernel, sizes)
+            work[binding.var.name] = e.points * e.operations
+        return tuple(sorted(work, key=lambda name: -work[name]))
+
+    return s.house.kept("heaviest", s.now.sizes, ranked)[:count]
+
+
+def controls(rows: Rolled | None) -> Mapping[str, Any]:
+    """What may be chosen in the pictures: devices and tiles, with the ones on show."""
+    if rows is None:
+        return {}
+    names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
+    return {
+        "devices": list(names),
+        "device": rows.device.name,
+        "tiles": [c.label for c in rows.choices],
+        "rank": rows.rank,
+    }

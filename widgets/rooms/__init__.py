@@ -1,0 +1,1 @@
+"""The rooms of the house: which there are, and what each shows."""

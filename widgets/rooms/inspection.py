@@ -1,0 +1,320 @@
+"""Everything that was decided about one source operator, in words and rows: the thread and the
+inspector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import AlgorithmDecision, Candidate, Tiling, TilingDecision
+from explorer.ir.program import Binding
+from explorer.measure.walls import WallComparison
+from widgets.draw.table import size_text, time_text
+from widgets.memory import memory_plan
+from widgets.model import outline
+from widgets.model.brick_wall import WallRows
+from widgets.model.house import House
+from widgets.model.knobs import Setting, tile_label
+from widgets.model.operators import Operator
+from widgets.welder import tile_graph
+
+SHOWN = 8  # candidates, and so many refused ones
+DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """The walls that are on show; `measured` and `compared` are None before the first run."""
+
+    planned: WallRows | None
+    measured: WallRows | None
+    compared: WallComparison | None = None
+
+
+def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[str, Any]:
+    """The stations of the thread and the inspector's sections for one source operator."""
+    operator = house.operators[house.order[op]]
+    binding = _binding(house, operator)
+    decisions, call = house.compiled.program.decisions, (*operator.calls, "")[0]
+    decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
+    return {
+        "type": outline.type_text(binding.vars[0].type) if binding else "",
+        "stations": _stations(house, operator, binding, decision, walls, plan),
+        "tile": _tile(operator, binding, decision, algorithm, walls),
+        "fusion": _fusion(house, now, op),
+        "placement": _placement(operator, walls),
+        "shape": _shape(house, now, op),
+        "memory": _memory(op, plan),
+        "rewrites": _rewrites(house, op),
+    }
+
+
+def _binding(house: House, operator: Operator) -> Binding | None:
+    if not operator.calls:
+        return None
+    return next(
+        (b for _, b in house.compiled.program.bindings() if b.vars[0].name == operator.calls[0]),
+        None,
+    )
+
+
+def _stations(
+    house: House,
+    operator: Operator,
+    binding: Binding | None,
+    decision: TilingDecision | None,
+    walls: Walls,
+    plan: Any,
+) -> list[tuple[str, str, bool]]:
+    found = [("source", f"{operator.op} {operator.name}", False)]
+    if binding is None:
+        return [*found, ("no kernel", operator.dropped, False)]
+    members = len(binding.origin)
+    found.append(("binding", binding.vars[0].name, False))
+    if members > 1:
+        found.append(("welded", f"{members} operators in one", True))
+    if decision is not None:
+        found.append(("tile", short_tile(decision.chosen), False))
+    if isinstance(binding.expr, KernelCall):
+        found.append(("kernel", binding.expr.kernel.name, False))
+    bricks = _bricks(walls.planned, operator.calls)
+    if bricks:
+        tasks = sum(last - first + 1 for _, first, last in bricks)
+        found.append(("rTasks", f"{tasks} in {_counted(len(bricks), 'brick')}", False))
+    buffer = (
+        next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
+    )
+    if buffer is not None:
+        found.append(("buffer", f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}", True))
+    return found
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def short_tile(tiling: Tiling) -> str:
+    """A tile by its sizes only."""
+    return "×".join(str(n) for _, n in tiling.tile) or "everything"
+
+
+def _bricks(rows: WallRows | None, calls: Sequence[str]) -> list[tuple[int, int, int]]:
+    if rows is None:
+        return []
+    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
+    return [
+        (int(rows.unit[i]), int(rows.first[i]), int(rows.last[i]))
+        for i in range(len(rows.unit))
+        if int(rows.call[i]) in mine
+    ]
+
+
+def _section(
+    sentence: str, columns: Sequence[str] = (), rows: Sequence[Sequence[Any]] = ()
+) -> dict[str, Any]:
+    return {
+        "sentence": sentence,
+        "columns": list(columns),
+        "rows": [{"cells": [str(c) for c in row], "on": False} for row in rows],
+    }
+
+
+def _tile(
+    operator: Operator,
+    binding: Binding | None,
+    decision: TilingDecision | None,
+    algorithm: AlgorithmDecision | None,
+    walls: Walls,
+) -> dict[str, Any]:
+    if decision is None or binding is None:
+        why = operator.dropped if binding is None else "Roller has not cut this: it is no kernel."
+        return {"sentence": why, "candidates": [], "terms": [], "axes": "tile"}
+    legal = [c for c in decision.candidates if not c.refused]
+    refused = [c for c in decision.candidates if c.refused]
+    chosen = next((c for c in legal if c.value == decision.chosen), None)
+    base = chosen.cost_us if chosen else 0.0
+    rows = [_candidate(c, i, base, c is chosen) for i, c in enumerate(legal[:SHOWN])]
+    rows += [
+        {"label": tile_label(c), "refused": c.refused, "on": False, "index": -1}
+        for c in refused[:SHOWN]
+    ]
+    measured = _measured(walls, operator.calls)
+    told = (_algorithm(algorithm), _tile_sentence(decision, len(legal), len(refused), measured))
+    return {
+        "sentence": " ".join(filter(None, told)),
+        "candidates": rows,
+        "axes": "tile, registers",
+        "terms": list(dict.fromkeys(n for c in legal for n, _ in c.terms)),
+    }
+
+
+def _algorithm(found: AlgorithmDecision | None) -> str:
+    """How a convolution is done, against the next best way; "" for any other operator."""
+    if found is None:
+        return ""
+    first, *others = found.candidates
+    other = next((c for c in others if c.terms and isfinite(_modelled(c))), None)
+    text = f"The convolution is done by {found.chosen}"
+    if first.label == DIRECT:
+        text = "The convolution is done directly"
+    if other is None:
+        return f"{text}."
+    way = "directly" if other.label == DIRECT else f"by {other.label}"
+    times = time_text(_modelled(first)), time_text(_modelled(other))
+    return f"{text}, {times[0]} by the model; {way} it would take {times[1]}."
+
+
+def _modelled(c: Candidate) -> float:
+    """Its time by the model, also where an option refused it."""
+    return sum(us for _, us in c.terms)
+
+
+def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any]:
+    change = c.cost_us / base - 1 if base else 0.0
+    return {
+        "label": tile_label(c),
+        "us": c.cost_us,
+        "terms": [list(t) for t in c.terms],
+        "refused": "",
+        "on": on,
+        "index": index,
+        "note": "chosen" if on else f"{change:+.0%}",
+    }
+
+
+def _tile_sentence(
+    decision: TilingDecision, legal: int, refused: int, measured: float | None
+) -> str:
+    who = "You pinned" if decision.pinned else "Roller took"
+    why = (
+        ""
+        if decision.pinned
+        else f", the best by its model of {_counted(legal, 'legal tile')} it kept"
+    )
+    text = f"{who} {outline.tiling_text(decision.chosen)}{why}; {refused} more were refused."
+    if measured is None:
+        return text
+    return f"{text} Its bricks took {time_text(measured)} of measured time in all."
+
+
+def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
+    rows = walls.measured
+    if rows is None:
+        return None
+    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
+    times = [
+        float(rows.end[i] - rows.start[i])
+        for i in range(len(rows.unit))
+        if int(rows.call[i]) in mine
+    ]
+    return sum(times) if times else None
+
+
+def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
+    groups = tile_graph.data(house.compiled.program, dict(now.sizes))
+    group = next((g for g in groups if op in g.ops), None)
+    if group is None:
+        return _section("Welder has nothing to say about this operator.")
+    saved = group.bytes_before - group.bytes_after
+    sentence = (
+        f"{len(group.members)} kernels are one: {size_text(saved)} less moved to and from memory."
+        if len(group.members) > 1
+        else "This kernel stands alone."
+    )
+    rows = [
+        (f"{h.source} → {h.target}", f"handed over at {h.level}, {size_text(h.bytes)}")
+        for h in group.handovers
+    ]
+    rows += [
+        (s.label, s.refused or _taken(s)) for s in group.steps if s.refused or not group.handovers
+    ]
+    return _section(sentence, (), rows)
+
+
+def _taken(step: Candidate) -> str:
+    return "taken: " + ", ".join(f"{name} {time_text(us)}" for name, us in step.terms)
+
+
+def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
+    planned, measured = _bricks(walls.planned, operator.calls), walls.measured
+    if not planned:
+        return _section("It is on no wall.")
+    rows = []
+    for unit in sorted({u for u, _, _ in planned}):
+        mine = [(a, b) for u, a, b in planned if u == unit]
+        tasks = sum(b - a + 1 for a, b in mine)
+        ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
+        rows.append((f"w{unit}", _counted(tasks, "task"), ranges + (" …" if len(mine) > 6 else "")))
+    kind = "planned and measured" if measured is not None else "planned"
+    return _section(
+        f"Rammer placed it as {_counted(len(planned), 'brick')}, {kind}.",
+        ("unit", "tasks", "which"),
+        rows,
+    )
+
+
+def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
+    rows = [
+        (v.name, outline.type_text(v.type))
+        for b in house.compiled.model.program.main.body
+        if op in b.origin
+        for v in (*b.reads, *b.vars)
+    ]
+    typed = {
+        v.name: outline.type_text(v.type)
+        for step in house.compiled.snapshots[:2]
+        for _, b in step.after.bindings()
+        for v in b.vars
+    }
+    rows = [(name, typed.get(name) or text or "unknown before deduction") for name, text in rows]
+    sizes = ", ".join(f"{n} = {v}" for n, v in now.sizes)
+    return _section(
+        f"What it reads and makes{f', now with {sizes}' if sizes else ''}.",
+        ("value", "annotation"),
+        rows,
+    )
+
+
+def _memory(op: str, plan: Any) -> dict[str, Any]:
+    mine = [b for b in plan.buffers if op in b.origin] if plan else []
+    if not mine:
+        return _section(
+            "No buffer of the arena is its own: it writes an output, or lives in registers."
+        )
+    rows = [
+        (
+            b.name,
+            size_text(b.bytes),
+            f"alias of {b.alias_of}" if b.alias_of else f"at {b.offset:,}",
+            f"calls {b.first}–{b.last}",
+        )
+        for b in mine
+    ]
+    return _section(
+        memory_plan.caption(memory_plan.data(plan)) + ".",
+        ("buffer", "bytes", "place", "lives"),
+        rows,
+    )
+
+
+def _rewrites(house: House, op: str) -> dict[str, Any]:
+    rows = []
+    for step in house.compiled.snapshots:
+        before, after = _lines(step.before, op), _lines(step.after, op)
+        if before != after:
+            rows.append(
+                (
+                    step.name,
+                    "; ".join(after)
+                    or "gone: " + dict(step.after.dropped).get(op, "nothing computes it"),
+                )
+            )
+    return _section(f"{_counted(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
+
+
+def _lines(program: Any, op: str) -> list[str]:
+    return [outline.binding_text(b) for _, b in program.bindings() if op in b.origin]

@@ -1,0 +1,1 @@
+"""A compilation under a reader's hands: knobs, moves, timings, answers. No Jupyter here."""

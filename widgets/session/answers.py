@@ -1,0 +1,142 @@
+"""Questions that only read what is on show: a step's program, a kernel's text, an operator, a
+picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from widgets.model.house import House, table_part
+from widgets.model.knobs import Setting
+from widgets.program import program_diff
+from widgets.program.generated_source import LANGUAGES, line_origins
+from widgets.program.generated_source import data as source_data
+from widgets.rammer import view as rammer_view
+from widgets.roller import view as roller_view
+from widgets.roller.rolled import Times, View
+from widgets.rooms import gallery, inspection
+from widgets.rooms.gallery import OnShow
+from widgets.rooms.inspection import Walls
+from widgets.welder import view as welder_view
+from widgets.welder.move_state import Hand
+
+
+def position(value: object) -> int:
+    """A position that came from outside; raises BadOption where it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadOption(f"a position is a whole number from 0, not {value!r}")
+    return value
+
+
+def program(s: OnShow, step: int) -> Any:
+    """The lines of the program after a step, and those that went."""
+    snapshot = s.now.compiled.snapshots[position(step)]
+    lines = program_diff.data(snapshot.before, snapshot.after)
+    rows = [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
+    return {"lines": rows, "failed": snapshot.checked if isinstance(snapshot.checked, str) else ""}
+
+
+def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
+    """The lines of one call's kernel; `ops` are the operators of each line where they are known."""
+    name = s.house.calls[position(call)].name
+    found = next((k for k in s.now.compiled.kernels if k.name == name), None)
+    if found is None:
+        raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
+    if language not in LANGUAGES:
+        raise BadOption(f"there is no language {language[:20]!r}")
+    rows = source_data(found, language)
+    return {
+        "name": rows.kernel,
+        "lines": rows.lines,
+        "all": s.house.positions(rows.ops),
+        "family": s.house.calls[call].family,
+        "ops": _line_ops(s, name, found.source) if language == "numba" else None,
+    }
+
+
+def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
+    binding = next(b for b in s.now.compiled.program.kernel_calls if b.var.name == call)
+    assert isinstance(binding.expr, KernelCall)
+    origins = line_origins(source, binding.expr.kernel)
+    return [s.house.positions(sorted(ops)) for ops in origins]
+
+
+def operator(s: OnShow, op: int) -> Any:
+    """The thread and the inspector of a source operator."""
+    name = s.house.operators[position(op)].name
+    return inspection.data(s.house, s.now, s.walls, name, s.plan)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is on show, from a point of view: which device, which tile."""
+
+    on_show: OnShow
+    view: View
+
+    @property
+    def now(self) -> Setting:
+        """The setting on show."""
+        return self.on_show.now
+
+    @property
+    def house(self) -> House:
+        """Its parts."""
+        return self.on_show.house
+
+    @property
+    def walls(self) -> Walls:
+        """Its walls."""
+        return self.on_show.walls
+
+    @property
+    def plan(self) -> Any:
+        """Its memory plan."""
+        return self.on_show.plan
+
+    @property
+    def hand(self) -> Hand:
+        """Its connections that were moved by hand."""
+        return self.on_show.hand
+
+    def times(self, binding: str) -> Times:
+        """The tiles of a kernel that were timed."""
+        return self.on_show.times(binding)
+
+
+def picture(
+    s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **walls: Any
+) -> Any:
+    """A room's picture and table, about an operator where one is given; for Welder's, Roller's and
+    Rammer's rooms what may be chosen in them, too.
+    """
+    name = s.house.operators[op].name if op >= 0 else ""
+    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_walls(**walls)))
+    figure, table = gallery.picture(room, seen, name)
+    found = {"svg": figure.text(), "table": table_part(table, s.house)}
+    if room in gallery.ABOUT_TILES:
+        found["controls"] = roller_view.controls(roller_view.rolled(seen, name))
+    elif room in gallery.ABOUT_GROUPS:
+        group = welder_view.welded(seen, name)
+        found["controls"] = welder_view.controls(group, tiled=room != "connections")
+    elif room in gallery.ABOUT_WALLS:
+        found["controls"] = rammer_view.controls(rammer_view.rammed(seen), seen.view)
+    return found
+
+
+def _walls(policy: str = "", units: int = 0, bricks: int = 0, kernels: str = "") -> dict[str, Any]:
+    """Which walls, from outside."""
+    found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
+    return found | {"kernels": str(kernels)}
+
+
+READERS: Mapping[str, Callable[..., Any]] = {
+    "program": program,
+    "kernel": kernel,
+    "operator": operator,
+    "picture": picture,
+}

@@ -1,0 +1,162 @@
+"""Tiles that are tried by hand in a session: the form, its verdict, the timing, and what the clock
+said so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, Tiling
+from explorer.measure.compare import Comparison, Measurement
+from explorer.roller.alignment_report import answers
+from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling
+from widgets.draw.table import time_text
+from widgets.model.house import House
+from widgets.model.knobs import Setting, threads, tile_label
+from widgets.roller.rolled import Times
+from widgets.session import tuning
+from widgets.session.jobs import Job, Jobs
+from widgets.session.tuning import Subject
+from widgets.session.verdict import against
+
+Timer = Callable[[Subject, Tiling, Job], Comparison]
+Key = tuple[str, str, tuple[tuple[str, int], ...], int]
+MOST_SHOWN = 16  # candidates that the form offers
+ALONE = 0.05  # seconds for a tile that is timed for the roofline
+
+
+class Bench:
+    """One session's trials. Nothing here changes what is on show."""
+
+    def __init__(self, timer: Timer = tuning.timed) -> None:
+        self.timer = timer
+        self.jobs = Jobs()
+        self.said: dict[Key, dict[Tiling, dict[str, Any]]] = {}
+        self.known: dict[Key, dict[Tiling, Measurement]] = {}
+
+    def times(self, now: Setting, binding: str) -> Times:
+        """What the clock said of a kernel's tiles under these sizes and threads."""
+        return self.known.get(_key(now, binding), {})
+
+    def subject(self, now: Setting, house: House, op: int) -> Subject:
+        """The kernel of an operator; raises BadOption where it has no tile."""
+        name = house.operators[op].name if op >= 0 else ""
+        program = now.compiled.program
+        tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.var.name)]
+        mine = next((b for b in tiled if name in b.origin), None)
+        if mine is None:
+            what = f"{name} has no tile of its own" if name else "no operator is selected"
+            raise BadOption(what, try_="select an operator that a kernel computes")
+        decision = program.decisions.tiling(mine.var.name)
+        assert isinstance(mine.expr, KernelCall) and decision is not None
+        return Subject(
+            mine.var.name,
+            mine.expr.kernel,
+            decision.chosen,
+            now.compiled.device,
+            program.env,
+            {**program.env.hints, **dict(now.sizes)},
+            threads(now.compiled),
+        )
+
+    def form(self, now: Setting, house: House, op: int) -> dict[str, Any]:
+        """What may be edited, the tile in use, and the candidates with their verdicts."""
+        s = self.subject(now, house, op)
+        decision = now.compiled.program.decisions.tiling(s.binding)
+        weighed = decision.candidates if decision else ()
+        key = _key(now, s.binding)
+        tried = [t for t in self.said.get(key, {}) if t not in [c.value for c in weighed]]
+        shown = [*weighed[:MOST_SHOWN], *(tuning.judged(t, s) for t in tried)]
+        return {
+            "binding": s.binding,
+            "device": s.device.name,
+            "threads": s.threads,
+            "axes": [[axis, extent] for axis, extent in s.axes],
+            "lanes": s.tiling.micro.lanes,
+            "contracts": s.contracts,
+            "fields": tuning.fields_of(s.tiling, s),
+            "candidates": [self._offered(c, s, key) for c in shown if isinstance(c.value, Tiling)],
+            "refusal": self._cannot_run(s),
+        }
+
+    def _offered(self, c: Candidate, s: Subject, key: Key) -> dict[str, Any]:
+        assert isinstance(c.value, Tiling)
+        return {
+            "label": tile_label(c),
+            "fields": tuning.fields_of(c.value, s),
+            "us": 0.0 if c.refused else c.cost_us,
+            "refused": c.refused,
+            "on": c.value == s.tiling,
+            "said": self.said.get(key, {}).get(c.value),
+        }
+
+    def _cannot_run(self, s: Subject) -> str:
+        if s.device.kind == "cpu" and s.device.name == "this-cpu":
+            return ""
+        return f"{s.device.name} is a data sheet: its times are modelled, nothing can be timed here"
+
+    def judge(
+        self, now: Setting, house: House, op: int, fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What the model says of a tile, or the rule that it breaks."""
+        s = self.subject(now, house, op)
+        tiling = tuning.tiling_of(fields, s)
+        found = tuning.judged(tiling, s)
+        if found.refused:
+            return {"refused": found.refused}
+        now_us = tuning.judged(s.tiling, s).cost_us
+        change = f"{found.cost_us / now_us - 1:+.0%}" if now_us else "the same"
+        told = f"modelled {time_text(found.cost_us)}, {change} against the one in use"
+        return {
+            "refused": "",
+            "us": found.cost_us,
+            "terms": [list(t) for t in found.terms],
+            "said": "; ".join((told, *_not_aligned(s, tiling))),
+        }
+
+    def time_all(self, now: Setting, house: House, op: int) -> None:
+        """Time every candidate of a kernel that can run here, one after another."""
+        s = self.subject(now, house, op)
+        decision = now.compiled.program.decisions.tiling(s.binding)
+        if self._cannot_run(s) or decision is None:
+            return
+        known = self.known.setdefault(_key(now, s.binding), {})
+        operands = Operands(s.kernel, s.sizes)
+        for c in decision.candidates[:MOST_SHOWN]:
+            if isinstance(c.value, Tiling) and not c.refused and c.value not in known:
+                known[c.value] = time_tiling(
+                    s.kernel, c.value, s.device, s.sizes, s.threads, ALONE, s.env, operands
+                )
+
+    def start(
+        self, now: Setting, house: House, op: int, fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Begin to time a tile against the one in use; raises BadOption where it is not legal."""
+        s = self.subject(now, house, op)
+        tiling = tuning.tiling_of(fields, s)
+        if why := self._cannot_run(s) or tuning.judged(tiling, s).refused:
+            raise BadOption(why, where=s.binding)
+        key, of = _key(now, s.binding), tuning.rounds_of(s, tiling)
+
+        def work(job: Job) -> dict[str, Any]:
+            found = self.timer(s, tiling, job)
+            self.known.setdefault(key, {}).update({s.tiling: found.second, tiling: found.first})
+            words = against(found) | {"us": found.first.median_us}
+            words["big"] = words["big"].removesuffix(" than A").removesuffix(" from A")
+            self.said.setdefault(key, {})[tiling] = words
+            return words
+
+        return {"job": self.jobs.start(of, work), "of": of}
+
+
+def _not_aligned(s: Subject, tiling: Tiling) -> list[str]:
+    """The rules of alignment that a legal tile does not keep, with their numbers."""
+    kept = answers(s.kernel, tiling, s.device, s.sizes)
+    return [f"not aligned, {a.rule}: {a.text}" for a in kept if not a.holds]
+
+
+def _key(now: Setting, binding: str) -> Key:
+    return now.compiled.model.digest, binding, now.sizes, threads(now.compiled)

@@ -1,0 +1,225 @@
+"""What of the house can be kept: selection, stage, knobs, what was moved by hand, and views, as
+versioned JSON. It is read as untrusted input.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from explorer.errors import SnapshotError
+from explorer.ir.stage import Stage
+
+VERSION = 1
+LONGEST_TEXT = 64_000
+LONGEST_NAME = 400
+MOST_KNOBS = 64
+MOST_MOVES = 256
+CHOICES: dict[str, tuple[str, ...]] = {
+    "stage": tuple(s.name for s in Stage),
+    "wall": ("both", "planned", "measured"),
+    "language": ("numba", "llvm", "assembly"),
+    "tab": ("g", "p", "s"),
+    "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
+    "graph": ("", "operators", "kernels"),
+    "room": (
+        "",
+        "relax",
+        "heap",
+        "calls",
+        "levels",
+        "fusion",
+        "grinder",
+        "welder",
+        "curve",
+        "connections",
+        "groups",
+        "roller",
+        "staircase",
+        "waves",
+        "roofline",
+        "tile_program",
+        "layout",
+        "rammer",
+        "policies",
+        "accept",
+        "layers",
+        "rtasks",
+        "memory",
+    ),  # the pictures of all stages, as canvas/house.js lists them
+}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`digest` names the model, `op` the selected operator; `knobs` holds values as they are
+    labelled. `connect` are values put at memory levels, `moves` bricks put elsewhere on the wall:
+    the fields of `explorer.rammer.moved_by_hand.Move`, in order.
+    """
+
+    digest: str = ""
+    op: str = ""
+    stage: str = "RAMMED"
+    wall: str = "both"
+    language: str = "numba"
+    tab: str = "p"
+    inspector: str = "tile"
+    graph: str = ""
+    diff: bool = False
+    table: bool = False
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    room: str = ""
+    connect: tuple[tuple[str, str], ...] = ()
+    moves: tuple[tuple[Any, ...], ...] = ()
+
+
+def written(state: State, tool: str = "") -> str:
+    """The state as JSON."""
+    kept = {f.name: getattr(state, f.name) for f in fields(State)} | {"knobs": dict(state.knobs)}
+    return json.dumps({"ironworks": VERSION, "tool": tool, **kept}, sort_keys=True)
+
+
+def fragment(state: State, tool: str = "") -> str:
+    """The state as the end of a link."""
+    return base64.urlsafe_b64encode(written(state, tool).encode()).decode().rstrip("=")
+
+
+def from_fragment(text: str) -> State:
+    """The state in the end of a link; raises SnapshotError."""
+    if len(text) > LONGEST_TEXT or not re.fullmatch(r"[\w-]*", text, re.ASCII):
+        raise SnapshotError("the link holds no saved state", where="link")
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError:
+        raise SnapshotError("the link's saved state is damaged", where="link") from None
+    return parsed(raw)
+
+
+def parsed(text: str) -> State:
+    """The state in a JSON text; raises SnapshotError where it is damaged, of another version, or
+    out of range.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise SnapshotError(
+            f"a saved state has at most {LONGEST_TEXT} characters, this one {len(text)}"
+        )
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SnapshotError("the saved state is no JSON") from None
+    if not isinstance(found, dict):
+        raise SnapshotError("a saved state is a JSON object")
+    if found.get("ironworks") != VERSION:
+        raise SnapshotError(
+            f"the saved state is of version {str(found.get('ironworks'))[:20]}, "
+            f"this tool reads version {VERSION}",
+            expected=VERSION,
+            found=str(found.get("ironworks"))[:20],
+        )
+    return checked({name: found[name] for name in _NAMES if name in found})
+
+
+_NAMES = tuple(f.name for f in fields(State))
+
+
+def checked(values: Mapping[str, Any]) -> State:
+    """The state of these values; raises SnapshotError where one is of a wrong type or not a known
+    choice.
+    """
+    state = State()
+    for name, value in values.items():
+        if name not in _NAMES:
+            raise SnapshotError(f"a saved state has no {str(name)[:40]!r}", where=name)
+        state = replace(state, **{name: _checked(name, value)})
+    return state
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in ("diff", "table"):
+        return _of(name, value, bool)
+    if name == "knobs":
+        return _knobs(value)
+    if name in ("connect", "moves"):
+        return _by_hand(name, value, _CONNECTION if name == "connect" else _MOVE)
+    text = _of(name, value, str)
+    if len(text) > LONGEST_NAME:
+        raise SnapshotError(
+            f"the saved state's {name} is longer than {LONGEST_NAME} characters", where=name
+        )
+    if name in CHOICES and text not in CHOICES[name]:
+        raise SnapshotError(
+            f"the saved state's {name} is {text[:40]!r}",
+            where=name,
+            expected=", ".join(CHOICES[name]),
+        )
+    return text
+
+
+_CONNECTION = (str, str)
+_MOVE = (str, int, int, int, int, tuple)
+_AFTER = (str, int)
+
+
+def _by_hand(name: str, value: Any, kinds: tuple[type, ...]) -> tuple[tuple[Any, ...], ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_MOVES:
+        raise SnapshotError(
+            f"the saved state's {name} are at most {MOST_MOVES} in a list", where=name
+        )
+    return tuple(_row(name, row, kinds) for row in value)
+
+
+def _row(name: str, row: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """Names and numbers of these kinds; a tuple in them is `_AFTER`, or None."""
+    if not isinstance(row, list | tuple) or len(row) != len(kinds):
+        raise SnapshotError(
+            f"one of the saved state's {name} is no row of {len(kinds)}", where=name
+        )
+    return tuple(_entry(name, v, kind) for v, kind in zip(row, kinds))
+
+
+def _entry(name: str, value: Any, kind: type) -> Any:
+    if kind is tuple:
+        return None if value is None else _row(name, value, _AFTER)
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or (kind is str and len(value) > LONGEST_NAME):
+        raise SnapshotError(
+            f"one of the saved state's {name} holds {str(value)[:40]!r}", where=name
+        )
+    return value
+
+
+def _of(name: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise SnapshotError(f"the saved state's {name} is no {kind.__name__}", where=name)
+    return value
+
+
+def _knobs(value: Any) -> dict[str, str]:
+    found = _of("knobs", value, dict)
+    if len(found) > MOST_KNOBS or not all(
+        isinstance(k, str) and isinstance(v, str) and len(k) + len(v) <= LONGEST_NAME
+        for k, v in found.items()
+    ):
+        raise SnapshotError("the saved state's knobs are not names with values", where="knobs")
+    return dict(found)
+
+
+def seen(state: State, values: Mapping[str, Any]) -> State:
+    """The state with what a page looks at; what is not the page's stays as it is.
+
+    Raises SnapshotError where a value is out of range.
+    """
+    found = checked({name: value for name, value in values.items() if name not in _OWN})
+    return replace(found, **{name: getattr(state, name) for name in _OWN})
+
+
+def view(state: State) -> dict[str, Any]:
+    """What the front end keeps of a state."""
+    return {k: v for k, v in asdict(state).items() if k not in _OWN}
+
+
+_OWN = ("digest", "knobs", "connect", "moves")  # what no page looks at

@@ -1,0 +1,135 @@
+"""Traffic against the size of the output tile, with the capacity at which it ends, and the bytes of
+every memory level before and after welding (Welder, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+
+from explorer.ir.decisions import GroupPlan
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.tile_costs import TileCost, holder
+from widgets.welder.welded import Welded, tile_words
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One tile of the curve: elements of its output tile, bytes that all tasks move, bytes that one
+    holds, whether there is room, and how many tasks in how many waves.
+    """
+
+    tile: str
+    elements: int
+    traffic: int
+    footprint: int
+    fits: bool
+    grid: int
+    waves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes between one level and the next farther one, by the group's kernels apart and by the
+    group.
+    """
+
+    level: str
+    farther: str
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRows:
+    """The curve of one group on one device; `level` holds a task's tile, `farther` feeds it.
+
+    `cut` is between the largest tile that has room and the next larger one, 0 where all have.
+    """
+
+    group: str
+    device: str
+    own: bool
+    level: str
+    farther: str
+    capacity: int | None
+    points: tuple[Point, ...]
+    rank: int
+    cut: float
+    moved: tuple[Moved, ...]
+    program: tuple[int, int]  # bytes to and from memory of all groups: apart, welded
+    ops: tuple[str, ...]
+
+    @property
+    def frontier(self) -> tuple[Point, ...]:
+        """The least traffic of each size that has room, small tiles first."""
+        best: dict[int, Point] = {}
+        for p in self.points:
+            if p.fits and (p.elements not in best or p.traffic < best[p.elements].traffic):
+                best[p.elements] = p
+        return tuple(best[size] for size in sorted(best))
+
+
+def data(welded: Welded) -> CurveRows:
+    """The curve of a group and its bytes."""
+    memory = holder(welded.device)
+    names = [m.name for m in memories(welded.device)]
+    whole = _largest(welded.points)
+    points = tuple(_point(cost, whole) for cost in welded.points)
+    return CurveRows(
+        welded.binding,
+        welded.device.name,
+        welded.own,
+        memory.name,
+        names[min(names.index(memory.name) + 1, len(names) - 1)],
+        memory.capacity,
+        points,
+        rank_of(welded),
+        cut_off(points),
+        tuple(moved(welded.plan, welded.apart)),
+        welded.program,
+        welded.ops,
+    )
+
+
+def rank_of(welded: Welded) -> int:
+    """The point on show, -1 where no point has its tile."""
+    shown = dict(welded.plan.tile)
+    return next((n for n, p in enumerate(welded.points) if dict(p.tile) == shown), -1)
+
+
+def _largest(costs: Iterable[TileCost]) -> dict[str, int]:
+    """The greatest size of each axis: what an axis that a tile does not name is left at."""
+    found: dict[str, int] = {}
+    for cost in costs:
+        found |= {axis: max(size, found.get(axis, 0)) for axis, size in cost.tile}
+    return found
+
+
+def _point(cost: TileCost, whole: Mapping[str, int]) -> Point:
+    return Point(
+        tile_words(cost.tile),
+        prod((dict(whole) | dict(cost.tile)).values()),
+        cost.traffic,
+        cost.footprint,
+        cost.valid,
+        cost.grid,
+        cost.waves,
+    )
+
+
+def cut_off(points: Sequence[Point]) -> float:
+    """Where the tiles that have room end, in elements; 0 where none that has not is larger."""
+    fit = [p.elements for p in points if p.fits]
+    larger = [p.elements for p in points if p.elements > max(fit, default=0)]
+    if not larger:
+        return 0.0
+    return sqrt(max(fit, default=min(larger) / 2) * min(larger))
+
+
+def moved(plan: GroupPlan, apart: Sequence[GroupPlan]) -> Iterator[Moved]:
+    """Bytes at every border, of the operators apart where they have plans, and of the group."""
+    for near, far in zip(plan.levels, plan.levels[1:]):
+        before = sum(m.traffic for p in apart for m in p.levels if m.level == near.level)
+        yield Moved(near.level, far.level, before if apart else None, near.traffic)

@@ -1,0 +1,120 @@
+"""The tile graph: which kernels became one, at which memory level each intermediate is handed over,
+and the bytes saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from explorer.ir.decisions import Candidate, FusionGroup, GroupPlan, TileEdge, TileGraph
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.types import Tensor
+from widgets.draw.table import Table, size_text
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """An intermediate: from which member to which, its bytes, and the level at which it is handed
+    over.
+    """
+
+    source: str
+    target: str
+    tensor: str
+    bytes: int
+    level: str
+    reuse_tile: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A kernel after welding: its members in order, and what it moves to and from memory before and
+    after.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    kinds: tuple[str, ...]
+    bytes_before: int
+    bytes_after: int
+    handovers: tuple[Handover, ...]
+    output_bytes: int
+    steps: tuple[Candidate, ...]
+    ops: tuple[str, ...]
+    plan: GroupPlan | None = None
+
+
+def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Group, ...]:
+    """Every group in program order; empty where Welder has not run."""
+    graph = program.decisions.tile_graph
+    if graph is None:
+        return ()
+    bound = {**program.env.hints, **(sizes or {})}
+    outputs = {
+        b.var.name: evaluate_dim(b.var.type.bytes, bound)
+        for b in program.kernel_calls
+        if isinstance(b.var.type, Tensor) and b.var.type.is_known
+    }
+    return tuple(_group(g, graph, outputs.get(g.name, 0), bound) for g in graph.groups)
+
+
+def _group(
+    group: FusionGroup, graph: TileGraph, output_bytes: int, sizes: Mapping[str, int]
+) -> Group:
+    inside = set(group.members)
+    mine = [e for e in graph.edges if e.target in inside and e.source in inside]
+    return Group(
+        group.name,
+        group.members,
+        group.kinds,
+        group.bytes_before,
+        group.bytes_after,
+        tuple(_handover(e, sizes) for e in mine),
+        output_bytes,
+        group.steps,
+        tuple(sorted(group.origin)),
+        group.plan,
+    )
+
+
+def _handover(e: TileEdge, sizes: Mapping[str, int]) -> Handover:
+    return Handover(
+        e.source, e.target, e.tensor, evaluate_dim(e.bytes, sizes), e.level, e.reuse_tile
+    )
+
+
+def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
+    """The group that computes an operator, else the largest one."""
+    mine = next((g for g in groups if op in g.ops), None)
+    return mine or max(groups, key=lambda g: len(g.members), default=None)
+
+
+def table(groups: tuple[Group, ...]) -> Table:
+    """One row a group."""
+    return Table(
+        ("group", "members", "bytes before", "bytes after", "handed over at"),
+        tuple(
+            (
+                g.name,
+                " → ".join(g.members),
+                g.bytes_before,
+                g.bytes_after,
+                ", ".join(sorted({h.level for h in g.handovers})),
+            )
+            for g in groups
+        ),
+        tuple(g.ops for g in groups),
+        caption(groups),
+    )
+
+
+def caption(groups: tuple[Group, ...]) -> str:
+    """What all of Welder's work did, in one line."""
+    before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
+    return (
+        f"{sum(len(g.members) for g in groups)} kernels became {len(groups)}; "
+        "modelled traffic to memory "
+        f"{size_text(before)} → {size_text(after)}"
+    )

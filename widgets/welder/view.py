@@ -1,0 +1,184 @@
+"""Which group, which device and which of its tiles Welder's pictures are about, from what is on
+show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, Protocol
+
+from explorer.cost.bound import bind_kernel
+from explorer.devices.catalogue import device_names
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import FusionGroup, GroupPlan
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.welder.tiles.plan import plan_group
+from explorer.welder.tiles.tile_costs import TileCost, curve
+from widgets.model.compiled import Compiled
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+from widgets.roller.rolled import View
+from widgets.roller.view import device_of
+from widgets.welder.judged import welded as welded_for
+from widgets.welder.welded import Welded, tile_words
+
+MOST_APART = 48  # kernels of a group that are planned on their own
+
+
+class WelderOnShow(Protocol):
+    """What Welder's pictures are made from: what is on show, and which part of it."""
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def view(self) -> View: ...
+
+
+def welded(s: WelderOnShow, op: str) -> Welded | None:
+    """The group that computes a source operator, else the one that saves most, on the device of the
+    view; None where Welder has left no groups.
+
+    Raises BadOption for a device or a tile that there is not.
+    """
+    program = s.now.compiled.program
+    graph = program.decisions.tile_graph
+    group = _group(graph.groups, op) if graph else None
+    found = kernels_of(after_welding(s.now.compiled)).get(group.name) if group else None
+    if group is None or found is None or graph is None:
+        return None
+    own = s.view.device in ("", s.now.compiled.device.name)
+    device: Device = s.now.compiled.device if own else device_of(s.view.device)
+    key = repr(("plans", group.name, device.name))
+    used, points, apart = s.house.kept(
+        key, s.now.sizes, lambda: _plans(s.now, group, found, device, own=own)
+    )
+    if s.view.rank >= max(1, len(points)):
+        raise BadOption(
+            f"{group.name} has {len(points)} tiles to choose from, none is number {s.view.rank + 1}"
+        )
+    plan = used
+    if s.view.rank >= 0:
+        plan = plan_group(_bound(s.now, found), device, tile=dict(points[s.view.rank].tile))
+    return Welded(
+        group.name,
+        found,
+        group,
+        device,
+        own,
+        tuple(sorted(group.origin)),
+        plan,
+        used,
+        points,
+        s.view.rank,
+        apart,
+        (sum(g.bytes_before for g in graph.groups), sum(g.bytes_after for g in graph.groups)),
+        {o.name: o.label for o in s.house.operators},
+    )
+
+
+def _group(groups: tuple[FusionGroup, ...], op: str) -> FusionGroup | None:
+    mine = next((g for g in groups if op and op in g.origin), None)
+    return mine or max(groups, key=lambda g: g.bytes_before - g.bytes_after, default=None)
+
+
+def program_for(s: WelderOnShow, device: Device) -> Program:
+    """The program as Welder leaves it for a device."""
+    c = s.now.compiled
+    if device.name == c.device.name:
+        return after_welding(c)
+    found: Program = s.house.kept(
+        f"welded for {device.name}", (), lambda: welded_for(c, (), device).program
+    )
+    return found
+
+
+def regrouped(now: Setting, w: Welded, program: Program, op: str) -> Welded:
+    """The same view of a program whose groups are others."""
+    graph = program.decisions.tile_graph
+    groups = graph.groups if graph else ()
+    group = next((g for g in groups if op and op in g.origin), None)
+    group = group or next((g for g in groups if w.binding in g.members), w.group)
+    kernel = kernels_of(program).get(group.name, w.kernel)
+    plan = plan_group(_bound(now, kernel), w.device)
+    ops = tuple(sorted(group.origin))
+    return replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
+
+
+def greatest_groups(s: WelderOnShow, count: int) -> tuple[str, ...]:
+    """The groups that save most bytes to and from memory, by name."""
+    graph = s.now.compiled.program.decisions.tile_graph
+    groups = graph.groups if graph else ()
+    ranked = sorted(groups, key=lambda g: g.bytes_after - g.bytes_before)
+    return tuple(g.name for g in ranked[:count])
+
+
+def after_welding(c: Compiled) -> Program:
+    """The program that Welder left, before tiles and layouts changed its kernels."""
+    steps = [x.after for x in c.snapshots if x.stage == Stage.WELDED]
+    return steps[-1] if steps else c.program
+
+
+def before_welding(c: Compiled) -> Program:
+    """The program that Welder found: every kernel on its own."""
+    steps = [x.before for x in c.snapshots if x.stage == Stage.WELDED]
+    return steps[0] if steps else c.program
+
+
+def kernels_of(program: Program) -> Mapping[str, Kernel]:
+    """Every kernel by its binding."""
+    return {
+        b.var.name: b.expr.kernel for b in program.kernel_calls if isinstance(b.expr, KernelCall)
+    }
+
+
+Plans = tuple[GroupPlan, tuple[TileCost, ...], tuple[GroupPlan, ...]]
+
+
+def _plans(now: Setting, group: FusionGroup, kernel: Kernel, device: Device, *, own: bool) -> Plans:
+    """The plan in use, the tiles of the curve, and the plans of the kernels apart."""
+    bound = _bound(now, kernel)
+    decision = now.compiled.program.decisions.tiling(group.name)
+    runs = own and device.kind == "cpu"  # else nobody has refined the tile
+    used = plan_group(bound, device, tile=decision.chosen if runs and decision else None)
+    points = curve(bound, device)
+    if used.tile not in [p.tile for p in points]:
+        points = (*points, *curve(bound, device, tiles=[dict(used.tile)]))
+    single = kernels_of(before_welding(now.compiled))
+    members = group.members if 1 < len(group.members) <= MOST_APART else ()
+    apart = tuple(plan_group(_bound(now, single[m]), device) for m in members if m in single)
+    return used, tuple(sorted(points, key=_elements)), apart
+
+
+def _elements(cost: TileCost) -> int:
+    return prod(size for _, size in cost.tile)
+
+
+def _bound(now: Setting, kernel: Kernel) -> Kernel:
+    """A kernel at the sizes on show."""
+    return bind_kernel(kernel, {**now.compiled.program.env.hints, **dict(now.sizes)})
+
+
+def controls(rows: Welded | None, *, tiled: bool) -> Mapping[str, Any]:
+    """What may be chosen in the pictures: devices, and tiles where a picture is `tiled`, with the
+    ones on show.
+    """
+    if rows is None:
+        return {}
+    names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
+    tiles = [tile_words(p.tile) for p in rows.points]
+    return {
+        "devices": list(names),
+        "device": rows.device.name,
+        "tiles": ["in use", *tiles] if tiled else [],
+        "rank": rows.rank,
+        "first": -1,
+        "note": "" if rows.device.kind == "cpu" and rows.own else "a data sheet: predictions only",
+    }
