@@ -8,7 +8,6 @@ from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, parsed
 from explorer.cli.text import size, table
 from explorer.frontends import zoo
-from explorer.frontends.model import ZOO
 from explorer.frontends.zoo import nasbench
 
 FLOAT_BYTES = 4
@@ -29,7 +28,7 @@ def answer() -> Answer:
     """Every model with its paper and its weights."""
     models = [
         {
-            "name": f"{ZOO}{entry.name}",
+            "name": f"{zoo.PREFIX}{entry.name}",
             "paper": entry.paper,
             "weights": entry.weights,
             "weight_bytes": entry.weights * FLOAT_BYTES,
@@ -37,12 +36,12 @@ def answer() -> Answer:
         for entry in zoo.ENTRIES.values()
     ]
     rows = [
-        (f"{ZOO}{e.name}", f"{e.weights:,}", size(e.weights * FLOAT_BYTES), e.paper)
+        (f"{zoo.PREFIX}{e.name}", f"{e.weights:,}", size(e.weights * FLOAT_BYTES), e.paper)
         for e in zoo.ENTRIES.values()
     ]
     text = table(("model", ">weights", ">size", "paper"), rows)
     note = (
         "Real graphs. The weights are random, from one seed: for tests and timing.\n"
-        f"  {ZOO}{nasbench.PREFIX}17 is a random module of the seed 17 (Ying et al. 2019)."
+        f"  {zoo.PREFIX}{nasbench.PREFIX}17 is a random module of the seed 17 (Ying et al. 2019)."
     )
     return Answer({"models": models}, f"{text}\n\n  {note}")

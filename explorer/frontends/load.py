@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.frontends.model import ZOO, Model
+from explorer.frontends import zoo
+from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds
 
 
@@ -35,9 +36,7 @@ def load(
 
 def load_file(path: str | Path, bounds: Bounds | None = None) -> Model:
     """The model of an ONNX file, or of "zoo:" and a name."""
-    if str(path).startswith(ZOO):
-        from explorer.frontends import zoo
-
+    if str(path).startswith(zoo.PREFIX):
         return zoo.load(str(path), bounds)
     from explorer.frontends.onnx.importer import load as read
 

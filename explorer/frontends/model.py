@@ -11,8 +11,6 @@ from explorer.ir.program import Program
 from explorer.ir.types import Annotation
 from explorer.passes.pipeline.fingerprint import program_key
 
-ZOO = "zoo:"  # what a path begins with that names a model of the zoo
-
 
 @dataclass(frozen=True)
 class Model:

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from explorer.errors import BadOption
-from explorer.frontends.model import ZOO
 from explorer.frontends.zoo import nasbench
 from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
 from explorer.frontends.zoo.source import Built, Light
@@ -31,6 +30,7 @@ __all__ = [
     "ENTRIES",
     "LAYERED",
     "OTHER_FORMS",
+    "PREFIX",
     "SMALL",
     "Built",
     "Entry",
@@ -41,6 +41,8 @@ __all__ = [
     "proto",
     "reference",
 ]
+PREFIX = "zoo:"
+
 
 MOST_DIGITS = 18  # of the seed of a random module
 
@@ -52,7 +54,7 @@ def names() -> tuple[str, ...]:
 
 def entry(name: str) -> Entry:
     """The entry of that name, with or without `zoo:`; BadOption names the known ones."""
-    bare = name.removeprefix(ZOO)
+    bare = name.removeprefix(PREFIX)
     found = ENTRIES.get(bare) or OTHER_FORMS.get(bare)
     if found is not None:
         return found
@@ -89,7 +91,7 @@ def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
     found = entry(name)
     graph, weights = found.source.graph(seed)
     head = graph.SerializeToString() + f"seed {seed}".encode()
-    return from_file(OnnxFile(graph, weights, head), found.name, f"{ZOO}{found.name}", bounds)
+    return from_file(OnnxFile(graph, weights, head), found.name, f"{PREFIX}{found.name}", bounds)
 
 
 def proto(name: str, seed: int = 0) -> ModelProto:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Protocol, TypeVar
 
 from explorer.frontends import zoo
-from explorer.frontends.model import ZOO, Model
+from explorer.frontends.model import Model
 
 ROUNDS, SECONDS = 15, 2.0  # of trials, in turns: the least time of each form counts
 LONG_SECONDS = 0.1  # of a run that is timed without another one before it
@@ -31,8 +31,8 @@ def forms(model: Model) -> Iterator[tuple[str, Model]]:
     operator for each layer: the same weights, inputs and outputs.
     """
     yield "", model
-    name = f"{zoo.LAYERED}{model.path.removeprefix(ZOO)}"
-    if model.path.startswith(ZOO) and name in zoo.OTHER_FORMS:
+    name = f"{zoo.LAYERED}{model.path.removeprefix(zoo.PREFIX)}"
+    if model.path.startswith(zoo.PREFIX) and name in zoo.OTHER_FORMS:
         yield LAYERED, zoo.load(name, seed=seed_of(model))
 
 

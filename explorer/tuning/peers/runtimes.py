@@ -15,7 +15,7 @@ import numpy as np
 
 from explorer.errors import BadOption, IronworksError
 from explorer.frontends import zoo
-from explorer.frontends.model import ZOO, Model
+from explorer.frontends.model import Model
 from explorer.tuning.peers.model_forms import forms, in_order, seed_of
 
 SPIN_VARIABLE, LEAST_SPIN = "OPENBLAS_THREAD_TIMEOUT", "4"  # two to this power, in cycles
@@ -94,7 +94,7 @@ def onnx_source(model: Model) -> str | bytes:
 
     Raises Skipped where the model comes from Python.
     """
-    if not model.path.startswith(ZOO):
+    if not model.path.startswith(zoo.PREFIX):
         if not Path(model.path).is_file():
             raise Skipped("the model was not read from an ONNX file")
         return model.path

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from explorer.errors import BadOption, Cancelled, IronworksError
 from explorer.frontends import zoo
-from explorer.frontends.model import ZOO
 from explorer.measure.compare import checked_seconds
 from explorer.measure.machine import machine
 from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, known_peers
@@ -163,7 +162,7 @@ def named(text: str) -> tuple[str, ...]:
             found.append(part)
             continue
         try:
-            found.append(f"{ZOO}{zoo.entry(part).name}")
+            found.append(f"{zoo.PREFIX}{zoo.entry(part).name}")
         except BadOption as problem:
             raise BadOption(
                 f"{part!r} is no file and no model of the zoo",
