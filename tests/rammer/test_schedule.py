@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import BadOption, BadPolicy
-from explorer.rammer import POLICIES, Facts, Options, Placement, ROperator, Share, VDevice, schedule
-from explorer.rammer.walls import simulate
+from explorer.rammer import (
+    POLICIES,
+    Facts,
+    Options,
+    Placement,
+    ROperator,
+    Share,
+    VDevice,
+    schedule,
+    simulate,
+)
 from tests.rammer.walls import facts, happens_before, position, rich_facts
 
 OPTIONS = st.builds(

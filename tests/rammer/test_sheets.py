@@ -12,9 +12,8 @@ from explorer.compiler import compile as compile_model
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
-from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
+from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule, simulate
 from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevice_of
-from explorer.rammer.walls import simulate
 from explorer.rammer.walls.lane_wall import is_plain, lane_wall
 from explorer.rammer.walls.wall_statistics import account
 from explorer.roller.grids import grids
