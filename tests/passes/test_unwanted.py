@@ -5,6 +5,8 @@ whoever asks for the work. Nothing of it stays.
 from __future__ import annotations
 
 import _thread
+import subprocess
+import sys
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
@@ -153,3 +155,29 @@ def test_work_that_ends_by_itself_is_left_alone() -> None:
             stop.set()
             sum(range(100))
             stop.clear()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_profiler_runs_where_code_was_ended_before(wanted: bool) -> None:
+    """The interpreter is left as it was: what was raised has come, and nothing was taken back."""
+    script = f"""
+import sys
+from explorer.errors import Cancelled
+from explorer.ops.reference.unwanted import cancellable, while_wanted
+try:
+    with cancellable(lambda: {not wanted}), while_wanted("a loop"):
+        while {not wanted}:
+            pass
+except Cancelled:
+    pass
+calls = []
+sys.setprofile(lambda frame, event, _: calls.append(event))
+def called(): return 1
+called()
+sys.setprofile(None)
+print(calls.count("call"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "1\n"

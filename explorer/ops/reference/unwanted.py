@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Event, Lock, Thread, get_ident
+from time import sleep
 
 from explorer.errors import Cancelled
 
@@ -59,6 +60,7 @@ class _Watch:
     def __init__(self, cancelled: Asked) -> None:
         self.cancelled, self.thread = cancelled, get_ident()
         self.lock, self.over = Lock(), Event()
+        self.raised = False
         Thread(target=self.watch, name="ironworks watch", daemon=True).start()
 
     def watch(self) -> None:
@@ -67,21 +69,29 @@ class _Watch:
             if self.cancelled():
                 with self.lock:
                     if not self.over.is_set():
-                        _raise_in(self.thread, _Unwanted)
+                        self.raised = True
+                        _raise_in(self.thread)
 
     def end(self) -> None:
-        """Nothing is raised after this, and nothing waits to be."""
-        while True:
+        """Nothing is raised after this, and nothing waits to be.
+
+        One that may be on its way is awaited: taken back, it would leave the interpreter looking
+        for it at every call, and a profiler in a circle (CPython 3.11).
+        """
+        while not self.over.is_set():
             try:
                 with self.lock:
                     self.over.set()
-                    _raise_in(self.thread, None)
-                return
             except _Unwanted:  # it came while the watch was ended
                 continue
+        if self.raised:
+            with suppress(_Unwanted):
+                _raise_in(self.thread)  # instead of one that waits
+                while True:
+                    sleep(0)
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Raise an error in a thread at its next bytecode; None takes back one that has not come."""
-    what = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+def _raise_in(thread: int) -> None:
+    """Raise the exception in a thread at its next bytecode."""
+    error = ctypes.py_object(_Unwanted)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
