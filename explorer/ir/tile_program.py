@@ -264,11 +264,26 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Rows that lie a constant step apart in every tensor: those along the last axis for every
+    point of the `outer` ones, or all of them. Where they are no multiple of the register tile's
+    (`exact`), the last tile is moved back until it is full: some rows are computed twice.
+    """
+
+    outer: tuple[Span, ...]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Panels:
     """For each `micro.columns` columns, for each `micro.rows` of the flattened rows: contract, then
     map the micro-tile.
 
     In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first column of the panel.
+    `run` says how rows lie; None: each tile looks them up in `row_table`. `operands` are the
+    elements that the epilogue stores, first, and reads, where full tiles do it on registers; none:
+    it goes through the tile in L1. `prefetch` is what comes while a panel is read: the next
+    "panel", the left operand's next "rows", or "" nothing.
     """
 
     rows: tuple[Span, ...]
@@ -277,6 +292,9 @@ class Panels:
     contract: Contract
     row_table: Buffer
     epilogue: Map
+    run: Run | None = None
+    operands: tuple[Fetch, ...] = ()
+    prefetch: str = ""
 
 
 Statement: TypeAlias = (

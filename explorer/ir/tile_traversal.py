@@ -304,6 +304,9 @@ def with_buffers(
             )
             after = with_buffers(last, buffer, element)
             assert isinstance(after, Map)
-            return replace(s, contract=inner, row_table=buffer(table), epilogue=after)
+            read = tuple(fetch(f) for f in s.operands)
+            return replace(
+                s, contract=inner, row_table=buffer(table), epilogue=after, operands=read
+            )
         case _:
             return replace(s, target=fetch(s.target), expr=with_loads(s.expr, element))

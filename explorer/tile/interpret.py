@@ -7,7 +7,7 @@ Scratch starts as NaN, so that a read before a write shows. Run before code is e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -247,18 +247,45 @@ class Interpreter:
 
     def panels(self, s: Panels, env: Env) -> None:
         """Register tiles over the rows and columns."""
-        grid = self.points(s.rows, env)
-        row = {x.axis: np.ravel(grid[x.axis]) for x in s.rows}
-        count = len(next(iter(row.values())))
         js = self.values(s.columns, env)
         for j in range(js[0], js[-1] + 1, s.micro.columns) if len(js) else ():
             n = np.arange(j, min(j + s.micro.columns, js[-1] + 1))
-            for i in range(0, count, s.micro.rows):
-                here = {k: v[i : i + s.micro.rows, None] for k, v in row.items()}
-                height = np.arange(min(s.micro.rows, count - i))[:, None]
+            for here in self.row_tiles(s, env):
+                height = np.arange(len(next(iter(here.values()))))[:, None]
                 e = env | here | {"_j": j, "_r": height, s.columns.axis: n[None, :]}
+                is_full = len(height) == s.micro.rows and len(n) == s.micro.columns
+                self.steps(s, e, is_full)
                 self.contract(s.contract, s.micro.columns, e, len(height))
                 self.put(s.epilogue.target, e, self.value(s.epilogue.expr, e))
+
+    def row_tiles(self, s: Panels, env: Env) -> Iterator[Env]:
+        """The rows of each register tile, as columns of values of the row axes."""
+        grid = self.points(s.rows, env)
+        points = {x.axis: grid[x.axis] for x in s.rows}
+        if s.run is not None and s.run.outer:
+            length = len(self.values(s.rows[-1], env))
+            runs = {k: v.reshape(-1, length) for k, v in points.items()}
+        else:
+            runs = {k: v.reshape(1, -1) for k, v in points.items()}
+        number, count = next(iter(runs.values())).shape
+        rows, moved = s.micro.rows, s.run is not None and not s.run.exact
+        if s.run is not None and count and (count < rows or (s.run.exact and count % rows)):
+            raise CheckFailed(f"a run of {count} rows has no whole tiles of {rows}")
+        for n in range(number):
+            for i in range(0, count, rows):
+                first = min(i, count - rows) if moved else i
+                yield {k: v[n, first : first + rows, None] for k, v in runs.items()}
+
+    def steps(self, s: Panels, env: Env, is_full: bool) -> None:
+        """What a full tile addresses by its first row and a step lies where its rows say."""
+        found = (s.contract.a,) if s.run is not None else ()
+        for f in (*found, *(s.operands if is_full else ())):
+            at = np.asarray(self.affine(f.offset, env))
+            step = self.dim(f.offset.factor(s.rows[-1].axis))
+            if at.ndim and np.any(at != at[:1] + step * np.arange(len(at))[:, None]):
+                raise CheckFailed(
+                    f"rows of {f.buffer.name} do not lie {step} apart", where=f.buffer.name
+                )
 
     def contract(self, c: Contract, lanes: int, env: Env, rows: int) -> None:
         """One register tile."""

@@ -18,6 +18,7 @@ from explorer.tile.rewriting.hoisting import hoist
 from explorer.tile.rewriting.in_output import keep_in_output
 from explorer.tile.rewriting.map_groups import group_maps
 from explorer.tile.rewriting.one_pass import one_pass
+from explorer.tile.rewriting.register_tiles import register_tiles
 from explorer.tile.rewriting.row_blocks import blocks_of_rows
 from explorer.tile.rewriting.shared_scratch import share_scratch
 from explorer.tile.rewriting.vectorise import vectorise
@@ -36,6 +37,7 @@ LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done
     ("group maps", group_maps),
     ("vectorise", vectorise),
     ("hoist", hoist),
+    ("register tiles", register_tiles),
 )
 REWRITES = (*PLACEMENT, *LOOPS)
 REMEMBERED = 512

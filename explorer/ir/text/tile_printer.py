@@ -99,7 +99,17 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
             runs = f" of {len(c.segment_values)} runs" if len(c.segment_values) > 1 else ""
             product = f"sum[k < {print_dim(c.depth)}{runs}] {_element(c.a)} * {_element(c.b)}"
             yield f"{INDENT}{print_name(c.acc.name)} = {product}"
-            yield f"{INDENT}{_element(epilogue.target)} = {_expr(epilogue.expr)}"
+            yield f"{INDENT}{_element(epilogue.target)} = {_expr(epilogue.expr)}{_tiles(s)}"
+
+
+def _tiles(s: Panels) -> str:
+    """How register tiles go over rows, where their epilogue runs, and what is prefetched."""
+    told = []
+    if s.run is not None:
+        told.append("rows in runs" + ("" if s.run.exact else ", the last tile moved back"))
+    told += ["on registers"] if s.operands else []
+    told += [f"prefetches {s.prefetch}"] if s.prefetch else []
+    return f"  # {', '.join(told)}" if told else ""
 
 
 def _fold(s: Reduce) -> str:

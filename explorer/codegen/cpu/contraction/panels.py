@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN, dot_product
-from explorer.codegen.cpu.contraction.panel_rows import Run, constant_steps
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
-from explorer.ir.dtypes import ITEM_BYTES, is_float
-from explorer.ir.kernel import Affine, Const
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.kernel import Const
 from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.tile_program import (
     Do,
     Fetch,
     Panels,
-    Span,
+    Run,
     TileExpr,
 )
+from explorer.tile.rewriting.register_tiles import row_step
 
-L1_BYTES = 32 * 1024  # of panels that are there for all rows
 AHEAD = 2  # register tiles
-REAL = ("add", "sub", "mul", "div", "max", "min")  # what is done on registers
-WHOLE = ("add", "sub", "mul")
 
 
 def decode(e: Emitter, s: Panels, row: str) -> None:
@@ -42,60 +38,47 @@ def decode(e: Emitter, s: Panels, row: str) -> None:
 
 def panels(e: Emitter, s: Panels) -> None:
     """Panels of columns, and in each the register tiles of all rows: the panel stays in cache."""
-    s = _one_point_outside(e, s)
-    full = _on_registers(s)
-    run = constant_steps(s, full[1]) if full else None
-    if full and run is None and any(_row_step(f.offset, s.rows) is None for f in full[1]):
-        full = None
     for n, span in enumerate(s.rows):
         lo, hi = e.bounds(span)
         e.line(f"_lo{n} = {lo}")
         e.line(f"_count{n} = {hi} - _lo{n}")
     name = f"contract{e.kernels}"
     e.kernels += 1
-    if run is not None and full is not None:
-        walk_runs(e, s, name, run, *full)
+    if s.run is not None:
+        in_runs(e, s, name, s.run)
     else:
-        walk_table(e, s, name, full)
+        by_table(e, s, name)
 
 
-def _one_point_outside(e: Emitter, s: Panels) -> Panels:
-    """Row axes of one point, as of one batch, as loops around: the others may lie a constant step
-    apart though these do not.
-    """
-    single = tuple(x for x in s.rows if x.size == 1)[: len(s.rows) - 1]
-    for span in single:
-        e.loop(span)
-    return replace(s, rows=tuple(x for x in s.rows if x not in single))
-
-
-def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: list[Fetch]) -> None:
+def in_runs(e: Emitter, s: Panels, name: str, run: Run) -> None:
     """Register tiles along rows a constant step apart; the last one of a run is moved back."""
     inner, rows = s.rows[-1].axis, s.micro.rows
-    steps = tuple((f.offset.factor(inner), f.offset.factor(s.columns.axis)) for f in operands)
+    count = _run_count(s, run)
+    steps = tuple((f.offset.factor(inner), f.offset.factor(s.columns.axis)) for f in s.operands)
     stride = s.contract.a.offset.factor(inner)
-    _declare(e, s, f"{name}_full", f"{stride}, {tree!r}, {steps}")
+    _declare(e, s, f"{name}_full", f"{stride}, {_tree(s)!r}, {steps}")
     whole = _whole_columns(s)
     if not whole:
         _declare(e, s, name, f"{stride}")
     others = s.rows[:-1] if not run.outer else ()
     for n, span in enumerate(others):
         e.line(f"{span.axis} = _lo{n}")
-    count = " * ".join(f"_count{n}" for n in range(len(run.outer))) if run.outer else "1"
-    _begin_columns(e, s, f"{count} * udiv({run.count} + {rows - 1}, {rows})")
+    runs = " * ".join(f"_count{n}" for n in range(len(run.outer))) if run.outer else "1"
+    _begin_columns(e, s, f"{runs} * udiv({count} + {rows - 1}, {rows})")
     for span in run.outer:
         e.loop(span)
-    e.line(f"for _i in range(0, {run.count}, {rows}):")
+    e.line(f"for _i in range(0, {count}, {rows}):")
     e.depth += 1
     last = f"_lo{len(s.rows) - 1}"
-    e.line(f"_s = {last} + " + ("_i" if run.exact else f"min(_i, {run.count} - {rows})"))
+    e.line(f"_s = {last} + " + ("_i" if run.exact else f"min(_i, {count} - {rows})"))
     e.line(f"{inner} = _s")
     tile = _operands(s, affine_text(s.contract.a.offset))
-    _ask_for_rows(e, s, stride)
+    if s.prefetch == "rows":
+        _ask_for_rows(e, s, stride)
     if not whole:
         e.line(f"if _j + {s.micro.columns} <= {e.bounds(s.columns)[1]}:")
         e.depth += 1
-    _on_full_tile(e, s, f"{name}_full", tile, operands)
+    _on_full_tile(e, s, f"{name}_full", tile)
     if not whole:
         e.depth -= 1
         e.line("else:")
@@ -106,21 +89,32 @@ def walk_runs(e: Emitter, s: Panels, name: str, run: Run, tree: Any, operands: l
         e.line(f"{inner} = _s + _r")
         _store_row(e, s)
         e.depth -= 2
-    if s.contract.b.buffer.kind == "packed":
+    if s.prefetch:
         e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
 
-def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] | None) -> None:
+def _run_count(s: Panels, run: Run) -> str:
+    """How many rows a run has."""
+    if not run.outer:
+        rest = product(tuple(x.size for x in s.rows[1:]))
+        return "_count0" + (f" * {dim_text(rest)}" if len(s.rows) > 1 else "")
+    inner = s.rows[-1]
+    clipped = inner.clip_low or inner.clip_high
+    return f"_count{len(s.rows) - 1}" if clipped else dim_text(inner.size)
+
+
+def by_table(e: Emitter, s: Panels, name: str) -> None:
     """Register tiles on rows whose places stand in a table; at the edges they go through L1."""
     m, table = s.micro, s.row_table.name
-    stride = _constant(_row_step(s.contract.a.offset, s.rows))
+    stride = _constant(row_step(s.contract.a.offset, s.rows))
     _declare(e, s, name, "None")
+    full = bool(s.operands)
     if full:
         steps = tuple(
-            (_constant(_row_step(f.offset, s.rows)), f.offset.factor(s.columns.axis))
-            for f in full[1]
+            (_constant(row_step(f.offset, s.rows)), f.offset.factor(s.columns.axis))
+            for f in s.operands
         )
-        _declare(e, s, f"{name}_full", f"{stride}, {full[0]!r}, {steps}")
+        _declare(e, s, f"{name}_full", f"{stride}, {_tree(s)!r}, {steps}")
     e.line("_rows = " + " * ".join(f"_count{n}" for n in range(len(s.rows))))
     e.line(f"for _i in range(udiv(_rows + {m.rows - 1}, {m.rows}) * {m.rows}):")
     e.depth += 1
@@ -139,7 +133,7 @@ def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] |
         e.line("_p = _i")
         decode(e, s, "_p")
         rows = f"{table} + _i * 8" if stride is None else f"ld_int64({table}, _i)"
-        _on_full_tile(e, s, f"{name}_full", _operands(s, rows), full[1])
+        _on_full_tile(e, s, f"{name}_full", _operands(s, rows))
         e.depth -= 1
         e.line("else:")
         e.depth += 1
@@ -150,7 +144,7 @@ def walk_table(e: Emitter, s: Panels, name: str, full: tuple[Any, list[Fetch]] |
     decode(e, s, "_p")
     _store_row(e, s)
     e.depth -= 2 if full else 1
-    if s.contract.b.buffer.kind == "packed":
+    if s.prefetch:
         e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
 
@@ -158,7 +152,7 @@ def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
     """A micro-kernel in the header of the source."""
     c, m = s.contract, s.micro
     options = {
-        "prefetch": c.b.buffer.kind == "packed",
+        "prefetch": bool(s.prefetch),
         "single": c.depth == 1,
     }
     named = "".join(f", {k}=True" for k, on in options.items() if on)
@@ -170,7 +164,7 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
     """The loop over panels; while one is read, its tiles ask for the next, each for its share."""
     lo, hi = e.bounds(s.columns)
     c = s.contract
-    ahead = c.b.buffer.kind == "packed"
+    ahead = bool(s.prefetch)
     step_bytes = c.b_step * ITEM_BYTES[c.b.buffer.dtype]
     if ahead:
         e.line(f"_tiles = max({tiles}, 1)")  # a task past the end of an axis has none
@@ -183,14 +177,8 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
 
 
 def _ask_for_rows(e: Emitter, s: Panels, stride: Dim) -> None:
-    """Where the panels stay in L1, it is the left operand's next rows that are asked for."""
-    c = s.contract
-    size = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
-    if c.b.buffer.kind != "packed" or not isinstance(size, int) or size > L1_BYTES:
-        return
-    if c.a_step != 1 or len(c.segment_values) != 1 or stride != c.depth:
-        return
-    item, rows = _item_bytes(c.a), s.micro.rows
+    """The left operand's next rows, instead of the next panel."""
+    c, rows, item = s.contract, s.micro.rows, _item_bytes(s.contract.a)
     next_rows = affine_text(c.a.offset + AHEAD * rows * stride)
     e.line(f"_ahead = {c.a.buffer.name} + ({next_rows}) * {item}")
     e.line(f"_pace = {rows * item}")
@@ -204,10 +192,10 @@ def _operands(s: Panels, rows: str) -> str:
     )
 
 
-def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str, operands: list[Fetch]) -> None:
+def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
     e.line(f"{s.columns.axis} = _j")
-    at = [f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}" for f in operands]
-    steps = [_row_step(f.offset, s.rows) for f in operands]
+    at = [f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}" for f in s.operands]
+    steps = [row_step(f.offset, s.rows) for f in s.operands]
     at += [dim_text(x) for x in steps if x is not None and _constant(x) is None]
     e.line(f"{name}({tile}, ({', '.join(at)},))")
 
@@ -245,58 +233,26 @@ def _form(e: Emitter, s: Panels) -> str:
     return f", form={form!r}, dot={dot_product(s.micro.lanes, e.device.target)!r}"
 
 
-def _row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
-    """The distance in memory of a flattened row to the next, where it is the same for all."""
-    inner = step = offset.factor(rows[-1].axis)
-    for outer, span in zip(rows[-2::-1], rows[:0:-1], strict=True):
-        if not isinstance(span.size, int):
-            return None
-        step = step * span.size
-        if span.clip_low or span.clip_high or offset.factor(outer.axis) != step:
-            return None
-    return inner
-
-
 def _constant(step: Dim | None) -> int | None:
     """A step that is a number; None: it is passed when the register tile runs."""
     return int(step) if isinstance(step, int) else None
 
 
-def _on_registers(s: Panels) -> tuple[Any, list[Fetch]] | None:
-    """The epilogue as a tree for the micro-kernel, and its operands, target first; None: it must
-    run on the tile in L1.
-
-    Arithmetic is done on the registers; a function like erf would need more of them, and its cost
-    hides the trip to L1.
-    """
-    operands, total = [s.epilogue.target], s.contract.acc.dtype
-    if operands[0].buffer.dtype != total:
-        return None
+def _tree(s: Panels) -> Any:
+    """The epilogue as the micro-kernel takes it: numbers of operands, constants second."""
 
     def tree(e: TileExpr) -> Any:
         match e:
-            case Fetch(buffer, _, _) if buffer == s.contract.acc:
+            case Fetch(buffer) if buffer == s.contract.acc:
                 return "acc"
-            case Fetch(buffer, _, dynamic):
-                if dynamic or buffer.dtype != total:
-                    raise LookupError
-                if e not in operands[1:]:
-                    operands.append(e)
-                return operands.index(e, 1)
-            case Const(value, dtype) if (
-                dtype == total and isinstance(value, (int, float)) and value == value
-            ):
-                return float(value)
-            case Do(op, (x, y)) if op in (REAL if is_float(total) else WHOLE):
+            case Fetch():
+                return s.operands.index(e, 1)
+            case Const(value):
+                return float(cast("float", value))
+            case Do(op, (x, y)):
                 left, right = tree(x), tree(y)
-                if op in ("max", "min") and isinstance(left, float):
-                    left, right = right, left
-                return (op, left, right)
-        raise LookupError
+                commutes = op in ("max", "min") and isinstance(left, float)
+                return (op, right, left) if commutes else (op, left, right)
+        raise AssertionError(f"{e} is no epilogue on registers")
 
-    try:
-        found = tree(s.epilogue.expr)
-    except LookupError:
-        return None
-    good = all(f.offset.factor(s.columns.axis) in (0, 1) for f in operands)
-    return (found, operands) if good and operands[0].offset.factor(s.columns.axis) == 1 else None
+    return tree(s.epilogue.expr)

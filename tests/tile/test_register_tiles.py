@@ -1,0 +1,97 @@
+"""How register tiles go over rows and where an epilogue runs: decided once, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explorer.errors import CheckFailed
+from explorer.ir.decisions import Micro
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.text.tile_printer import print_tile_program
+from explorer.ir.tile_program import For, Panels, Run, TileProgram
+from explorer.ir.tile_traversal import statements
+from explorer.tile.interpret import Interpreter
+from explorer.tile.rewrites import steps
+from tests.codegen.cases import ENV, Case, arrays, conv, linear
+from tests.tile.programs import HERE, with_lanes
+
+
+def program(case: Case, name: str = "register tiles") -> TileProgram:
+    return dict(steps(normalise(case.kernel), case.tiling, ENV, with_lanes(8)))[name]
+
+
+def panels(case: Case) -> Panels:
+    (found,) = (s for s in statements(program(case).body) if isinstance(s, Panels))
+    return found
+
+
+def rows(m: int, function: str = "relu") -> Panels:
+    return panels(linear(m, 24, 32, function, {}, Micro(6, 2)))
+
+
+def test_rows_that_fill_whole_tiles_are_one_run() -> None:
+    assert rows(36).run == Run((), True)
+    assert rows(6).run == Run((), True)
+
+
+def test_the_last_tile_of_a_run_is_moved_back() -> None:
+    assert rows(37).run == Run((), False)
+
+
+def test_fewer_rows_than_a_tile_stand_in_a_table() -> None:
+    assert rows(5).run is None
+
+
+def test_what_might_be_written_is_not_read_twice() -> None:
+    """`r` is an input, so it may be what the output takes over: a tile moved back would read what
+    it wrote.
+    """
+    assert rows(37, "two").run is None
+    assert rows(36, "two").run == Run((), True)
+
+
+def test_arithmetic_runs_on_registers_and_other_functions_do_not() -> None:
+    kept = rows(36)
+    assert [f.buffer.kind for f in kept.operands] == ["output", "constant"]
+    assert rows(36, "erf").operands == ()
+
+
+def test_a_batch_of_one_is_a_loop_around() -> None:
+    case = conv(9, 8, 4, 32, 3, 1, 1, tile={"e0": 1}, micro=Micro(4, 2), n=2)
+    loops = [s for s in statements(program(case).body) if isinstance(s, For)]
+    assert any(isinstance(s.body[0], Panels) for s in loops)
+    assert not any(isinstance(s, For) for s in statements(program(case, "hoist").body))
+
+
+def test_what_was_decided_is_told() -> None:
+    told = "\n".join(print_tile_program(program(linear(37, 24, 32, "relu", {}, Micro(6, 2)))))
+    assert "rows in runs, the last tile moved back, on registers, prefetches" in told
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        (linear(37, 24, 32, "none", {}, Micro(6, 2)), "no whole tiles"),
+        (conv(8, 9, 4, 32, 3, 1, 1, micro=Micro(4, 2)), "do not lie 4 apart"),
+    ],
+)
+def test_the_interpreter_refuses_a_run_that_is_none(case: Case, told: str) -> None:
+    whole = program(case)
+    body = tuple(replace(s, run=Run((), True)) if isinstance(s, Panels) else s for s in whole.body)
+    shape = case.kernel.shape("y")
+    values = arrays(case) | {"y": np.zeros([int(n) for n in shape], np.float32)}
+    with pytest.raises(CheckFailed, match=told):
+        Interpreter(replace(whole, body=body), values, {}).run()
+
+
+def test_the_nearest_cache_decides_what_is_prefetched() -> None:
+    case = linear(36, 24, 32, "relu", {}, Micro(6, 2))
+    small = replace(HERE.levels[0], capacity_bytes=2048)
+    device = replace(with_lanes(8), levels=(small, *HERE.levels[1:]))
+    for here, wanted in ((with_lanes(8), "rows"), (device, "panel")):
+        last = steps(normalise(case.kernel), case.tiling, ENV, here)[-1][1]
+        (found,) = (s for s in statements(last.body) if isinstance(s, Panels))
+        assert found.prefetch == wanted
