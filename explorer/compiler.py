@@ -24,6 +24,7 @@ from explorer.garbage import rare_collections
 from explorer.grinder import grind
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.own_operators import own_operators
 from explorer.options import Options
@@ -71,6 +72,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     lift = _lifting(device) if options.relax.lift else ()
     filtering = Winograd(device, Price(device, 1), options.convolution)
     price = PriceInBlocks(Price(device), options.softmax)
+    measured = _measuring(options, device)
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     steps = (
         Step("deduce shapes", Stage.TYPED, deduce),
@@ -95,10 +97,17 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("walk softmax in blocks", Stage.WELDED, options.softmax),
         Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
+        *measured,
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
     return placed(steps, options.passes, LegalTiles(device))
+
+
+def _measuring(options: Options, device: Device) -> tuple[Step, ...]:
+    """The best candidates of each kernel are timed where that is asked for."""
+    count = options.roller.measure
+    return (Step("measure tiles", Stage.ROLLED, MeasureTiles(device, count)),) if count else ()
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:

@@ -28,6 +28,7 @@ class Counts:
     library_calls: int = 0  # returns to Python to run a library's operator
     pass_runs: int = 0  # passes that did their work
     pass_hits: int = 0  # passes whose result was remembered
+    tilings_measured: int = 0  # candidates of Roller's that were compiled and timed
     walls_planned: int = 0  # bindings for which a brick wall was laid
     walls_remembered: int = 0  # bindings whose brick wall was remembered
     arenas_made: int = 0  # arenas allocated for a binding

@@ -261,15 +261,28 @@ class Tiling:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredTile:
+    """A tiling that was timed alone on this machine, beside what the model had said; `rank` 1 is
+    the model's first.
+    """
+
+    rank: int
+    tiling: Tiling
+    predicted_us: float
+    measured_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class TilingDecision:
     """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set
-    by hand.
+    by hand. `measured` are those that were timed, fastest first; they lead the candidates.
     """
 
     binding: str
     chosen: Tiling
     candidates: tuple[Candidate, ...]
     pinned: bool = False
+    measured: tuple[MeasuredTile, ...] = ()
 
 
 # Rammer: the wall. Evaluated per binding of the symbols.

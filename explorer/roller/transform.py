@@ -25,21 +25,25 @@ from explorer.roller.remembered import best_tiling, best_tilings
 from explorer.roller.well_formed import in_numbers
 
 MOST_TILINGS = 10_000
+MOST_MEASURED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What Roller may be told. `policy` is a name of `POLICIES`, or a function; `pinned` sets
-    tilings by hand: ((binding, tiling), ...).
+    tilings by hand: ((binding, tiling), ...). `measure`: so many of the best candidates by the
+    model are compiled and timed on this machine, and the fastest is taken; 0: none.
     """
 
     policy: str | Policy = DEFAULT
     top_k: int = 10
     pinned: tuple[tuple[str, Tiling], ...] = ()
+    measure: int = 0
 
     def __post_init__(self) -> None:
         ranges.policy("roller.policy", self.policy, POLICIES)
         ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
+        ranges.whole("roller.measure", self.measure, 0, MOST_MEASURED)
         ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")
 
 
@@ -108,14 +112,14 @@ def _found(
 
     BadPolicy where a policy of the user's own breaks a rule.
     """
-    policy = options.policy
-    inside = tuple(refined(named, cut, device, env, env.hints, options.top_k)) if cut else ()
+    policy, count = options.policy, max(options.top_k, options.measure)
+    inside = tuple(refined(named, cut, device, env, env.hints, count)) if cut else ()
     if inside and not inside[0].refused:
         return inside
     if isinstance(policy, str):
-        return best_tilings(named, device, env, env.hints, options.top_k, policy)
+        return best_tilings(named, device, env, env.hints, count, policy)
     asked = Asked("Roller", policy, f"the kernel {name!r}")
-    most = options.top_k + REFUSED
+    most = count + REFUSED
     return own_candidates(
         asked, lambda: policy(named, device, env, env.hints), named, device, env, env.hints, most
     )

@@ -137,7 +137,7 @@ def _tile(
     refused = [c for c in decision.candidates if c.refused]
     chosen = next((c for c in legal if c.value == decision.chosen), None)
     base = chosen.cost_us if chosen else 0.0
-    rows = [_candidate(c, i, base, c is chosen) for i, c in enumerate(legal[:SHOWN])]
+    rows = [_candidate(c, i, base, c is chosen, decision) for i, c in enumerate(legal[:SHOWN])]
     rows += [
         {"label": tile_label(c), "refused": c.refused, "on": False, "index": -1}
         for c in refused[:SHOWN]
@@ -173,7 +173,9 @@ def _modelled(c: Candidate) -> float:
     return sum(us for _, us in c.terms)
 
 
-def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any]:
+def _candidate(
+    c: Candidate, index: int, base: float, on: bool, decision: TilingDecision
+) -> dict[str, Any]:
     change = c.cost_us / base - 1 if base else 0.0
     return {
         "label": tile_label(c),
@@ -182,19 +184,31 @@ def _candidate(c: Candidate, index: int, base: float, on: bool) -> dict[str, Any
         "refused": "",
         "on": on,
         "index": index,
-        "note": "chosen" if on else f"{change:+.0%}",
+        "note": ("chosen" if on else f"{change:+.0%}") + _timed(c, decision),
     }
+
+
+def _timed(c: Candidate, decision: TilingDecision) -> str:
+    """What a candidate took where it was timed, and the model's rank of it."""
+    for m in decision.measured:
+        if m.tiling == c.value:
+            return f", {time_text(m.measured_us)} measured, number {m.rank} by the model"
+    return ""
 
 
 def _tile_sentence(
     decision: TilingDecision, legal: int, refused: int, measured: float | None
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
-    why = (
-        ""
-        if decision.pinned
-        else f", the best by its model of {_counted(legal, 'legal tile')} it kept"
-    )
+    why = f", the best by its model of {_counted(legal, 'legal tile')} it kept"
+    if decision.pinned:
+        why = ""
+    elif decision.measured:
+        best = decision.measured[0]
+        why = (
+            f", the fastest of {len(decision.measured)} that were timed alone: "
+            f"{time_text(best.measured_us)}, number {best.rank} by the model"
+        )
     text = f"{who} {outline.tiling_text(decision.chosen)}{why}; {refused} more were refused."
     if measured is None:
         return text

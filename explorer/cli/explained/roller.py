@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions import TilingDecision
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -27,7 +27,7 @@ def tiles(c: Compilation, op: str | None) -> Answer:
         raise no_such(c, op, origins)
     data = {
         "stage": c.stage,
-        "kernels": [_tiling(t.binding, origins, t.candidates, t.pinned) for t in found],
+        "kernels": [_tiling(t, origins) for t in found],
     }
     if op is None:
         rows = [
@@ -43,22 +43,38 @@ def tiles(c: Compilation, op: str | None) -> Answer:
             data, table(("kernel", "tile", ">a task", "of which"), shortened(rows, op, 4))
         )
     parts = [
-        f"{t.binding}, from {', '.join(sorted(origins[t.binding]))}\n{candidates(t.candidates)}"
+        f"{t.binding}, from {', '.join(sorted(origins[t.binding]))}\n"
+        f"{candidates(t.candidates)}{_measured(t)}"
         for t in found
     ]
     return Answer(data, "\n\n".join(parts))
 
 
-def _tiling(
-    name: str, origins: Mapping[str, frozenset[str]], weighed: Sequence[Candidate], pinned: bool
-) -> dict[str, object]:
+def _tiling(t: TilingDecision, origins: Mapping[str, frozenset[str]]) -> dict[str, object]:
     candidates = [
         {"tile": w.label, "cost_us": w.cost_us, "terms_us": dict(w.terms), "refused": w.refused}
-        for w in weighed
+        for w in t.candidates
     ]
-    return {
-        "kernel": name,
-        "origins": origins.get(name),
-        "pinned": pinned,
+    told: dict[str, object] = {
+        "kernel": t.binding,
+        "origins": origins.get(t.binding),
+        "pinned": t.pinned,
         "candidates": candidates,
     }
+    if t.measured:
+        told["measured"] = [
+            {"rank": m.rank, "predicted_us": m.predicted_us, "measured_us": m.measured_us}
+            for m in t.measured
+        ]
+    return told
+
+
+def _measured(t: TilingDecision) -> str:
+    """What was timed, fastest first, beside the model's rank and time."""
+    if not t.measured:
+        return ""
+    rows = [
+        (c.label, str(m.rank), duration(m.predicted_us), duration(m.measured_us))
+        for c, m in zip(t.candidates, t.measured, strict=False)
+    ]
+    return "\n" + table(("timed here", ">model's rank", ">predicted", ">measured"), rows)

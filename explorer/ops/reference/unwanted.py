@@ -36,6 +36,13 @@ def cancellable(cancelled: Asked | None) -> Iterator[None]:
         _cancelled.reset(token)
 
 
+def end_if_unwanted(what: str) -> None:
+    """Raises Cancelled where nobody wants the answer any more: our own code asks by this."""
+    cancelled = _cancelled.get()
+    if cancelled is not None and cancelled():
+        raise Cancelled(f"{what} was stopped", where=what)
+
+
 @contextmanager
 def while_wanted(what: str) -> Iterator[None]:
     """Somebody else's code runs inside; Cancelled where it was ended."""

@@ -25,6 +25,7 @@ from explorer.ops.reference.unwanted import cancellable
 from explorer.passes.pipeline.fingerprint import pass_key, program_key
 from explorer.passes.pipeline.own_pass import OwnPass, blaming
 from explorer.passes.pipeline.validate import Validation
+from explorer.passes.progress import telling
 
 Pass: TypeAlias = Callable[[Program], Program]
 Progress: TypeAlias = Callable[
@@ -155,7 +156,11 @@ def run_steps(
             raise Cancelled(f"stopped before the step {step.name!r}", where=step.name)
         if progress is not None:
             progress(step.name, number, len(steps))
-        with blaming(step.name, changed_by_own(snapshots)), cancellable(cancelled):
+        with (
+            blaming(step.name, changed_by_own(snapshots)),
+            cancellable(cancelled),
+            telling(progress),
+        ):
             result, kept = _run(now, step, device_key, memory)
         checked = None if validation is None else validation.of(program, result.program)
         own, seconds = isinstance(step.run, OwnPass), result.seconds

@@ -1,0 +1,162 @@
+"""Roller's best candidates compiled and timed on this machine; the fastest measured one is taken.
+
+Roller (OSDI 2022), section 4.3: the model constructs a few candidates, and the device has the last
+word. Times are kept on disk under the kernel, its tiling, the device and the machine's card.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from explorer import cache as store
+from explorer.allowance import cores
+from explorer.counters import counters
+from explorer.devices.cpus import runs_on
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.calls import KernelCall
+from explorer.ir.decisions import Candidate, MeasuredTile, Tiling, TilingDecision
+from explorer.ir.dtypes import is_float
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import canonical, renamed_tiling, text_of
+from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.measure.machine import machine
+from explorer.measure.this_machine.one_kernel import Operands, prepare
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.passes.progress import told
+
+FORMAT = "measured-tile-1"
+FOLDERS = ("codegen", "tile", "runtime", "ir", "ops")
+BUDGET_US = 3000.0  # of one candidate's runs, and three launches at least
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Question:
+    """How long a kernel takes under a tiling; `given` are the arrays that choose rows."""
+
+    kernel: Kernel
+    device: Device
+    env: ShapeEnv
+    given: Arrays
+
+    @cached_property
+    def operands(self) -> Operands:
+        """The arrays that all tilings run on, made for the first that is not known."""
+        return Operands(self.kernel, self.env.hints, self.given)
+
+    def key(self, tiling: Tiling) -> str:
+        """What a time is kept under: the same for every name that the kernel can have."""
+        named, axes = canonical(self.kernel)
+        parts = (text_of(named), repr(renamed_tiling(tiling, axes)), repr(self.env))
+        where = (repr(self.device), str(machine()), str(cores()))
+        return store.content_key(FORMAT, store.code_key(*FOLDERS), *parts, *where)
+
+
+Timer: TypeAlias = Callable[[Question, Tiling], float]
+
+
+def time_here(asked: Question, tiling: Tiling) -> float:
+    """Microseconds of a run on this machine, on as many threads as the device has units here."""
+    threads = max(1, min(asked.device.units, cores()))
+    made = prepare(asked.kernel, tiling, asked.operands, threads, asked.env, asked.device)
+    return made.best_us(BUDGET_US)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureTiles:
+    """After: every kernel that can be timed alone has the fastest of its `count` best candidates.
+
+    Left to the model are kernels pinned by hand, those with one candidate, and those that read
+    integers which are no constants: what they hold is not known before a run. Raises BadOption for
+    a device that cannot run here.
+    """
+
+    device: Device
+    count: int
+    timer: Timer | None = None
+
+    def __post_init__(self) -> None:
+        if not runs_on(self.device, this_cpu()):
+            name = self.device.name
+            raise BadOption(
+                f"roller.measure times tilings on this machine, which cannot run {name}",
+                where="roller.measure",
+                try_="roller.measure=0",
+            )
+
+    def __call__(self, program: Program) -> Program:
+        """The program with measured tilings; the decisions tell every time."""
+        decided = {t.binding: t for t in program.decisions.tilings}
+        calls = program.kernel_calls
+        for n, binding in enumerate(calls):
+            told(f"measure tiles: {binding.var.name}", n, len(calls))
+            found = decided.get(binding.var.name)
+            if found is not None:
+                decided[binding.var.name] = self._measured(program, binding, found)
+
+        def chosen(binding: Binding) -> Binding:
+            found = decided.get(binding.var.name)
+            if not isinstance(binding.expr, KernelCall) or found is None or not found.measured:
+                return binding
+            return replace(binding, expr=replace(binding.expr, tiling=found.chosen))
+
+        functions = tuple(
+            replace(f, body=tuple(chosen(b) for b in f.body)) for f in program.functions
+        )
+        left = replace(program.decisions, tilings=tuple(decided.values()))
+        return replace(program, functions=functions, decisions=left)
+
+    def _measured(
+        self, program: Program, binding: Binding, found: TilingDecision
+    ) -> TilingDecision:
+        call = binding.expr
+        assert isinstance(call, KernelCall)
+        legal = [c for c in found.candidates if not c.refused][: self.count]
+        given = _chooses_rows(program, call)
+        if found.pinned or call.tiling != found.chosen or len(legal) < 2 or given is None:
+            return found
+        asked = Question(call.kernel, self.device, program.env, given)
+        rows = tuple(
+            self._row(asked, c, rank, f"measure tiles: {binding.var.name}", len(legal))
+            for rank, c in enumerate(legal)
+        )
+        ranked = sorted(range(len(rows)), key=lambda n: rows[n].measured_us)
+        first = [legal[n] for n in ranked]
+        rest = [c for c in found.candidates if c not in first]
+        best = rows[ranked[0]].tiling
+        measured = tuple(rows[n] for n in ranked)
+        return replace(found, chosen=best, candidates=(*first, *rest), measured=measured)
+
+    def _row(self, asked: Question, c: Candidate, rank: int, name: str, total: int) -> MeasuredTile:
+        assert isinstance(c.value, Tiling)
+        told(f"{name}, candidate", rank, total)
+        key = asked.key(c.value)
+        data = store.get(key)
+        if data is None:
+            us = (self.timer or time_here)(asked, c.value)
+            counters.add("tilings_measured")
+            store.put(key, json.dumps(us).encode())
+        else:
+            us = float(json.loads(data))
+        return MeasuredTile(rank + 1, c.value, c.cost_us, us)
+
+
+def _chooses_rows(program: Program, call: KernelCall) -> Arrays | None:
+    """The integers that a call reads, which are constants; None where some are not."""
+    given = {}
+    for name, arg in zip(call.kernel.inputs, call.args, strict=True):
+        dtype = call.kernel.dtype(name)
+        if is_float(dtype) or dtype == "bool":
+            continue
+        if arg.name not in program.constants:
+            return None
+        given[name] = program.constants[arg.name].array
+    return given
