@@ -7,7 +7,7 @@ word. Times are kept on disk under the kernel, its tiling, the device and the ma
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -21,7 +21,7 @@ from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate, MeasuredTile, Tiling, TilingDecision
+from explorer.ir.decisions import MeasuredTile, Tiling, TilingDecision
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling, text_of
@@ -32,9 +32,9 @@ from explorer.measure.this_machine.one_kernel import Operands, prepare
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.progress import told
 
-FORMAT = "measured-tile-1"
+FORMAT = "measured-tile-2"
 FOLDERS = ("codegen", "tile", "runtime", "ir", "ops")
-BUDGET_US = 3000.0  # of one candidate's runs, and three launches at least
+TURNS, TURN_US = 4, 1000.0  # of each candidate; three launches a turn at least
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
@@ -60,14 +60,25 @@ class Question:
         return store.content_key(FORMAT, store.code_key(*FOLDERS), *parts, *where)
 
 
-Timer: TypeAlias = Callable[[Question, Tiling], float]
+Timer: TypeAlias = Callable[[Question, Sequence[Tiling]], Sequence[float]]
 
 
-def time_here(asked: Question, tiling: Tiling) -> float:
-    """Microseconds of a run on this machine, on as many threads as the device has units here."""
+def time_here(asked: Question, tilings: Sequence[Tiling]) -> list[float]:
+    """Microseconds of a run under each tiling on this machine, on as many threads as the device has
+    units here. They take turns, so that what else goes on here meets them all.
+    """
     threads = max(1, min(asked.device.units, cores()))
-    made = prepare(asked.kernel, tiling, asked.operands, threads, asked.env, asked.device)
-    return made.best_us(BUDGET_US)
+    ready = []
+    for n, tiling in enumerate(tilings):
+        told(f"measure tiles: compile for {asked.kernel.name}", n, len(tilings))
+        ready.append(
+            prepare(asked.kernel, tiling, asked.operands, threads, asked.env, asked.device)
+        )
+    best = [float("inf")] * len(ready)
+    for turn in range(TURNS):
+        told(f"measure tiles: time {asked.kernel.name}", turn, TURNS)
+        best = [min(us, made.best_us(TURN_US)) for us, made in zip(best, ready, strict=True)]
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +135,12 @@ class MeasureTiles:
         if found.pinned or call.tiling != found.chosen or len(legal) < 2 or given is None:
             return found
         asked = Question(call.kernel, self.device, program.env, given)
-        rows = tuple(
-            self._row(asked, c, rank, f"measure tiles: {binding.var.name}", len(legal))
-            for rank, c in enumerate(legal)
-        )
+        times = self._times(asked, [c.value for c in legal if isinstance(c.value, Tiling)])
+        rows = [
+            MeasuredTile(rank, c.value, c.cost_us, times[c.value])
+            for rank, c in enumerate(legal, 1)
+            if isinstance(c.value, Tiling)
+        ]
         ranked = sorted(range(len(rows)), key=lambda n: rows[n].measured_us)
         first = [legal[n] for n in ranked]
         rest = [c for c in found.candidates if c not in first]
@@ -135,18 +148,18 @@ class MeasureTiles:
         measured = tuple(rows[n] for n in ranked)
         return replace(found, chosen=best, candidates=(*first, *rest), measured=measured)
 
-    def _row(self, asked: Question, c: Candidate, rank: int, name: str, total: int) -> MeasuredTile:
-        assert isinstance(c.value, Tiling)
-        told(f"{name}, candidate", rank, total)
-        key = asked.key(c.value)
-        data = store.get(key)
-        if data is None:
-            us = (self.timer or time_here)(asked, c.value)
+    def _times(self, asked: Question, tilings: Sequence[Tiling]) -> dict[Tiling, float]:
+        """Microseconds of each; only those that are not known from before are timed."""
+        keys = {tiling: asked.key(tiling) for tiling in tilings}
+        known = {t: data for t, key in keys.items() if (data := store.get(key)) is not None}
+        missing = [t for t in tilings if t not in known]
+        fresh = (self.timer or time_here)(asked, missing) if missing else ()
+        found = {t: float(json.loads(data)) for t, data in known.items()}
+        for tiling, us in zip(missing, fresh, strict=True):
             counters.add("tilings_measured")
-            store.put(key, json.dumps(us).encode())
-        else:
-            us = float(json.loads(data))
-        return MeasuredTile(rank + 1, c.value, c.cost_us, us)
+            store.put(keys[tiling], json.dumps(us).encode())
+            found[tiling] = us
+        return {t: found[t] for t in tilings}
 
 
 def _chooses_rows(program: Program, call: KernelCall) -> Arrays | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer import Options
@@ -33,21 +36,14 @@ def rolled(measure: int = 0) -> Compilation:
     return explorer.compile(zoo.load(NAME), options=options, until="rolled")
 
 
-class ThirdIsFastest:
-    """A clock by which the third tiling that is asked of a kernel is the fastest."""
-
-    def __init__(self) -> None:
-        self.asked: list[Question] = []
-
-    def __call__(self, asked: Question, tiling: Tiling) -> float:
-        self.asked.append(asked)
-        count = sum(one is asked for one in self.asked)
-        return 1.0 if count == 3 else 10.0 + count
+def third_is_fastest(asked: Question, tilings: Sequence[Tiling]) -> list[float]:
+    """A clock by which the third best by the model is the fastest."""
+    return [1.0 if n == 2 else 10.0 + n for n in range(len(tilings))]
 
 
 def test_the_fastest_measured_is_taken_and_every_time_is_told() -> None:
     before = rolled().program
-    after = MeasureTiles(this_cpu(), 4, ThirdIsFastest())(before)
+    after = MeasureTiles(this_cpu(), 4, third_is_fastest)(before)
     measured = [t for t in after.decisions.tilings if len(t.measured) == 4]
     assert measured
     was = {t.binding: t for t in before.decisions.tilings}
@@ -67,15 +63,15 @@ def test_the_fastest_measured_is_taken_and_every_time_is_told() -> None:
 def test_what_was_measured_is_known_again() -> None:
     program, device = rolled().program, this_cpu()
     with explorer.counters.delta() as first:
-        once = MeasureTiles(device, 3, lambda asked, tiling: float(len(repr(tiling))))(program)
+        once = MeasureTiles(device, 3, lambda asked, ts: [float(len(repr(t))) for t in ts])(program)
     with explorer.counters.delta() as second:
-        again = MeasureTiles(device, 3, lambda asked, tiling: 0.0)(program)
+        again = MeasureTiles(device, 3, lambda asked, ts: [0.0] * len(ts))(program)
     assert first.tilings_measured > 0 and second.tilings_measured == 0
     assert once.decisions.tilings == again.decisions.tilings
 
 
 def test_without_the_option_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(asked: Question, tiling: Tiling) -> float:
+    def never(asked: Question, tilings: Sequence[Tiling]) -> list[float]:
         raise AssertionError("measured")
 
     monkeypatch.setattr(measured_tiles, "time_here", never)
@@ -110,14 +106,48 @@ def test_the_count_is_a_whole_number(count: object) -> None:
 
 def test_it_tells_how_far_it_is_and_can_be_cancelled() -> None:
     program, asked = rolled().program, []
-    stub = MeasureTiles(this_cpu(), 3, lambda asked, tiling: 1.0)
+    stub = MeasureTiles(this_cpu(), 3, lambda asked, ts: [1.0] * len(ts))
     steps = [Step("measure tiles", program.stage, stub)]
     told: list[str] = []
 
     def unwanted() -> bool:
         asked.append(1)
-        return len(asked) > 4
+        return len(asked) > 2  # before the step, and before its first kernel
 
     with pytest.raises(Cancelled):
         run_steps(program, steps, progress=lambda n, d, t: told.append(n), cancelled=unwanted)
     assert any(n.startswith("measure tiles: ") for n in told)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_integers_that_come_with_a_run_leave_a_kernel_to_the_model(
+    constant: bool, tmp_path: Path
+) -> None:
+    """Which rows it reads is not known before, and no array of chance says it."""
+    table = helper.make_tensor_value_info("table", TensorProto.FLOAT, [2, 96])
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 96])
+    node = helper.make_node("Gather", ["table", "ids"], ["y"])
+    known = numpy_helper.from_array(np.arange(64, dtype=np.int64) % 2, "ids")
+    graph = helper.make_graph(
+        [node], "g", [table] if constant else [table, ids], [y], [known] if constant else []
+    )
+    path = tmp_path / "gather.onnx"
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    model = explorer.load(path)
+    program = explorer.compile(model, until="rolled").program
+    with explorer.counters.delta() as did:
+        after = MeasureTiles(this_cpu(), 3)(program)
+    assert any(t.measured for t in after.decisions.tilings) == constant
+    assert (did.tilings_measured > 0) == constant
+
+
+def test_a_pinned_tiling_stays() -> None:
+    first = rolled().program.decisions.tilings[0]
+    pinned = ((first.binding, first.chosen),)
+    options = Options(roller=RollerOptions(pinned=pinned))
+    program = explorer.compile(zoo.load(NAME), options=options, until="rolled").program
+    after = MeasureTiles(this_cpu(), 3, third_is_fastest)(program)
+    assert after.decisions.tilings[0] == program.decisions.tilings[0]
+    assert any(t.measured for t in after.decisions.tilings)

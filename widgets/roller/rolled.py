@@ -5,13 +5,13 @@ level, with what the model and the clock say of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
 from explorer.cost.estimate import tasks
 from explorer.devices.model import Device, MemoryLevel
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions import Candidate, MeasuredTile, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
@@ -23,6 +23,7 @@ from explorer.roller.construct.levels import LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.scale_out import Waves
 from explorer.roller.construct.steps import Construction
+from widgets.draw.table import time_text
 
 MOST = 10  # tiles to choose from
 Times: TypeAlias = Mapping[Tiling, Measurement]
@@ -148,11 +149,18 @@ def _note(p: TiledProgram) -> str:
 
 
 def weighed(
-    kernel: Kernel, candidates: Sequence[Candidate], device: Device, sizes: Sizes, times: Times
+    kernel: Kernel, decision: TilingDecision, device: Device, sizes: Sizes, times: Times
 ) -> tuple[Choice, ...]:
     """The legal candidates of a decision, best first."""
-    legal = [c for c in candidates if not c.refused and isinstance(c.value, Tiling)]
-    return tuple(_choice(kernel, c, device, sizes, times) for c in legal[:MOST])
+    legal = [c for c in decision.candidates if not c.refused and isinstance(c.value, Tiling)]
+    timed = {m.tiling: timed_words(m) for m in decision.measured}
+    found = (_choice(kernel, c, device, sizes, times) for c in legal[:MOST])
+    return tuple(replace(c, note=timed.get(c.tiling, "") if c.tiling else "") for c in found)
+
+
+def timed_words(m: MeasuredTile) -> str:
+    """What a tiling took where Roller timed it, and what the model had thought of it."""
+    return f"{time_text(m.measured_us)} timed alone, number {m.rank} by the model"
 
 
 def _choice(kernel: Kernel, c: Candidate, device: Device, sizes: Sizes, times: Times) -> Choice:

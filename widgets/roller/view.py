@@ -55,9 +55,7 @@ def rolled(s: RollerOnShow, op: str) -> Rolled | None:
     c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
     runs = own and device.kind == "cpu"
     choices = (
-        weighed(kernel, decision.candidates, device, sizes, s.times(name))
-        if runs
-        else constructed(c, device)
+        weighed(kernel, decision, device, sizes, s.times(name)) if runs else constructed(c, device)
     )
     first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
     rank = view.rank if view.rank >= 0 else first

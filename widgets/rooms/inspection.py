@@ -20,6 +20,7 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.operators import Operator
+from widgets.roller.rolled import timed_words
 from widgets.welder import tile_graph
 
 SHOWN = 8  # candidates, and so many refused ones
@@ -192,7 +193,7 @@ def _timed(c: Candidate, decision: TilingDecision) -> str:
     """What a candidate took where it was timed, and the model's rank of it."""
     for m in decision.measured:
         if m.tiling == c.value:
-            return f", {time_text(m.measured_us)} measured, number {m.rank} by the model"
+            return f", {timed_words(m)}"
     return ""
 
 
