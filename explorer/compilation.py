@@ -385,9 +385,12 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
+        timed = {m.tiling: m for m in self.tilings.measured}
         for n, c in enumerate(self.tilings.candidates):
             mark = ">" if c.value == self.tilings.chosen else " "
             lines.append(f"{mark} {n + 1:2d} {_cost(c)}  {c.label}")
+            if isinstance(c.value, Tiling) and (m := timed.get(c.value)) is not None:
+                lines[-1] += f": {m.measured_us:.1f} us timed alone, number {m.rank} by the model"
         if self.asked is not None:
             lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
         lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]

@@ -216,6 +216,7 @@ def test_seconds_are_finite_and_above_zero(words: str) -> None:
     ("words", "group", "field", "value"),
     [
         ("roller.top_k=3", "roller", "top_k", 3),
+        ("roller.measure=10", "roller", "measure", 10),
         ("welder.enabled=off", "welder", "enabled", False),
         ("welder.connect=a:DRAM, b:L2", "welder", "connect", (("a", "DRAM"), ("b", "L2"))),
         ("rammer.policy=op-by-op", "rammer", "policy", "op-by-op"),

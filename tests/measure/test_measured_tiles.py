@@ -151,3 +151,12 @@ def test_a_pinned_tiling_stays() -> None:
     after = MeasureTiles(this_cpu(), 3, third_is_fastest)(program)
     assert after.decisions.tilings[0] == program.decisions.tilings[0]
     assert any(t.measured for t in after.decisions.tilings)
+
+
+def test_an_explanation_tells_what_was_timed() -> None:
+    compiled = rolled(2)
+    decision = next(t for t in compiled.program.decisions.tilings if len(t.measured) == 2)
+    lines = str(compiled.explain(decision.binding)).splitlines()
+    for m, line in zip(decision.measured, lines[1:3], strict=True):
+        assert f"{m.measured_us:.1f} us timed alone, number {m.rank} by the model" in line
+    assert not any("timed alone" in line for line in lines[3:])
