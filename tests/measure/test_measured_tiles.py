@@ -60,6 +60,16 @@ def test_the_fastest_measured_is_taken_and_every_time_is_told() -> None:
         assert set(t.candidates) == set(was[t.binding].candidates)
 
 
+def test_what_clocks_cannot_tell_apart_stays_the_first_of_the_model() -> None:
+    before = rolled().program
+    after = MeasureTiles(this_cpu(), 3, lambda _, ts: [10.0, 9.8, 9.9][: len(ts)])(before)
+    measured = [t for t in after.decisions.tilings if t.measured]
+    assert measured and all(t.measured[0].rank == 1 for t in measured)
+    assert [t.chosen for t in after.decisions.tilings] == [
+        t.chosen for t in before.decisions.tilings
+    ]
+
+
 def test_what_was_measured_is_known_again() -> None:
     program, device = rolled().program, this_cpu()
     with explorer.counters.delta() as first:

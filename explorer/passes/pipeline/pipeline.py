@@ -24,8 +24,8 @@ from explorer.ir.stage import Stage
 from explorer.ops.reference.unwanted import cancellable
 from explorer.passes.pipeline.fingerprint import pass_key, program_key
 from explorer.passes.pipeline.own_pass import OwnPass, blaming
+from explorer.passes.pipeline.progress import telling
 from explorer.passes.pipeline.validate import Validation
-from explorer.passes.progress import telling
 
 Pass: TypeAlias = Callable[[Program], Program]
 Progress: TypeAlias = Callable[
