@@ -22,6 +22,6 @@ def compiling_for(target: Target) -> Iterator[None]:
         _now.reset(before)
 
 
-def has(feature: str) -> bool:
-    """Whether the code that is being written may use a feature, such as "avx512f"."""
-    return _now.get().has(feature)
+def target() -> Target:
+    """What the code is for that is being written."""
+    return _now.get()

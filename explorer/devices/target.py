@@ -19,6 +19,20 @@ class Target:
         return f"+{feature}" in self.features
 
     @property
+    def is_avx512(self) -> bool:
+        """Whether vectors have AVX-512F: masks, and `x * 2**n` in one instruction."""
+        return self.has("avx512f")
+
+    def dot_product(self, lanes: int) -> str:
+        """How groups of small integers are multiplied and added in vectors of so many int32 sums:
+        "groups" of four and "pairs" are instructions, "plain" is made of products of int32.
+        """
+        if self.has("avx512vnni") and (lanes == 16 or self.has("avx512vl")):
+            return "groups"
+        needed = {4: "sse2", 8: "avx2", 16: "avx512bw"}.get(lanes, "")
+        return "pairs" if self.has(needed) else "plain"
+
+    @property
     def text(self) -> str:
         """All of it in one line, for keys."""
         return f"{self.processor} {' '.join(self.features)}"

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from explorer.devices.target import Target
 from explorer.ir.patterns.forms import Form
 
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -26,16 +25,6 @@ PAIRS_OF = {
     8: "llvm.x86.avx2.pmadd.wd",
     16: "llvm.x86.avx512.pmaddw.d.512",
 }
-
-
-def dot_product(lanes: int, target: Target) -> str:
-    """How a processor multiplies and adds groups of small integers in vectors of so many sums:
-    "groups" and "pairs" are instructions, "plain" is made of products of int32.
-    """
-    if target.has("avx512vnni") and (lanes == 16 or target.has("avx512vl")):
-        return "groups"
-    needed = {4: "sse2", 8: "avx2", 16: "avx512bw"}.get(lanes, "")
-    return "pairs" if target.has(needed) else "plain"
 
 
 class Elements:

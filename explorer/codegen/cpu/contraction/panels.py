@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from explorer.codegen.cpu.contraction.micro_elements import PLAIN, dot_product
+from explorer.codegen.cpu.contraction.micro_elements import PLAIN
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
 from explorer.ir.dtypes import ITEM_BYTES
@@ -230,7 +230,7 @@ def _form(e: Emitter, s: Panels) -> str:
     if form == PLAIN:
         return ""
     e.header.append("from explorer.ir.patterns.forms import Form")
-    return f", form={form!r}, dot={dot_product(s.micro.lanes, e.device.target)!r}"
+    return f", form={form!r}, dot={e.device.target.dot_product(s.micro.lanes)!r}"
 
 
 def _constant(step: Dim | None) -> int | None:

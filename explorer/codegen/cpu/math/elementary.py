@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from explorer.codegen.compiling import has
+from explorer.codegen.compiling import target
 from explorer.codegen.cpu.math.llvm_value import (
     FLOAT,
     LlvmValue,
@@ -47,11 +47,11 @@ def _single(x: LlvmValue) -> bool:
 
 def scaled(x: LlvmValue, by: LlvmValue) -> LlvmValue:
     """`x * 2 ** by` for a whole number, rounded once, also where it is subnormal."""
-    if has("avx512f") and suffix(x.v.type) in SCALEF:
+    if target().is_avx512 and suffix(x.v.type) in SCALEF:
         name, whole = SCALEF[suffix(x.v.type)], ir.Constant(ir.IntType(x.v.type.count), -1)
         found = intrinsic(x.b, name, x.v.type, x.v, by.v, x.v, whole, I32(4))
         return LlvmValue(x.b, found)
-    if has("avx512f"):
+    if target().is_avx512:
         power = by.whole()
         if not _single(x):
             power = LlvmValue(x.b, x.b.trunc(power.v, like(power.v.type, I32)))

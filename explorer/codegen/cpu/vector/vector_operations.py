@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from explorer.codegen.compiling import has
+from explorer.codegen.compiling import target as compiled_target
 from explorer.codegen.cpu.math.elementary import ELEMENTARY, power
 from explorer.codegen.cpu.math.llvm_value import (
     DOUBLE,
@@ -113,7 +113,7 @@ def extreme(op: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     if element(kind) not in (FLOAT, DOUBLE):
         return beyond(op, x, y)
     name = f"{suffix(kind)} {op}"
-    if has("avx512f") and name in NATIVE:  # LLVM would make two selects one, which takes longer
+    if compiled_target().is_avx512 and name in NATIVE:  # two selects that LLVM joins take longer
         picked = LlvmValue(x.b, intrinsic(x.b, NATIVE[name], kind, x.v, y.v, I32(4)))
     else:
         picked = beyond(op, x, y)
