@@ -14,7 +14,6 @@ from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
@@ -248,10 +247,9 @@ class Compilation:
         """Every kernel call in order, with its code where it was emitted."""
         out = []
         for b in self.program.kernel_calls:
-            assert isinstance(b.expr, KernelCall)
             name = b.var.name
-            if name in self.codes and b.expr.tiling is not None:
-                out.append(CompiledKernel(name, self.codes[name], b.origin, b.expr.tiling))
+            if name in self.codes and b.kernel_call.tiling is not None:
+                out.append(CompiledKernel(name, self.codes[name], b.origin, b.kernel_call.tiling))
         return tuple(out)
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
@@ -355,9 +353,10 @@ class Compilation:
             )
         asked = None
         if tile is not None:
-            assert isinstance(binding.expr, KernelCall)
             tiling = replace(decision.chosen, tile=tuple(tile.items()))
-            asked = weigh(binding.expr.kernel, tiling, self.device, self.program.env, self.hint)
+            asked = weigh(
+                binding.kernel_call.kernel, tiling, self.device, self.program.env, self.hint
+            )
         graph = self.program.decisions.tile_graph
         group = (
             next((g for g in graph.groups if g.name == binding.var.name), None) if graph else None

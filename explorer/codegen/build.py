@@ -20,7 +20,6 @@ from explorer.codegen.cpu.print import emit
 from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
@@ -231,6 +230,5 @@ def build(
 
 
 def _print(binding: Binding, env: ShapeEnv, device: Device) -> Printed:
-    call = binding.expr
-    assert isinstance(call, KernelCall)
+    call = binding.kernel_call
     return print_kernel(call.kernel, call.tiling or Tiling(), env, device)

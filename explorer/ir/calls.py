@@ -24,6 +24,13 @@ class Var:
     name: str
     type: Annotation
 
+    @property
+    def tensor(self) -> Tensor:
+        """What is known of a value that is a tensor; TypeError where it is none."""
+        if isinstance(self.type, Tensor):
+            return self.type
+        raise TypeError(f"{self.name} is no tensor, but of type {type(self.type).__name__}")
+
 
 @dataclass(frozen=True, slots=True)
 class OpCall:

@@ -75,6 +75,13 @@ class Binding:
         return self.vars[0]
 
     @property
+    def kernel_call(self) -> KernelCall:
+        """The call of a kernel that this is; TypeError where it is none."""
+        if isinstance(self.expr, KernelCall):
+            return self.expr
+        raise TypeError(f"{self.vars[0].name} calls no kernel: it is a {type(self.expr).__name__}")
+
+    @property
     def reads(self) -> tuple[Var, ...]:
         """Every value that is read."""
         return reads_of(self.expr)

@@ -131,8 +131,7 @@ class MeasureTiles:
     def _measured(
         self, program: Program, binding: Binding, found: TilingDecision
     ) -> TilingDecision:
-        call = binding.expr
-        assert isinstance(call, KernelCall)
+        call = binding.kernel_call
         legal = [c for c in found.candidates if not c.refused][: self.count]
         given = _chooses_rows(program, call)
         if found.pinned or call.tiling != found.chosen or len(legal) < 2 or given is None:

@@ -121,9 +121,8 @@ class Nest:
         while fresh in self.specs:
             count += 1
             fresh = f"{name}{count}"
-        assert isinstance(value.type, Tensor)
         self.args[fresh] = value
-        self.specs[fresh] = TensorSpec(fresh, value.type.dims, value.type.element)
+        self.specs[fresh] = TensorSpec(fresh, value.tensor.dims, value.tensor.element)
         return fresh
 
     def load(
@@ -132,14 +131,12 @@ class Nest:
         """One element of an argument; a number where the argument is a constant of one element."""
         number = self.lowering.scalar(value) if fill is None else None
         if number is not None:
-            assert isinstance(value.type, Tensor)
-            return Const(number, value.type.element)
+            return Const(number, value.tensor.element)
         return Read(self.tensor(value, name), tuple(index), fill)
 
     def along(self, value: Var, name: str, axes: Sequence[Axis]) -> Expr:
         """The element of an argument that NumPy's broadcasting puts at these axes."""
-        assert isinstance(value.type, Tensor)
-        shape = value.type.dims
+        shape = value.tensor.dims
         last = axes[len(axes) - len(shape) :]
         index = [entry(a, n) for a, n in zip(last, shape, strict=True)]
         steps = self.lowering.steps(value)
@@ -168,9 +165,8 @@ class Nest:
 
     def map(self, out: str, result: Var, expr: Callable[[tuple[Axis, ...]], Expr]) -> Var:
         """Add a compute of a result, element by element, and bind the result to the kernel."""
-        assert isinstance(result.type, Tensor)
-        axes = letters(result.type.dims)
-        self.compute(out, result.type.dims, result.type.element, axes, expr(axes))
+        axes = letters(result.tensor.dims)
+        self.compute(out, result.tensor.dims, result.tensor.element, axes, expr(axes))
         return self.into(result)
 
     def into(self, result: Var) -> Var:
@@ -204,8 +200,7 @@ def _needed(computes: Sequence[Compute]) -> list[Compute]:
 
 def shape_of(value: Var) -> Shape:
     """The shape of a value."""
-    assert isinstance(value.type, Tensor)
-    return value.type.dims
+    return value.tensor.dims
 
 
 def entry(axis: Axis, extent: Dim) -> Affine:

@@ -48,9 +48,7 @@ class Site:
 
     def tensor(self, i: int) -> Tensor:
         """The annotation of an argument."""
-        found = self.arg(i).type
-        assert isinstance(found, Tensor)
-        return found
+        return self.arg(i).tensor
 
     def shape(self, i: int = 0) -> Shape:
         """The shape of an argument."""

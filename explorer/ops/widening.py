@@ -192,21 +192,18 @@ def _with_narrow_weights(call: KernelCall, given: Mapping[str, Var]) -> KernelCa
 
 
 def _named(value: Var, name: str) -> Var:
-    assert isinstance(value.type, Tensor)
-    return Var(name, replace(value.type, dtype="float32"))
+    return Var(name, replace(value.tensor, dtype="float32"))
 
 
 def _cast(low: Lowering, source: Var, target: Var) -> None:
-    assert isinstance(target.type, Tensor)
-    nest, op = low.nest("cast"), f"cast_{target.type.element}"
+    nest, op = low.nest("cast"), f"cast_{target.tensor.element}"
     nest.map("y", target, lambda axes: Apply(op, (nest.along(source, "x", axes),)))
 
 
 def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:
     """A kernel of one compute with the dtypes of these arguments and this result."""
     dtypes = {n: a.type.element for n, a in zip(kernel.inputs, args) if isinstance(a.type, Tensor)}
-    assert isinstance(result.type, Tensor)
-    dtypes[kernel.output] = result.type.element
+    dtypes[kernel.output] = result.tensor.element
 
     def load(read: Read) -> Expr:
         changed = dtypes[read.tensor] != kernel.dtype(read.tensor)

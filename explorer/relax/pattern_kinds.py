@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -88,8 +87,7 @@ def kinds(program: Program) -> dict[str, KindFinding]:
     """The kind of every kernel call of a program, by the value that it binds."""
     found: dict[str, KindFinding] = {}
     for binding in program.kernel_calls:
-        assert isinstance(binding.expr, KernelCall)
-        found[binding.var.name] = pattern_kind(binding.expr.kernel)
+        found[binding.var.name] = pattern_kind(binding.kernel_call.kernel)
     return found
 
 

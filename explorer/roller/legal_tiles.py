@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.model import Device
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
@@ -21,8 +20,7 @@ class LegalTiles:
     def __call__(self, program: Program) -> str:
         """The kernel, and the rule with its numbers."""
         for binding in program.kernel_calls:
-            call = binding.expr
-            assert isinstance(call, KernelCall)
+            call = binding.kernel_call
             name, env = binding.var.name, program.env
             if not isinstance(call.tiling, Tiling):
                 return f"{name!r} has no tiling"

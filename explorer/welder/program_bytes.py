@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.devices.model import Device
-from explorer.ir.calls import KernelCall, LibraryCall
+from explorer.ir.calls import LibraryCall
 from explorer.ir.decisions import LevelBytes, Tiling
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
@@ -40,8 +40,7 @@ def dram_bytes(program: Program, device: Device) -> int:
 
 def _kernels(program: Program, device: Device) -> Iterator[tuple[LevelBytes, ...]]:
     for b in program.kernel_calls:
-        call = b.expr
-        assert isinstance(call, KernelCall)
+        call = b.kernel_call
         given = call.tiling if device.kind != "gpu" else None
         tiling = given if isinstance(given, Tiling) else None
         yield plan_group(call.kernel, device, program.env, tiling).levels

@@ -136,8 +136,7 @@ class Move(Generic[C]):
         return changed.with_options(roller=replace(roller, pinned=(*pinned, (group.name, tiling))))
 
     def _has_room(self, changed: C, binding: Binding) -> bool:
-        call = binding.expr
-        assert isinstance(call, KernelCall)
+        call = binding.kernel_call
         known = Kernels.around(changed.snapshot("weld").before, self.value, changed.device)
         group = group_of(changed, self.value)
         if call.tiling is None or known is None or group is None:
@@ -280,8 +279,7 @@ class WhatIf(Generic[C]):
             if binding is None:
                 program = c.snapshot("weld").after
                 binding = next(b for b in program.kernel_calls if b.var.name == group.name)
-            call = binding.expr
-            assert isinstance(call, KernelCall)
+            call = binding.kernel_call
             tiling = call.tiling
             env = program.env.at(self.sizes)
             self._plans[group.name] = plan_group(call.kernel, c.device, env, tiling)
@@ -370,6 +368,5 @@ def _by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
 
 def _onto(tiling: Tiling, binding: Binding) -> Tiling:
     """The tiling on the axes of a kernel call, as far as it has them."""
-    assert isinstance(binding.expr, KernelCall)
-    known = _axes(binding.expr.kernel)
+    known = _axes(binding.kernel_call.kernel)
     return replace(tiling, tile=tuple((a, n) for a, n in tiling.tile if a in known))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, Micro, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.program import Program
@@ -66,11 +65,12 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Tile
     bound = {**program.env.hints, **(sizes or {})}
     found = []
     for b in program.kernel_calls:
-        assert isinstance(b.expr, KernelCall)
-        if b.expr.tiling is not None:
+        if b.kernel_call.tiling is not None:
             decision = program.decisions.tiling(b.var.name)
             ops = tuple(sorted(b.origin))
-            found.append(_rows(b.var.name, b.expr.kernel, b.expr.tiling, decision, bound, ops))
+            found.append(
+                _rows(b.var.name, b.kernel_call.kernel, b.kernel_call.tiling, decision, bound, ops)
+            )
     return tuple(found)
 
 

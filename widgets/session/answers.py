@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.calls import KernelCall
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
 from widgets.program import program_diff
@@ -60,8 +59,7 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
 
 def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
     binding = next(b for b in s.now.compiled.program.kernel_calls if b.var.name == call)
-    assert isinstance(binding.expr, KernelCall)
-    origins = line_origins(source, binding.expr.kernel)
+    origins = line_origins(source, binding.kernel_call.kernel)
     return [s.house.positions(sorted(ops)) for ops in origins]
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.measure.compare import Comparison, Measurement
 from explorer.roller.alignment_report import answers
@@ -51,10 +50,10 @@ class Bench:
             what = f"{name} has no tile of its own" if name else "no operator is selected"
             raise BadOption(what, try_="select an operator that a kernel computes")
         decision = program.decisions.tiling(mine.var.name)
-        assert isinstance(mine.expr, KernelCall) and decision is not None
+        assert decision is not None
         return Subject(
             mine.var.name,
-            mine.expr.kernel,
+            mine.kernel_call.kernel,
             decision.chosen,
             now.compiled.device,
             program.env,

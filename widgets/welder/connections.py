@@ -52,8 +52,7 @@ def _is_kernel(b: Binding) -> bool:
 
 
 def _reads(b: Binding) -> frozenset[str]:
-    assert isinstance(b.expr, KernelCall)
-    return frozenset(a.name for a in b.expr.args)
+    return frozenset(a.name for a in b.kernel_call.args)
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,11 @@ class _Scene:
 
     def _operator(self, name: str) -> Operator:
         b = self.calls[name]
-        assert isinstance(b.expr, KernelCall)
         ops = tuple(sorted(b.origin))
         label = called(name, ops, self.welded.names)
-        return Operator(name, label, form_of(b.expr.kernel).word, ops, name not in self.inside)
+        return Operator(
+            name, label, form_of(b.kernel_call.kernel).word, ops, name not in self.inside
+        )
 
     def _slot(self, at: int, level: str) -> Slot:
         b = self.calls[self.names[at]]

@@ -11,7 +11,6 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.find import no_such, shortened
 from explorer.cli.text import binding, counted, duration, size, table
 from explorer.errors import BadOption
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import FusionGroup, GroupPlan, Refusal, TileGraph
 from explorer.ir.shapes.dims import Sizes
 from explorer.welder import plan_group
@@ -125,8 +124,8 @@ def _plans(c: Compilation, sizes: Sizes) -> dict[str, GroupPlan]:
     """Every kernel at the sizes, under the tile that Roller chose."""
     found, env = {}, c.program.env.at(sizes)
     for b in c.program.kernel_calls:
-        assert isinstance(b.expr, KernelCall) and b.expr.tiling is not None
-        found[b.var.name] = plan_group(b.expr.kernel, c.device, env, b.expr.tiling)
+        assert b.kernel_call.tiling is not None
+        found[b.var.name] = plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling)
     return found
 
 

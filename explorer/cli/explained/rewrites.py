@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such
 from explorer.errors import BadOption
-from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
@@ -29,8 +28,7 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
         raise no_such(c, op or "", {b.var.name: b.origin for b in c.program.kernel_calls})
     data, parts = [], []
     for b in calls:
-        call = b.expr
-        assert isinstance(call, KernelCall)
+        call = b.kernel_call
         tiling = call.tiling or Tiling()
         found = [
             (name, print_tile_program(p))

@@ -36,8 +36,7 @@ class TracedArray:
     @property
     def type(self) -> Tensor:
         """The annotation."""
-        assert isinstance(self.value.type, Tensor)
-        return self.value.type
+        return self.value.tensor
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -89,12 +89,11 @@ def bind(
 
 def cast(frame: Frame, var: Var, dims: Known | None, name: str) -> Var:
     """A match_cast that gives a symbol to each dim that is not known."""
-    assert isinstance(var.type, Tensor)
-    known = dims if dims is not None else (None,) * (var.type.rank or 0)
+    known = dims if dims is not None else (None,) * (var.tensor.rank or 0)
     shape = tuple(
         frame.recorder.symbol(f"{name}_{axis}") if d is None else d for axis, d in enumerate(known)
     )
-    return matched(frame, var, Tensor(shape, var.type.dtype), name)
+    return matched(frame, var, Tensor(shape, var.tensor.dtype), name)
 
 
 def matched(frame: Frame, var: Var, annotation: Annotation, name: str) -> Var:

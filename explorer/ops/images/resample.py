@@ -63,8 +63,7 @@ def dim_by_dim(low: Lowering, tables: Mapping[int, tuple[Var, ...]]) -> None:
 
 
 def _rows(table: Var) -> Shape:
-    assert isinstance(table.type, Tensor)
-    return table.type.dims
+    return table.tensor.dims
 
 
 def resampled(attrs: Attrs, x: Array, tables: Mapping[int, tuple[Array, ...]], dtype: Any) -> Array:

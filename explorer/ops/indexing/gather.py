@@ -28,11 +28,10 @@ def from_end(place: Expr, extent: Dim, dtype: str) -> Expr:
 
 def _index(low: Lowering, nest: Nest, value: Var, at: tuple[Affine, ...], extent: Dim) -> Expr:
     """An element of a tensor of indices into a dim of `extent`."""
-    assert isinstance(value.type, Tensor)
     place, known = nest.load(value, "index", at), low.array(value)
     if known is not None and known.size and known.min() >= 0:
         return place
-    return from_end(place, extent, value.type.element)
+    return from_end(place, extent, value.tensor.element)
 
 
 # Gather: slices along one axis.

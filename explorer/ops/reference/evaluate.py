@@ -217,8 +217,7 @@ def _operator(
 
 
 def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Array:
-    assert isinstance(var.type, Tensor)
-    shape = evaluate_shape(var.type.dims, sizes)
+    shape = evaluate_shape(var.tensor.dims, sizes)
     return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
 
 

@@ -147,8 +147,7 @@ class _InPlace:
         """The producers write their parts in turn, each in the memory of the one before."""
         binding = self.slots[concat]
         assert binding is not None and isinstance(binding.expr, KernelCall)
-        whole = binding.var.type
-        assert isinstance(whole, Tensor)
+        whole = binding.var.tensor
         gone = {id(p) for p in moved}
         rest = [p for p in parts if id(p) not in gone]
         for n, part in enumerate(moved):
@@ -172,8 +171,7 @@ class _InPlace:
         for n in sorted(self.readers.get(part.value.name, ())):
             b = self.slots[n]
             if n != concat and b is not None and part.value in b.reads:
-                assert isinstance(b.expr, KernelCall)
-                call = _read_from(b.expr, part.value, new, part.shift)
+                call = _read_from(b.kernel_call, part.value, new, part.shift)
                 self._put(n, replace(b, expr=call))
 
 
@@ -245,8 +243,7 @@ def _store_into(
 def _read_from(call: KernelCall, old: Var, new: Var, shift: tuple[Affine, ...]) -> KernelCall:
     """The call with one argument inside of a larger tensor."""
     names = {t for t, a in zip(call.kernel.inputs, call.args, strict=True) if a == old}
-    assert isinstance(new.type, Tensor)
-    shape: Shape = new.type.dims
+    shape: Shape = new.tensor.dims
 
     def leaf(read: Read) -> Read:
         if read.tensor not in names:

@@ -150,8 +150,7 @@ class _Folder:
         changed = True
         while changed:
             changed = False
-            call = self.bindings[name].expr
-            assert isinstance(call, KernelCall)
+            call = self.bindings[name].kernel_call
             for place in range(len(call.args)):
                 new = self._chain(call, place, may_split)
                 if new is not None:

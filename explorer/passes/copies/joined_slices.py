@@ -15,7 +15,6 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
-from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import Origin, copy_map
 from explorer.passes.copies.index_maps import Index, Ranges
 
@@ -145,8 +144,7 @@ def _gaps(first: Index, second: Index) -> list[Dim] | None:
 
 
 def _copy(old: Kernel, source: Var, piece: _Piece, origin: frozenset[str]) -> KernelCall:
-    assert isinstance(source.type, Tensor)
-    x = TensorSpec("x", source.type.dims, source.type.element)
+    x = TensorSpec("x", source.tensor.dims, source.tensor.element)
     y = replace(old.spec(old.output), name="y")
     made = Compute("y", piece.axes, Read("x", piece.index), store=piece.store, origin=origin)
     return KernelCall(Kernel(old.name, (x, y), (made,), ("x",), "y"), (source,))

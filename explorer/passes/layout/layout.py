@@ -146,8 +146,7 @@ class _Layout:
 
 
 def _permuted(value: Var, order: Order) -> Tensor:
-    assert isinstance(value.type, Tensor)
-    return replace(value.type, shape=reordered(value.type.dims, order))
+    return replace(value.tensor, shape=reordered(value.tensor.dims, order))
 
 
 def _inverse(order: Order) -> Order:
@@ -156,13 +155,12 @@ def _inverse(order: Order) -> Order:
 
 def _copy(result: Var, source: Var, order: Order, origin: frozenset[str]) -> Binding:
     """`result[i] = source[order^-1(i)]`: a view where no element changes its place."""
-    assert isinstance(source.type, Tensor)
-    shape = source.type.dims
+    shape = source.tensor.dims
     if not moves_memory(shape, order):
         return Binding((result,), View(source), origin)
     return Binding(
         (result,),
-        KernelCall(_transpose(shape, source.type.element, order, origin), (source,)),
+        KernelCall(_transpose(shape, source.tensor.element, order, origin), (source,)),
         origin,
     )
 

@@ -100,12 +100,11 @@ def _check_room(params: Iterable[Var], sizes: Sizes) -> None:
 
 
 def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
-    assert isinstance(param.type, Tensor)
     rng = np.random.default_rng(crc32(param.name.encode()))
-    shape, dtype = evaluate_shape(param.type.dims, sizes), numpy_dtype(param.type.element)
-    if is_float(param.type.element):
+    shape, dtype = evaluate_shape(param.tensor.dims, sizes), numpy_dtype(param.tensor.element)
+    if is_float(param.tensor.element):
         return rng.standard_normal(shape).astype(dtype)
-    if param.type.element == "string":
+    if param.tensor.element == "string":
         return rng.integers(0, 3, shape).astype(np.str_).astype(object)
     return np.asarray(rng.integers(0, limits.get(param.name, 2), shape)).astype(dtype)
 

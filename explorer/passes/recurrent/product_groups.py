@@ -48,8 +48,7 @@ class Product:
     @property
     def rows(self) -> Dim:
         """How many rows of the weight's width it makes."""
-        assert isinstance(self.left.type, Tensor)
-        return product(self.left.type.dims[:-1])
+        return product(self.left.tensor.dims[:-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,8 +106,7 @@ def _compute_us(group: ProductGroup, device: Device, env: ShapeEnv) -> float:
 
 
 def _weight_bytes(group: ProductGroup) -> int:
-    kind = group.kind.weight.type
-    assert isinstance(kind, Tensor)
+    kind = group.kind.weight.tensor
     return prod(_shape(group)) * ITEM_BYTES[kind.element]
 
 

@@ -169,8 +169,7 @@ def _together(
 
 
 def _type(value: Var) -> Tensor:
-    assert isinstance(value.type, Tensor)
-    return value.type
+    return value.tensor
 
 
 def _stacked(parts: Sequence[Var], name: str) -> Var:

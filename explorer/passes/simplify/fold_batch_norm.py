@@ -201,8 +201,7 @@ def _merged(
     binding: Binding, chain: list[tuple[Binding, Linear]], constants: dict[str, Constant]
 ) -> Binding | None:
     """One kernel for a weighted sum and the chain behind it, with constants of its own."""
-    call = binding.expr
-    assert isinstance(call, KernelCall)
+    call = binding.kernel_call
     found = _weighted(call, constants)
     assert found is not None
     total = _own_form(call, found, constants)

@@ -106,8 +106,7 @@ class _Weights:
         return Scaled(array.astype(np.int8), c.axes, scale, vector, binding.origin)
 
     def _joined(self, binding: Binding, place: int, arg: Var, w: Scaled) -> Binding | None:
-        call = binding.expr
-        assert isinstance(call, KernelCall)
+        call = binding.kernel_call
         kernel = _moved(call.kernel, call.kernel.inputs[place], w)
         if kernel is None:
             return None
@@ -196,8 +195,7 @@ def _with_scale(kernel: Kernel, c: Compute, tensor: str, scale: Expr, w: Scaled)
     specs = (*specs, TensorSpec(total, kernel.shape(c.out), "float32"))
     if isinstance(scale, Read) and w.vector is not None:
         name = fresh("scale", {*taken, total})
-        assert isinstance(w.vector.type, Tensor)
-        specs = (*specs, TensorSpec(name, w.vector.type.dims, "float32"))
+        specs = (*specs, TensorSpec(name, w.vector.tensor.dims, "float32"))
         inputs, constants = (*inputs, name), constants | {name}
         scale = replace(scale, tensor=name)
 

@@ -63,10 +63,10 @@ def with_filling(
     row: [6 * n] = Reshape(x); fits: [4 * floor(6 * n, 4)] = match row; y = Reshape(fits)
     """
     x, name, shape = site.arg(0), binding.vars[0].name, refused.filled
-    assert isinstance(x.type, Tensor) and shape is not None
-    row = Var(f"{name}.row", replace(x.type, shape=(product(x.type.dims),)))
-    fits = Var(f"{name}.fits", replace(x.type, shape=(product(shape),)))
-    flat = OpCall("Reshape", (x,), (("dims", (product(x.type.dims),)),))
+    assert shape is not None
+    row = Var(f"{name}.row", replace(x.tensor, shape=(product(x.tensor.dims),)))
+    fits = Var(f"{name}.fits", replace(x.tensor, shape=(product(shape),)))
+    flat = OpCall("Reshape", (x,), (("dims", (product(x.tensor.dims),)),))
     before = [
         Binding((row,), flat, binding.origin),
         Binding((fits,), MatchCast(row), binding.origin),
@@ -98,6 +98,5 @@ def _has(arg: Var, dim: Dim) -> bool:
 
 
 def _with(arg: Var, name: str, old: Dim, new: Dim) -> Var:
-    assert isinstance(arg.type, Tensor)
-    dims = tuple(new if d == old else d for d in arg.type.dims)
-    return Var(name, replace(arg.type, shape=dims))
+    dims = tuple(new if d == old else d for d in arg.tensor.dims)
+    return Var(name, replace(arg.tensor, shape=dims))

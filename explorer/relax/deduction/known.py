@@ -29,9 +29,8 @@ class Knowledge:
         """A value is annotated so, and its elements are these."""
         self.vars[var.name] = var
         if elements is not None and elements.size <= MOST_ELEMENTS and _is_small(var):
-            assert isinstance(var.type, Tensor)
-            assert elements.shape == var.type.shape, f"{var.name} is folded to another shape"
-            self.elements[var.name] = _wrapped(elements, var.type.element)
+            assert elements.shape == var.tensor.shape, f"{var.name} is folded to another shape"
+            self.elements[var.name] = _wrapped(elements, var.tensor.element)
         return var
 
     def var(self, var: Var) -> Var:

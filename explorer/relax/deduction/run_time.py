@@ -64,7 +64,6 @@ def at_run_time(
 
 def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
     """The shape of an argument, as the host reads it."""
-    assert isinstance(arg.type, Tensor)
-    shape = Var(name, Tensor((len(arg.type.dims),), "int64"))
-    before.append(Binding((shape,), ShapeOf(arg.type.dims), binding.origin))
+    shape = Var(name, Tensor((len(arg.tensor.dims),), "int64"))
+    before.append(Binding((shape,), ShapeOf(arg.tensor.dims), binding.origin))
     return shape

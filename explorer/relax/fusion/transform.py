@@ -146,9 +146,8 @@ def group_function(name: str, group: Group, fused: Binding) -> GroupFunction:
     """The group as a function. A kernel call may use any symbol of its caller; a function knows
     only those that its parameters define, and takes the others as a shape.
     """
-    assert isinstance(fused.expr, KernelCall)
-    args, result = fused.expr.args, fused.var
-    needed = symbols_of_kernel(fused.expr.kernel) | symbols_in(result.type)
+    args, result = fused.kernel_call.args, fused.var
+    needed = symbols_of_kernel(fused.kernel_call.kernel) | symbols_in(result.type)
     defined = frozenset[str]()
     for arg in args:
         needed |= symbols_in(arg.type)

@@ -164,8 +164,7 @@ def _cut(kernel: Kernel, tensor: str) -> tuple[tuple[Compute, ...], tuple[Comput
 
 def lift(binding: Binding, tensor: str, taken: set[str]) -> tuple[Binding, Binding]:
     """The call that makes a workspace, and the call that uses it."""
-    call = binding.expr
-    assert isinstance(call, KernelCall)
+    call = binding.kernel_call
     kernel = call.kernel
     before, after = _cut(kernel, tensor)
     name = fresh(f"{binding.var.name}.{tensor}", taken)

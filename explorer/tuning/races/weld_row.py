@@ -22,7 +22,6 @@ from explorer.compilation import Compilation
 from explorer.compiler import compile as compile_model
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.ir.calls import KernelCall
 from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
 from explorer.measure.quiet import Watch
@@ -188,8 +187,10 @@ def dram_bytes(c: Compilation) -> int:
 def _moved(c: Compilation) -> Iterator[int]:
     env = c.program.env
     for b in c.program.kernel_calls:
-        assert isinstance(b.expr, KernelCall) and b.expr.tiling is not None
-        yield plan_group(b.expr.kernel, c.device, env, b.expr.tiling).levels[-2].traffic
+        assert b.kernel_call.tiling is not None
+        yield (
+            plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling).levels[-2].traffic
+        )
 
 
 def _compiled(model: Model, threads: int, welded: bool) -> Compilation:

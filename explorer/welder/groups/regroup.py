@@ -105,8 +105,7 @@ class Kernels:
 
     def _alone(self, name: str) -> Group:
         number, binding = self.bindings[name]
-        assert isinstance(binding.expr, KernelCall)
-        group = alone(number, binding, binding.expr, self.env)
+        group = alone(number, binding, binding.kernel_call, self.env)
         named = _after_values(group.kernel, tuple(a.name for a in group.args), name)
         return replace(group, kernel=named)
 

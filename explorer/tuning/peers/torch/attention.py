@@ -176,9 +176,8 @@ def _scaled(var: Var, graph: _Graph) -> tuple[Var, float]:
 
 def _turned(var: Var, name: str, graph: _Graph) -> Var:
     """The value with its last two dims swapped: a view, in PyTorch."""
-    assert isinstance(var.type, Tensor)
-    *outer, rows, columns = var.type.dims
+    *outer, rows, columns = var.tensor.dims
     perm: tuple[AttrValue, ...] = (*range(len(outer)), len(outer) + 1, len(outer))
-    made = Var(f"{name}.k", replace(var.type, shape=(*outer, columns, rows)))
+    made = Var(f"{name}.k", replace(var.tensor, shape=(*outer, columns, rows)))
     graph.made.append(Binding((made,), OpCall("Transpose", (var,), (("perm", perm),))))
     return made
