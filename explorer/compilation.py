@@ -379,8 +379,8 @@ class Explanation:
     kernel: str
     origins: tuple[str, ...]
     tilings: TilingDecision
-    asked: Candidate | None
-    merges: tuple[Candidate, ...]
+    asked: Candidate[Tiling] | None
+    merges: tuple[Candidate[bool], ...]
 
     def __str__(self) -> str:
         lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
@@ -388,7 +388,7 @@ class Explanation:
         for n, c in enumerate(self.tilings.candidates):
             mark = ">" if c.value == self.tilings.chosen else " "
             lines.append(f"{mark} {n + 1:2d} {_cost(c)}  {c.label}")
-            if isinstance(c.value, Tiling) and (m := timed.get(c.value)) is not None:
+            if (m := timed.get(c.value)) is not None:
                 lines[-1] += f": {m.measured_us:.1f} us timed alone, number {m.rank} by the model"
         if self.asked is not None:
             lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
@@ -396,7 +396,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def _cost(c: Candidate) -> str:
+def _cost(c: Candidate[object]) -> str:
     if c.refused:
         return f"refused: {c.refused}"
     terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)

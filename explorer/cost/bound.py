@@ -16,7 +16,7 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
 )
-from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape, whole
 from explorer.ir.symbols import symbols_of_kernel
 
 
@@ -65,9 +65,4 @@ def _index(index: Affine | Expr, sizes: Sizes) -> Affine | Expr:
 def extents(kernel: Kernel) -> Mapping[str, int]:
     """The axes of the compute that is written last, with their extents, in numbers."""
     last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
-    return {a.name: _number(a.extent) for a in last.axes}
-
-
-def _number(dim: Dim) -> int:
-    assert isinstance(dim, int)
-    return dim
+    return {a.name: whole(a.extent) for a in last.axes}

@@ -5,8 +5,11 @@ later systems and pictures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from explorer.ir.shapes.dims import Dim
+
+T_co = TypeVar("T_co", covariant=True)  # what a choice is: a tiling, a word, yes or no
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +31,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Generic[T_co]):
     """One choice that was weighed: its cost in named terms (microseconds), or the reason why it was
     refused, in words and, where its room can tell them, as values.
     """
 
     label: str
-    value: object
+    value: T_co
     terms: tuple[tuple[str, float], ...] = ()
     refused: str = ""
     why: Refusal | None = None
@@ -159,9 +162,7 @@ class FusionGroup:
     kinds: tuple[str, ...]
     bytes_before: int
     bytes_after: int
-    steps: tuple[
-        Candidate, ...
-    ] = ()  # each merge that was weighed, taken or refused, with its terms
+    steps: tuple[Candidate[bool], ...] = ()  # each merge that was weighed, with its terms
     origin: frozenset[str] = frozenset()
     plan: GroupPlan | None = None  # its tiles over the memory levels
 
@@ -190,7 +191,7 @@ class ProductsDecision:
     generation: int
     products: tuple[str, ...]
     chosen: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate[bool], ...]
 
 
 # How convolutions are done.
@@ -204,7 +205,7 @@ class AlgorithmDecision:
 
     binding: str
     chosen: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate[str | None], ...]
 
 
 # Roller: tiles.
@@ -280,7 +281,7 @@ class TilingDecision:
 
     binding: str
     chosen: Tiling
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate[Tiling], ...]
     pinned: bool = False
     measured: tuple[MeasuredTile, ...] = ()
 

@@ -133,6 +133,13 @@ class Const:
     value: float | int | bool | Dim
     dtype: DType = "float32"
 
+    @property
+    def number(self) -> float:
+        """The value; TypeError where it depends on the shapes."""
+        if isinstance(self.value, (int, float)):
+            return self.value
+        raise TypeError(f"{self.value} is no number")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Const):
             return NotImplemented

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from explorer.ir.calls import Expr, KernelCall, LibraryCall, Var, reads_of
+from explorer.ir.calls import Expr, KernelCall, LibraryCall, OpCall, Var, reads_of
 from explorer.ir.decisions import Decisions
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
@@ -80,6 +80,20 @@ class Binding:
         if isinstance(self.expr, KernelCall):
             return self.expr
         raise TypeError(f"{self.vars[0].name} calls no kernel: it is a {type(self.expr).__name__}")
+
+    @property
+    def library_call(self) -> LibraryCall:
+        """The call of a library that this is; TypeError where it is none."""
+        if isinstance(self.expr, LibraryCall):
+            return self.expr
+        raise TypeError(f"{self.vars[0].name} calls no library: {type(self.expr).__name__}")
+
+    @property
+    def op_call(self) -> OpCall:
+        """The call of a graph operator that this is; TypeError where it is none."""
+        if isinstance(self.expr, OpCall):
+            return self.expr
+        raise TypeError(f"{self.vars[0].name} is no operator, but a {type(self.expr).__name__}")
 
     @property
     def reads(self) -> tuple[Var, ...]:

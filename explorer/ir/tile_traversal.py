@@ -231,6 +231,12 @@ def with_loads(expr: TileExpr, change: Callable[[Fetch], TileExpr]) -> TileExpr:
     return expr
 
 
+def with_element(f: Fetch, change: Callable[[Fetch], Fetch]) -> Fetch:
+    """An element exchanged, those inside of its address first."""
+    found = tuple((with_loads(i, change), s, n) for i, s, n in f.dynamic)
+    return change(Fetch(f.buffer, f.offset, found) if found else f)
+
+
 def substitute(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
     """An expression with some variables at other values."""
     match expr:
@@ -266,9 +272,7 @@ def with_buffers(
     """A statement with every buffer that it names whole, and every element, exchanged."""
 
     def fetch(f: Fetch) -> Fetch:
-        found = with_loads(f, element)
-        assert isinstance(found, Fetch)
-        return found
+        return with_element(f, element)
 
     match s:
         case For(_, body) | Once(_, body):

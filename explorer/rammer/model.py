@@ -134,7 +134,7 @@ class Placement:
     """
 
     programs: tuple[tuple[Share, ...], ...]
-    weighed: tuple[Candidate, ...] = ()
+    weighed: tuple[Candidate[object], ...] = ()
 
 
 Policy: TypeAlias = Callable[[Facts], Placement]

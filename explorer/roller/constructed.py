@@ -48,7 +48,7 @@ WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of
 
 def constructed(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate[Tiling]]:
     """The tilings that construction finds for a kernel in normal form, best by the model first;
     where it finds few, or none that is legal, what `candidates` finds is weighed too.
     """

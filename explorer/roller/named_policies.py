@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions import Candidate, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.constructed import constructed
 from explorer.roller.policy import candidates
 
-Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate]]
-NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate]]
+Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling]]]
+NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate[Tiling]]]
 
 POLICIES: MappingProxyType[str, NamedPolicy] = MappingProxyType(
     {"candidates": candidates, "construct": constructed}

@@ -27,7 +27,7 @@ def own_candidates(
     env: ShapeEnv,
     sizes: Sizes,
     most: int,
-) -> tuple[Candidate, ...]:
+) -> tuple[Candidate[Tiling], ...]:
     """The first candidates of a policy, those that it marked as refused last.
 
     Each is a Candidate of a well-formed Tiling; one at least is not marked as refused, and those
@@ -37,7 +37,6 @@ def own_candidates(
     found = tuple(_candidate(asked, kernel, device, c) for c in given)
     legal = tuple(c for c in found if not c.refused)
     for c in legal:
-        assert isinstance(c.value, Tiling)
         why = refusal(kernel, c.value, device, env, sizes)
         if why:
             raise asked.refused(
@@ -54,7 +53,7 @@ def own_candidates(
     return (*legal, *(c for c in found if c.refused))
 
 
-def _candidate(asked: Asked, kernel: Kernel, device: Device, given: Any) -> Candidate:
+def _candidate(asked: Asked, kernel: Kernel, device: Device, given: Any) -> Candidate[Tiling]:
     """A candidate in which nothing is of another type than it says."""
     if not isinstance(given, Candidate):
         raise asked.refused(f"gave {a(given)} among its candidates", GIVEN, shown(given))

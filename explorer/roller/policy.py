@@ -49,7 +49,7 @@ def register_tiles(device: Device) -> tuple[Micro, ...]:
 
 def candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate[Tiling]]:
     """The tilings of a kernel in normal form, best first, then refused ones with the rule that they
     break.
 
@@ -59,14 +59,14 @@ def candidates(
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
 
 
-def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate]:
+def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate[Tiling]]:
     """Every cut that `candidates` looks at, with its modelled time, legal or not."""
     return [scored(kernel, t, device, sizes, r) for t, r in _tilings(kernel, device, sizes)]
 
 
 def refined(
     kernel: Kernel, cut: Cut, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate[Tiling]]:
     """The tilings of a kernel in normal form whose tile is given, best first: what is left to
     choose inside of a tile that Welder has chosen.
     """
@@ -74,7 +74,9 @@ def refined(
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
 
 
-def weighed_inside(kernel: Kernel, cut: Cut, device: Device, sizes: Sizes) -> list[Candidate]:
+def weighed_inside(
+    kernel: Kernel, cut: Cut, device: Device, sizes: Sizes
+) -> list[Candidate[Tiling]]:
     """The same with their modelled times, legal or not."""
     found = Inside.of(kernel, device, sizes).choice(cut)
     if found is None:
@@ -88,22 +90,21 @@ def weighed_inside(kernel: Kernel, cut: Cut, device: Device, sizes: Sizes) -> li
 
 
 def in_order(
-    weighed: list[Candidate],
+    weighed: list[Candidate[Tiling]],
     kernel: Kernel,
     device: Device,
     env: ShapeEnv,
     sizes: Sizes,
     top_k: int,
-) -> Iterator[Candidate]:
+) -> Iterator[Candidate[Tiling]]:
     """Legal ones by modelled time, at most `top_k`, then the best of the refused ones.
 
     To know whether one is legal it is lowered: of kernels of many computes fewer are looked at.
     """
-    refused: list[Candidate] = []
+    refused: list[Candidate[Tiling]] = []
     legal = 0
     most = max(FEWEST, LOWERED // max(1, len(kernel.computes)))
     for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
-        assert isinstance(candidate.value, Tiling)
         why = refusal(kernel, candidate.value, device, env, sizes)
         if not why:
             legal += 1
@@ -116,8 +117,8 @@ def in_order(
 
 
 def _finer_first(
-    weighed: list[Candidate], kernel: Kernel, device: Device, sizes: Sizes
-) -> list[Candidate]:
+    weighed: list[Candidate[Tiling]], kernel: Kernel, device: Device, sizes: Sizes
+) -> list[Candidate[Tiling]]:
     """Among candidates as good as the best one, more tasks come first, up to a few a unit, but
     fewer where they would be very short; then those that compute less.
 
@@ -126,8 +127,7 @@ def _finer_first(
     bound = weighed[0].cost_us * AS_GOOD if weighed else 0.0
     most = FEW_TASKS * max(1, device.units)
 
-    def tasks_of(c: Candidate) -> float:
-        assert isinstance(c.value, Tiling)
+    def tasks_of(c: Candidate[Tiling]) -> float:
         count = tasks(kernel, c.value, sizes)
         if c.cost_us * max(1, device.units) < count * LEAST_TASK_US:
             return 1 / count
@@ -138,18 +138,19 @@ def _finer_first(
     return [*equal, *weighed[len(equal) :]]
 
 
-def _panel(c: Candidate) -> int:
+def _panel(c: Candidate[Tiling]) -> int:
     """Columns of a register tile: the fewer, the less of the right operand a step reads from L2."""
-    assert isinstance(c.value, Tiling)
     return c.value.micro.columns
 
 
-def _busy_us(c: Candidate) -> float:
+def _busy_us(c: Candidate[Tiling]) -> float:
     """What a tiling computes, while it loads or not: the less, the less a slow load delays it."""
     return sum(us for name, us in c.terms if name in ("compute", "pack", "edge"))
 
 
-def weigh(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes) -> Candidate:
+def weigh(
+    kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes: Sizes
+) -> Candidate[Tiling]:
     """One tiling with the modelled time of the whole kernel on all units, or the rule that it
     breaks.
     """
@@ -168,7 +169,7 @@ def label_of(tiling: Tiling) -> str:
 
 def scored(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions
-) -> Candidate:
+) -> Candidate[Tiling]:
     """A tiling with the modelled time of all its tasks, legal or not."""
     return Candidate(label_of(tiling), tiling, kernel_terms(kernel, tiling, device, sizes, regions))
 

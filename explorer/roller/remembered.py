@@ -28,7 +28,7 @@ def best_tilings(
     sizes: Sizes,
     top_k: int,
     policy: str = DEFAULT,
-) -> tuple[Candidate, ...]:
+) -> tuple[Candidate[Tiling], ...]:
     """What a named policy finds for a kernel under canonical names, best first.
 
     It knows nothing but the kernel's own symbols, under canonical names too, so other programs with
@@ -36,7 +36,7 @@ def best_tilings(
     """
     asked = _Question.of(kernel, device, env, sizes, top_k, policy)
     memory = store.memory("roller")
-    found: tuple[Candidate, ...] | None = memory.get(asked.key)
+    found: tuple[Candidate[Tiling], ...] | None = memory.get(asked.key)
     if found is None:
         found = _from_disk(asked.key)
         if found is None:
@@ -53,14 +53,14 @@ def best_tiling(
     sizes: Sizes,
     top_k: int,
     policy: str = DEFAULT,
-) -> Candidate | None:
+) -> Candidate[Tiling] | None:
     """The first of `best_tilings`, None where there is none. The others are not looked at, but by
     `best_tilings` from where this one stopped.
     """
     asked = _Question.of(kernel, device, env, sizes, top_k, policy)
     key = store.content_key("the first of", asked.key)
     memory = store.memory("roller")
-    found: tuple[Candidate, ...] | None = memory.get(asked.key) or memory.get(key)
+    found: tuple[Candidate[Tiling], ...] | None = memory.get(asked.key) or memory.get(key)
     if found is None:
         found = _from_disk(key)
         if found is None:
@@ -94,19 +94,19 @@ class _Question:
         key = store.content_key("roller", store.code_key(*FOLDERS), *parts)
         return _Question(key, kernel, device, env, sizes, top_k, policy)
 
-    def weighed(self) -> Iterator[Candidate]:
+    def weighed(self) -> Iterator[Candidate[Tiling]]:
         """The candidates, each looked at when it is asked for."""
         every = POLICIES[self.policy](self.kernel, self.device, self.env, self.sizes, self.top_k)
         return islice(every, self.top_k + REFUSED)
 
-    def first(self) -> tuple[Candidate, ...]:
+    def first(self) -> tuple[Candidate[Tiling], ...]:
         """The best candidate; the others are kept as a promise."""
         rest = self.weighed()
         found = tuple(islice(rest, 1))
         _promised.put(self.key, _Promise(found, rest, Lock()))
         return found
 
-    def answers(self) -> tuple[Candidate, ...]:
+    def answers(self) -> tuple[Candidate[Tiling], ...]:
         """All of them."""
         promise = _promised.get(self.key)
         kept = None if promise is None else promise.kept()
@@ -117,11 +117,11 @@ class _Question:
 class _Promise:
     """Candidates of which some are still to be looked at."""
 
-    found: tuple[Candidate, ...]
-    rest: Iterator[Candidate] | None  # None: an error ended it
+    found: tuple[Candidate[Tiling], ...]
+    rest: Iterator[Candidate[Tiling]] | None  # None: an error ended it
     lock: Lock
 
-    def kept(self) -> tuple[Candidate, ...] | None:
+    def kept(self) -> tuple[Candidate[Tiling], ...] | None:
         """All of them."""
         with self.lock:
             rest, self.rest = self.rest, None
@@ -134,23 +134,22 @@ class _Promise:
 _promised: store.Memory[_Promise] = store.Memory(limit_entries=64)
 
 
-def _to_json(c: Candidate) -> dict[str, Any]:
-    assert isinstance(c.value, Tiling)
+def _to_json(c: Candidate[Tiling]) -> dict[str, Any]:
     t = c.value
     tiling = [t.tile, [t.micro.rows, t.micro.vectors, t.micro.lanes], t.pack, t.depth_block]
     return {"label": c.label, "tiling": tiling, "terms": c.terms, "refused": c.refused}
 
 
-def _to_disk(key: str, found: tuple[Candidate, ...]) -> None:
+def _to_disk(key: str, found: tuple[Candidate[Tiling], ...]) -> None:
     store.put(key, json.dumps([_to_json(c) for c in found]).encode())
 
 
-def _from_disk(key: str) -> tuple[Candidate, ...] | None:
+def _from_disk(key: str) -> tuple[Candidate[Tiling], ...] | None:
     data = store.get(key)
     return None if data is None else tuple(_candidate(row) for row in json.loads(data))
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
+def _candidate(row: dict[str, Any]) -> Candidate[Tiling]:
     tile, micro, pack, block = row["tiling"]
     tiling = Tiling(tuple((str(a), int(n)) for a, n in tile), Micro(*micro), bool(pack), int(block))
     terms = tuple((str(n), float(us)) for n, us in row["terms"])

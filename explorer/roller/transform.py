@@ -66,7 +66,7 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
     Raises BadOption where a pinned tiling breaks a rule.
     """
     pinned = dict(options.pinned)
-    known: dict[tuple[Kernel, Cut], tuple[Candidate, ...]] = {}  # under canonical names
+    known: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # under canonical names
     planned = _planned(program)
     decisions: list[TilingDecision] = []
 
@@ -84,7 +84,6 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         chosen = (
             _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
         )
-        assert isinstance(chosen.value, Tiling)
         ranked = (
             found
             if name not in pinned
@@ -107,7 +106,7 @@ def _planned(program: Program) -> Mapping[str, Cut]:
 
 def _found(
     named: Kernel, name: str, device: Device, env: ShapeEnv, options: Options, cut: Cut
-) -> tuple[Candidate, ...]:
+) -> tuple[Candidate[Tiling], ...]:
     """Inside of Welder's tile, if there is one and a tiling of it is legal; else the policy's.
 
     BadPolicy where a policy of the user's own breaks a rule.
@@ -154,10 +153,11 @@ def _named(kernel: Kernel) -> Kernel:
     return canonical(normalise(kernel))[0]
 
 
-def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tuple[Candidate, ...]:
+def _under_names(
+    found: tuple[Candidate[Tiling], ...], names: Mapping[str, str]
+) -> tuple[Candidate[Tiling], ...]:
     out = []
     for c in found:
-        assert isinstance(c.value, Tiling)
         tiling = renamed_tiling(c.value, names)
         out.append(replace(c, value=tiling, label=label_of(tiling)))
     return tuple(out)
@@ -165,7 +165,7 @@ def _under_names(found: tuple[Candidate, ...], names: Mapping[str, str]) -> tupl
 
 def _pinned(
     kernel: Kernel, name: str, tiling: Tiling, device: Device, program: Program
-) -> Candidate:
+) -> Candidate[Tiling]:
     why = refusal(kernel, tiling, device, program.env, program.env.hints)
     if why:
         raise BadOption(f"the tile of {name} is not legal: {why}", where=name)

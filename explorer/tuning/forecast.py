@@ -9,7 +9,7 @@ from typing import Any
 from explorer.errors import UnsupportedOperator
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.ir.calls import LibraryCall, OpCall
+from explorer.ir.calls import OpCall
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
@@ -88,8 +88,7 @@ def check(model: Any) -> Forecast:
 
 def _left_to_a_library(binding: Binding) -> tuple[str, str]:
     """The operator of a library call, and why it has no kernel."""
-    call = binding.expr
-    assert isinstance(call, LibraryCall)
+    call = binding.library_call
     if not all(map(is_known, binding.reads)):
         return call.function, "the shape of what it reads is not known before the run"
     if not all(map(is_known, binding.vars)):

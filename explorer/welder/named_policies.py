@@ -40,7 +40,7 @@ def apart(kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
     """Every kernel stays alone."""
     made = {k.name for k in kernels}
 
-    def steps(kernel: Group) -> tuple[Candidate, ...]:
+    def steps(kernel: Group) -> tuple[Candidate[bool], ...]:
         return tuple(
             Candidate(f"{a.name} into {kernel.name}", False, refused="fusion is switched off")
             for a in kernel.args

@@ -21,7 +21,7 @@ from explorer.welder.model import bytes_at_hint, form_of, home, is_point, is_row
 from explorer.welder.tiles.capacity import no_legal_tile
 
 Terms = tuple[tuple[str, float], ...]
-Verdict = Callable[[Merge, Facts], Candidate]
+Verdict = Callable[[Merge, Facts], Candidate[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ByPairs:
 
     def _weigh(
         self, group: Group, producer: Group, arg: Var, facts: Facts
-    ) -> tuple[Candidate, Merged | None]:
+    ) -> tuple[Candidate[bool], Merged | None]:
         """The verdict on a producer, and what both would be, where that is worth it."""
         label = f"{producer.members[-1]} into {group.members[-1]}"
         why = before_merging(group, producer, arg.name, facts)
@@ -82,12 +82,12 @@ class ByPairs:
         return verdict, None if verdict.refused else both
 
 
-def refused(label: str, why: Refusal, terms: Terms = ()) -> Candidate:
+def refused(label: str, why: Refusal, terms: Terms = ()) -> Candidate[bool]:
     """A choice that is not taken."""
     return Candidate(label, False, terms, why.words, why)
 
 
-def gained(merge: Merge, facts: Facts) -> Candidate:
+def gained(merge: Merge, facts: Facts) -> Candidate[bool]:
     """The modelled change in time, in named terms (below zero is a gain), or the reason why not.
 
     What neighbouring tiles both need is computed by both: where nobody could gain by that it is
@@ -114,7 +114,7 @@ def gained(merge: Merge, facts: Facts) -> Candidate:
     return decided(tuple(terms))
 
 
-def unpriced(merge: Merge, facts: Facts) -> Candidate | None:
+def unpriced(merge: Merge, facts: Facts) -> Candidate[bool] | None:
     """The verdict on a merge that needs no price: taken where it leaves every tile as it was, not
     taken where what is done again costs more than what could be saved. None where neither is so.
     """
@@ -137,7 +137,7 @@ def least_terms(merge: Merge, facts: Facts) -> Terms:
     return ((f"{level} traffic", saved), ("barrier", -device.barrier_us))
 
 
-def decided(terms: Terms) -> Candidate:
+def decided(terms: Terms) -> Candidate[bool]:
     """Taken where the terms are a gain, all together."""
     gain = sum(us for _, us in terms)
     if gain < 0:

@@ -147,3 +147,36 @@ def test_a_part_that_the_next_one_reads_stays_in_the_memory_that_it_writes() -> 
     (got,) = compiled.run({"x": x}).values()
     whole = np.maximum(x, 1)
     np.testing.assert_allclose(got, [*np.tanh(whole), *(whole - np.tanh(whole))], rtol=1e-6)
+
+
+@pytest.mark.parametrize("pads", [(1, 0, 0, 0), (0, 0, 1, 0), (2, 3, 1, 4), (0, 1, 0, 2)])
+@pytest.mark.parametrize("first", [True, False])
+def test_who_pads_a_part_of_a_join_does_not_see_its_neighbours(
+    pads: tuple[int, ...], first: bool, tmp_path: Path
+) -> None:
+    """Past the part's end there is its border, not what lies behind it in the join."""
+    parts = ["v", "x"] if first else ["x", "v"]
+    nodes = [
+        helper.make_node("Sin", ["x"], ["v"]),
+        helper.make_node("Pad", ["v", "pads", "one"], ["padded"]),
+        helper.make_node("Concat", parts, ["joined"], axis=0),
+    ]
+    values = [
+        onnx.numpy_helper.from_array(np.array(pads, np.int64), "pads"),
+        onnx.numpy_helper.from_array(np.float32(1), "one"),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [info("x", TensorProto.FLOAT, ["n", 5])],
+        [info(n, TensorProto.FLOAT, None) for n in ("padded", "joined")],
+        values,
+    )
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
+    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    wanted = onnxruntime.InferenceSession(tmp_path / "m.onnx").run(None, {"x": x})
+    compiled = explorer.compile(tmp_path / "m.onnx", check=True)
+    for found, right in zip(compiled.run({"x": x}).values(), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-6)

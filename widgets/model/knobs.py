@@ -193,7 +193,7 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
     )
 
 
-def tile_label(c: Candidate) -> str:
+def tile_label(c: Candidate[Tiling]) -> str:
     """A candidate in the fewest letters that tell it from others: its sizes, its register tile."""
     if not isinstance(c.value, Tiling):
         return c.label
@@ -202,7 +202,7 @@ def tile_label(c: Candidate) -> str:
     return f"{sizes} {c.value.micro.rows}×{c.value.micro.columns}{packed}"
 
 
-def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate, ...]]:
+def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], ...]]:
     """The kernel that computes a source operator, and the tiles that were weighed for it."""
     origins = {b.var.name: b.origin for b in c.program.kernel_calls}
     for decision in c.program.decisions.tilings:

@@ -36,11 +36,11 @@ def table(found: Rammed) -> Table:
     return Table(columns, tuple(rows), (), caption(found))
 
 
-def _said(c: Candidate) -> tuple[str, str]:
+def _said(c: Candidate[object]) -> tuple[str, str]:
     return c.label, "no" if c.refused else "yes"
 
 
-def _times(c: Candidate) -> tuple[str, str, str]:
+def _times(c: Candidate[object]) -> tuple[str, str, str]:
     named = [f"{_words(name)} {us:,.2f} µs" for name, us in c.terms[:2]]
     one, other = (*named, "", "")[:2]
     change = ""
@@ -73,7 +73,7 @@ def figure(found: Rammed) -> Svg:
     return Svg(WIDTH, y + 14, "".join(marks), f"Accept rule: {caption(found)}")
 
 
-def _row(c: Candidate, y: float, scale: float) -> Iterator[str]:
+def _row(c: Candidate[object], y: float, scale: float) -> Iterator[str]:
     yield label(12, y + 12, fit(c.label, LEFT - 24), "i", title=c.label)
     for n, (name, us) in enumerate(c.terms[:2]):
         taken = bool(c.refused) == bool(n)

@@ -50,7 +50,7 @@ class Rammed:
     sides: tuple[Side, ...]
     calls: tuple[Call, ...]
     policy: str
-    decided: tuple[tuple[str, str, tuple[Candidate, ...]], ...] = ()
+    decided: tuple[tuple[str, str, tuple[Candidate[object], ...]], ...] = ()
     order: str = ""
 
     @property

@@ -104,7 +104,7 @@ class Rolled:
     construction: Construction
     choices: tuple[Choice, ...]
     rank: int
-    refused: tuple[Candidate, ...]
+    refused: tuple[Candidate[Tiling], ...]
     env: ShapeEnv
     sizes: Sizes
     pinned: bool = False
@@ -163,9 +163,10 @@ def timed_words(m: MeasuredTile) -> str:
     return f"{time_text(m.measured_us)} timed alone, number {m.rank} by the model"
 
 
-def _choice(kernel: Kernel, c: Candidate, device: Device, sizes: Sizes, times: Times) -> Choice:
+def _choice(
+    kernel: Kernel, c: Candidate[Tiling], device: Device, sizes: Sizes, times: Times
+) -> Choice:
     tiling = c.value
-    assert isinstance(tiling, Tiling)
     main = heaviest(kernel, sizes)
     found = contraction(main)
     levels = levels_of(kernel, main, tiling, device, sizes)

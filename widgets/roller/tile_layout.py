@@ -44,7 +44,7 @@ class TileRows:
     micro: Micro | None
     item_bytes: int
     depth: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate[Tiling], ...]
     chosen: str
     pinned: bool
     ops: tuple[str, ...]
@@ -280,7 +280,9 @@ def _weighed(k: TileRows) -> list[str]:
     return marks
 
 
-def _bar(c: Candidate, x: float, y: float, scale: float, inks: Mapping[str, str]) -> list[str]:
+def _bar(
+    c: Candidate[Tiling], x: float, y: float, scale: float, inks: Mapping[str, str]
+) -> list[str]:
     marks, at = [], x
     for name, us in c.terms:
         marks.append(

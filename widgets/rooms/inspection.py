@@ -169,13 +169,13 @@ def _algorithm(found: AlgorithmDecision | None) -> str:
     return f"{text}, {times[0]} by the model; {way} it would take {times[1]}."
 
 
-def _modelled(c: Candidate) -> float:
+def _modelled(c: Candidate[object]) -> float:
     """Its time by the model, also where an option refused it."""
     return sum(us for _, us in c.terms)
 
 
 def _candidate(
-    c: Candidate, index: int, base: float, on: bool, decision: TilingDecision
+    c: Candidate[Tiling], index: int, base: float, on: bool, decision: TilingDecision
 ) -> dict[str, Any]:
     change = c.cost_us / base - 1 if base else 0.0
     return {
@@ -189,7 +189,7 @@ def _candidate(
     }
 
 
-def _timed(c: Candidate, decision: TilingDecision) -> str:
+def _timed(c: Candidate[Tiling], decision: TilingDecision) -> str:
     """What a candidate took where it was timed, and the model's rank of it."""
     for m in decision.measured:
         if m.tiling == c.value:
@@ -250,7 +250,7 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
     return _section(sentence, (), rows)
 
 
-def _taken(step: Candidate) -> str:
+def _taken(step: Candidate[bool]) -> str:
     return "taken: " + ", ".join(f"{name} {time_text(us)}" for name, us in step.terms)
 
 

@@ -81,8 +81,7 @@ class Bench:
             "refusal": self._cannot_run(s),
         }
 
-    def _offered(self, c: Candidate, s: Subject, key: Key) -> dict[str, Any]:
-        assert isinstance(c.value, Tiling)
+    def _offered(self, c: Candidate[Tiling], s: Subject, key: Key) -> dict[str, Any]:
         return {
             "label": tile_label(c),
             "fields": tuning.fields_of(c.value, s),

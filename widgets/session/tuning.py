@@ -108,7 +108,7 @@ def _number(name: str, value: object, least: int) -> int:
     return value
 
 
-def judged(tiling: Tiling, s: Subject) -> Candidate:
+def judged(tiling: Tiling, s: Subject) -> Candidate[Tiling]:
     """The modelled time of a tiling, or the rule that it breaks with its numbers."""
     return weigh(s.kernel, tiling, s.device, s.env, s.sizes)
 

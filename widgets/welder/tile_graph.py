@@ -41,7 +41,7 @@ class Group:
     bytes_after: int
     handovers: tuple[Handover, ...]
     output_bytes: int
-    steps: tuple[Candidate, ...]
+    steps: tuple[Candidate[bool], ...]
     ops: tuple[str, ...]
     plan: GroupPlan | None = None
 

@@ -8,7 +8,7 @@ from explorer.cli.text import duration, table
 from explorer.ir.decisions import Candidate
 
 
-def candidates(weighed: Sequence[Candidate]) -> str:
+def candidates(weighed: Sequence[Candidate[object]]) -> str:
     rows = [
         (str(n + 1), w.label, "refused" if w.refused else duration(w.cost_us), why(w))
         for n, w in enumerate(weighed)
@@ -16,6 +16,6 @@ def candidates(weighed: Sequence[Candidate]) -> str:
     return table((">", "choice", ">modelled", "because"), rows)
 
 
-def why(weighed: Candidate) -> str:
+def why(weighed: Candidate[object]) -> str:
     terms = (f"{name} {duration(us)}" for name, us in weighed.terms if us)
     return weighed.refused or ", ".join(terms)

@@ -20,13 +20,12 @@ def map_(e: Emitter, m: Map) -> None:
     e.store(m.target, e.expression(m.expr))
 
 
-def swap(e: Emitter, m: Map, form: LoopForm) -> None:
+def swap(e: Emitter, m: Map, source: Fetch, form: LoopForm) -> None:
     """A copy that swaps its last two axes, in square blocks."""
     depth, columns = m.spans[-2:]
-    assert isinstance(m.expr, Fetch)
     for span in m.spans[:-2]:
         e.loop(span)
-    turn(e, columns, depth, m.expr, m.target, form)
+    turn(e, columns, depth, source, m.target, form)
 
 
 def turn(

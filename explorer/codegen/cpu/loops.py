@@ -199,8 +199,7 @@ class _Plan:
 
 def _text(c: Const) -> str:
     """A number that reads back as the same."""
-    assert isinstance(c.value, (int, float))
-    return float(c.value).hex() if is_float(c.dtype) else str(int(c.value))
+    return float(c.number).hex() if is_float(c.dtype) else str(int(c.number))
 
 
 def _count(s: Span) -> int | None:

@@ -19,6 +19,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import product
 from explorer.ir.tile_program import (
+    Fetch,
     Fill,
     Find,
     For,
@@ -78,8 +79,8 @@ def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
             e.line(f"    st_{target.dtype}({target.name}, _f, {number})")
         case Map(form=None):
             map_(e, s)
-        case Map(form=LoopForm("blocks") as form):
-            swap(e, s, form)
+        case Map(expr=Fetch() as source, form=LoopForm("blocks") as form):
+            swap(e, s, source, form)
         case Reduce(form=None):
             reduce_(e, s)
         case Reduce(form=LoopForm("sums in memory")):

@@ -11,7 +11,7 @@ from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cpu.vector.window_tile import Place, Tile, Tree
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Affine, Const, var
-from explorer.ir.shapes.dims import product
+from explorer.ir.shapes.dims import product, whole
 from explorer.ir.tile_program import Border, Do, Fetch, Span, TileExpr, Window
 
 MANY_PLACES = 16  # of a window that is written out; more of them are a loop over rows
@@ -154,9 +154,8 @@ class _Loops:
     def place(self, f: Fetch) -> Place:
         """How an operand moves."""
         w = self.w
-        result, dense = (f.offset.factor(s.axis) for s in (w.along, w.dense))
+        result, dense = (whole(f.offset.factor(s.axis)) for s in (w.along, w.dense))
         steps = [f.offset.factor(o.axis) for o in w.fold.over]
-        assert isinstance(result, int) and isinstance(dense, int)
         return Place(result, tuple(n for n in steps if isinstance(n, int)), dense)
 
     def call(self, tile: str, borders: Sequence[Border], loops: Sequence[str] = ()) -> str:
@@ -203,8 +202,7 @@ def _results(w: Window) -> int:
 
 def _inside(w: Window, b: Border) -> int:
     """For how many results beside each other all of a window's axis is inside, about."""
-    size, step = w.along.size, b.first.factor(w.along.axis)
-    assert isinstance(size, int)
+    size, step = whole(w.along.size), b.first.factor(w.along.axis)
     if not isinstance(step, int) or step == 0 or not isinstance(b.first.const, int):
         return size
     count = next(n for o, n in zip(w.fold.over, w.counts, strict=True) if o.axis == b.axis)
@@ -217,9 +215,8 @@ def _tree(expr: TileExpr, fold: Fetch, numbers: Mapping[Fetch, int]) -> Tree:
     match expr:
         case Fetch():
             return "acc" if expr == fold else numbers[expr]
-        case Const(value, _):
-            assert isinstance(value, (int, float))
-            return float(value).hex()
+        case Const():
+            return float(expr.number).hex()
         case Do(op, args):
             return (op, *(_tree(a, fold, numbers) for a in args))
     raise AssertionError(expr)

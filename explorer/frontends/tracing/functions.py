@@ -179,8 +179,10 @@ def _declared(result: Any, symbols: Mapping[str, Dim], name: str) -> Tensor:
 
 
 def _tensor(annotation: Annotation) -> Tensor:
-    assert isinstance(annotation, Tensor)
-    return annotation
+    match annotation:
+        case Tensor():
+            return annotation
+    raise TypeError(f"{type(annotation).__name__} is no tensor")
 
 
 def _fitting(value: Any, wanted: Annotation) -> TracedArray:

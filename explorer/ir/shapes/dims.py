@@ -30,6 +30,13 @@ def simplify(dim: Dim) -> Dim:
     return int(expanded) if expanded.is_Integer else expanded
 
 
+def whole(dim: Dim | object) -> int:
+    """A dim that is a number; TypeError where it depends on symbols."""
+    if isinstance(dim, int):
+        return dim
+    raise TypeError(f"{dim} is no number")
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     """The product, in normal form."""
     values = list(dims)

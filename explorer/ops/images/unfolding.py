@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.errors import ShapeError
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
-from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
+from explorer.ir.shapes.dims import Dim, floor_div, product, simplify, whole
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, letters
@@ -102,8 +102,7 @@ def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, i
 
 
 def _col_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    count = site.shape(1)[0]
-    assert isinstance(count, int)
+    count = whole(site.shape(1)[0])
     attrs = {
         **site.attrs,
         "image_shape": tuple(symbols[f"image{d}"] for d in range(count)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from explorer.ir.calls import Var
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
-from explorer.ir.shapes.dims import Dim, product
+from explorer.ir.shapes.dims import Dim, product, whole
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within
 from explorer.ops.arithmetic.elementwise import call
@@ -147,8 +147,7 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_nd(low: Lowering) -> None:
     site, nest, x, index = low.site, low.nest("gather_nd"), low.site.shape(0), low.site.shape(1)
-    batch, depth = site.integer("batch_dims"), index[-1]
-    assert isinstance(depth, int)
+    batch, depth = site.integer("batch_dims"), whole(index[-1])
 
     def body(axes: tuple[Axis, ...]) -> Expr:
         rows = tuple(entry(a, n) for a, n in zip(axes, index[:-1], strict=False))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
-from explorer.ir.shapes.dims import Dim, Shape, product
+from explorer.ir.shapes.dims import Dim, Shape, product, whole
 from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within
 from explorer.ops.arithmetic.elementwise import call
@@ -170,8 +170,7 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
 
 def _lower_nd(low: Lowering) -> None:
     site, shape, index = low.site, low.site.shape(0), low.site.shape(1)
-    rows, depth = index[:-1], index[-1]
-    assert isinstance(depth, int)
+    rows, depth = index[:-1], whole(index[-1])
     _check_steps(low, product(rows))
     s = _Scatter(low, "scatter_nd", [Axis(f"r{d}", n) for d, n in enumerate(rows)])
     at = tuple(var(a.name) for a in s.over)

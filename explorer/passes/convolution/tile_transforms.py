@@ -31,7 +31,7 @@ from explorer.ir.kernel import (
     TensorSpec,
     var,
 )
-from explorer.ir.shapes.dims import Shape, ceil_div, product
+from explorer.ir.shapes.dims import Shape, ceil_div, product, whole
 from explorer.passes.convolution.minimal_filters import MinimalFilter
 from explorer.passes.convolution.window_sums import WindowSum
 from explorer.passes.pipeline.names import fresh
@@ -123,8 +123,7 @@ class Transforms:
     def __init__(self, kernel: Kernel, found: WindowSum, by: MinimalFilter) -> None:
         self.kernel, self.found, self.by = kernel, found, by
         self.names = tensor_names(kernel)
-        high, wide = found.high.extent, found.wide.extent
-        assert isinstance(high, int) and isinstance(wide, int)
+        high, wide = whole(found.high.extent), whole(found.wide.extent)
         self.size = (high, wide)
         self.count = (ceil_div(high, by.outputs), ceil_div(wide, by.outputs))
         self.origin = found.compute.origin

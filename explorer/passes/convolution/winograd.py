@@ -114,7 +114,7 @@ class Winograd:
             return program
         constants = dict(program.constants)
         decisions: list[AlgorithmDecision] = []
-        weighed: dict[Kernel, tuple[Candidate, ...]] = {}
+        weighed: dict[Kernel, tuple[Candidate[str | None], ...]] = {}
         rate = self.load_rate(program)
 
         def chosen(binding: Binding) -> Binding:
@@ -155,25 +155,28 @@ class Winograd:
 
     def candidates(
         self, kernel: Kernel, found: Compute | str, env: ShapeEnv, rate: float = float("inf")
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[Candidate[str | None], ...]:
         """Every algorithm for a convolution: the one to take first, losers with the reason."""
         direct = Candidate("direct", None, self.terms(kernel, env, rate))
         if isinstance(found, str):
-            return (direct, *(Candidate(a.label, a.by, refused=found) for a in ALGORITHMS.values()))
+            return (
+                direct,
+                *(Candidate(a.label, a.label, refused=found) for a in ALGORITHMS.values()),
+            )
         wanted = self.options.algorithm
         limit = direct.cost_us * (1 - self.options.margin)
-        others: list[Candidate] = []
+        others: list[Candidate[str | None]] = []
         for name, way in ALGORITHMS.items():
             if wanted not in ("auto", name):
-                others.append(Candidate(way.label, way.by, refused=f"the option says {wanted}"))
+                others.append(Candidate(way.label, way.label, refused=f"the option says {wanted}"))
                 continue
             new = rewritten(kernel, found, way)
             if isinstance(new, str):
-                others.append(Candidate(way.label, way.by, refused=new))
+                others.append(Candidate(way.label, way.label, refused=new))
                 continue
             terms = self.terms(new, env, rate)
             why = _refusal(sum(t for _, t in terms), limit, direct, wanted == name)
-            others.append(Candidate(way.label, way.by, terms, why))
+            others.append(Candidate(way.label, way.label, terms, why))
         if wanted in ALGORITHMS and not all(c.refused for c in others):
             direct = replace(direct, refused=f"the option says {wanted}")
         best = sorted((c for c in others if not c.refused), key=lambda c: c.cost_us)
@@ -185,7 +188,7 @@ def _cache_bytes(device: Device) -> int:
     return max((m.capacity_bytes or 0 for m in device.levels[:-1]), default=0)
 
 
-def _refusal(time_us: float, limit_us: float, direct: Candidate, forced: bool) -> str:
+def _refusal(time_us: float, limit_us: float, direct: Candidate[str | None], forced: bool) -> str:
     if not isfinite(time_us):
         return "no tile of it is legal on this device"
     if forced or time_us <= limit_us:
@@ -226,7 +229,7 @@ def _rewritten(
     binding: Binding,
     call: KernelCall,
     compute: Compute | str,
-    taken: Candidate,
+    taken: Candidate[str | None],
     constants: dict[str, Constant],
 ) -> Binding | None:
     """The binding with the algorithm that was taken; None where its weights overflow."""
@@ -266,7 +269,7 @@ def _filters(
     return Var(name, Tensor(tuple(made.shape), "float32"))
 
 
-def _finite_only(ranked: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def _finite_only(ranked: tuple[Candidate[str | None], ...]) -> tuple[Candidate[str | None], ...]:
     """The direct algorithm first: the others would have weights that are not finite."""
     why = "its transformed weights are not finite"
     return (

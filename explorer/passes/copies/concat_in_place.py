@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Shape
+from explorer.ir.shapes.dims import Shape, ShapeEnv
 from explorer.ir.symbols import are_defined, definitions, needed_by
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.registry import compiler_pass
@@ -114,14 +114,14 @@ class _InPlace:
         """The parts that can be written in place. Small ones are where they are rows of the whole
         and some of them are stored for other readers anyway.
         """
-        whole = self._binding(at).vars[0]
+        whole = self._binding(at).var
         rows = [p.is_rows_of(whole) for p in parts]
         others = (p for p, row in zip(parts, rows, strict=True) if row)
         stored = any(self.readers.get(p.value.name, set()) - {at} for p in others)
         pairs = zip(parts, rows, strict=True)
-        return [p for p, row in pairs if self._is_free(p, at, small=stored and row)]
+        return [p for p, row in pairs if self._is_free(p, at, whole.tensor, small=stored and row)]
 
-    def _is_free(self, part: _Part, at: int, *, small: bool) -> bool:
+    def _is_free(self, part: _Part, at: int, whole: Tensor, *, small: bool) -> bool:
         """Whether the part is made by a kernel here and read by kernels alone, at known places."""
         made, name = self.place.get(part.value.name), part.value.name
         if made is None or made >= at or not isinstance(part.value.type, Tensor):
@@ -137,7 +137,9 @@ class _InPlace:
             return False  # only a piece of it is copied
         for n in self.readers.get(name, ()):
             reader = self._call(n)
-            if reader is None or _updated(reader) == part.value or _reads_elsewhere(reader, part):
+            if reader is None or _updated(reader) == part.value:
+                return False
+            if _reads_elsewhere(reader, part, whole, self.env):
                 return False
         return True
 
@@ -200,17 +202,23 @@ def _updated(call: KernelCall) -> Var | None:
     return args.get(call.kernel.updates)
 
 
-def _reads_elsewhere(call: KernelCall, part: _Part) -> bool:
-    """Whether a load depends on data, or could leave the part for its neighbours."""
+def _reads_elsewhere(call: KernelCall, part: _Part, whole: Tensor, env: ShapeEnv) -> bool:
+    """Whether a load depends on data, or could leave the part for its neighbours: past the part's
+    end in a dim in which the whole is longer, or begins before it.
+    """
     names = {t for t, a in zip(call.kernel.inputs, call.args, strict=True) if a == part.value}
+    own = part.value.tensor.dims
     for c in call.kernel.computes:
+        extents = {a.name: a.extent for a in (*c.axes, *c.reduce)}
         for r in reads(c.expr):
             if r.tensor not in names:
                 continue
-            for i, s in zip(r.index, part.shift, strict=True):
-                if not isinstance(i, Affine) or (
-                    r.fill is not None and s != Affine() and not i.bare
-                ):
+            for i, n, wide, s in zip(r.index, own, whole.dims, part.shift, strict=True):
+                if not isinstance(i, Affine):
+                    return True
+                if r.fill is None or (s == Affine() and n == wide):
+                    continue
+                if i.bare is None or not env.equal(extents[i.bare], n):
                     return True
     return False
 

@@ -115,11 +115,10 @@ def _offset(source: Shape, starts: Sequence[Affine], of: range) -> Affine:
 
 def _cut(binding: Binding, run: Var, part: Shape, offsets: Sequence[Affine]) -> KernelCall:
     """The slice as a kernel of its own."""
-    call = binding.expr
-    assert isinstance(call, KernelCall) and isinstance(run.type, Tensor)
+    call = binding.kernel_call
     old = call.kernel
     dtype, over = old.dtype(old.output), axes("i", part)
     index = tuple(var(a.name) + o for a, o in zip(over, offsets, strict=True))
-    tensors = (TensorSpec("x", run.type.dims, dtype), TensorSpec("y", part, dtype))
+    tensors = (TensorSpec("x", run.tensor.dims, dtype), TensorSpec("y", part, dtype))
     made = Compute("y", over, Read("x", index), origin=old.origin)
     return KernelCall(Kernel(old.name, tensors, (made,), ("x",), "y"), (run,))

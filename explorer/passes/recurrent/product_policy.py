@@ -9,7 +9,7 @@ from explorer.cost.levels import Level, levels_of
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Refusal
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.types import ITEM_BYTES, Tensor
+from explorer.ir.types import ITEM_BYTES
 from explorer.passes.recurrent.product_groups import ProductGroup
 
 TOGETHER, APART = "together", "apart"
@@ -18,7 +18,7 @@ TASK_VECTORS = 2  # columns of one task of a product of few rows, in vectors
 
 def weigh(
     group: ProductGroup, device: Device, env: ShapeEnv, constant_bytes: int, hoist: str
-) -> tuple[Candidate, ...]:
+) -> tuple[Candidate[bool], ...]:
     """Both ways to do the products of a group, the one to take first; the loser with its reason.
 
     apart     the constant is read once a product, from the nearest memory that holds all constants
@@ -41,13 +41,13 @@ def weigh(
     return apart, Candidate(TOGETHER, True, both.terms, why.words, why)
 
 
-def saved_us(found: tuple[Candidate, ...]) -> float:
+def saved_us(found: tuple[Candidate[bool], ...]) -> float:
     """What doing the products together saves by the model."""
     cost = {c.label: sum(us for _, us in c.terms) for c in found}
     return cost[APART] - cost[TOGETHER]
 
 
-def needed_by_itself(found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def needed_by_itself(found: tuple[Candidate[bool], ...]) -> tuple[Candidate[bool], ...]:
     """The decision on a group that waits for itself by way of groups that save more."""
     both, apart = found
     text = "its products need each other by way of products that became one"
@@ -112,7 +112,6 @@ def _weight_bytes(group: ProductGroup) -> int:
 
 def _shape(group: ProductGroup) -> tuple[int, int]:
     """Depth and columns of the constant."""
-    kind, result = group.kind.weight.type, group.products[0].result.type
-    assert isinstance(kind, Tensor) and isinstance(result, Tensor)
+    kind, result = group.kind.weight.tensor, group.products[0].result.tensor
     columns = int(result.dims[-1])
     return prod(int(n) for n in kind.dims) // columns, columns

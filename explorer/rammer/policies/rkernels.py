@@ -32,7 +32,7 @@ def efficient(operator: ROperator) -> int:
 
 def lay_wave(
     lanes: Lanes, wave: Sequence[int], facts: Facts, number: int = 0
-) -> tuple[Candidate, ...]:
+) -> tuple[Candidate[str], ...]:
     """Append a wave with the implementations that suit it; what was compared, if anything was."""
     operators, units = facts.operators, facts.device.units
     fast = {p: fastest(operators[p], units) for p in wave}

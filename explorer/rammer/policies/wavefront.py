@@ -18,7 +18,7 @@ def wavefront(facts: Facts) -> Placement:
     """
     current = Lanes.empty(facts.device)
     programs: list[tuple[Share, ...]] = []
-    weighed: list[Candidate] = []
+    weighed: list[Candidate[object]] = []
     for number, wave in enumerate(waves(facts)):
         kernels, calls = apart(facts, wave)
         if kernels:
@@ -39,7 +39,7 @@ def wavefront(facts: Facts) -> Placement:
     return Placement(tuple(p for p in (*programs, current.shares) if p), tuple(weighed))
 
 
-def _joining(number: int, joined_us: float, apart_us: float) -> Candidate:
+def _joining(number: int, joined_us: float, apart_us: float) -> Candidate[object]:
     """The accept rule, with its numbers."""
     terms = (("joined", joined_us), ("apart", apart_us))
     if joined_us <= apart_us:

@@ -41,7 +41,7 @@ class _Stationary:
         self.by_constant: dict[str, list[tuple[float, int]]] = {}
         self.recent: OrderedDict[str, None] = OrderedDict()
         self.placed = [False] * len(facts.operators)
-        self.weighed: list[Candidate] = []
+        self.weighed: list[Candidate[object]] = []
 
     def placement(self) -> Placement:
         programs: list[tuple[Share, ...]] = []

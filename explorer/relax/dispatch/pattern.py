@@ -111,8 +111,7 @@ def find(
     for found in _operator(pattern, root, _Found(), makers, constants):
         attrs: dict[str, AttrValue] = {}
         for binding in found.bindings:
-            assert isinstance(binding.expr, OpCall)
-            attrs = dict(binding.expr.attrs) | attrs
+            attrs = dict(binding.op_call.attrs) | attrs
         args = tuple(v for _, v in found.wild)
         yield Match(found.bindings, args, tuple(attrs.items()))
 

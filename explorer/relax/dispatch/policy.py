@@ -133,8 +133,7 @@ def onnx_call(match: Match, constant: Callable[[np.ndarray, str], Var]) -> Libra
     """One operator as a call of the onnx package; attributes that were arguments become arguments
     again, as constants.
     """
-    call = match.root.expr
-    assert isinstance(call, OpCall)
+    call = match.root.op_call
     return library_call(call, RECORDS.get(call.op), constant)
 
 

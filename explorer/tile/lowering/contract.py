@@ -139,8 +139,7 @@ def left_operand(
         a, last, copies = made
         order = depth_order(tuple(x for x in found.depth if x != last), a)
         return a, (*order, last), copies, form.group
-    plain = p.resolve(found.a, halo)
-    assert isinstance(plain, Fetch)
+    plain = p.element(found.a, halo)
     return plain, depth_order(found.depth, plain), [], 1
 
 
@@ -204,13 +203,11 @@ def _columns(
     """
     lanes = p.tiling.micro.over(found.column.extent).columns
     names = frozenset(x.name for x in depth)
-    source = p.resolve(found.b, {})
-    assert isinstance(source, Fetch)
+    source = p.element(found.b, {})
     group = group_of(p.kernel.dtype(found.a.tensor))
     walked = {x.name for x in (*found.batch, found.column, *depth)}
-    whole = isinstance(total, int) and source.offset.variables <= walked  # in no block of another
-    if found.b.tensor in p.kernel.constants and whole:
-        assert isinstance(total, int)
+    own = source.offset.variables <= walked  # in no block of another
+    if found.b.tensor in p.kernel.constants and own and isinstance(total, int):
         first = _first_packed(column.base, lanes)
         packed = _packed_ahead(p, found, depth, source, total, group, first)
         return None if packed is None else (packed, lanes * group, [])

@@ -40,8 +40,7 @@ def in_groups(
     The copy has the tile's part of the operand with that axis last, `whole_groups` of it; nothing
     is written past the axis' end, where the right operand has zeros.
     """
-    a = p.resolve(found.a, halo)
-    assert isinstance(a, Fetch)
+    a = p.element(found.a, halo)
     dense = next((x for x in found.depth if a.offset.factor(x.name) == 1), None)
     if dense is not None and isinstance(dense.extent, int) and dense.extent % group == 0:
         return a, dense, []

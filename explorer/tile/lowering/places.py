@@ -169,16 +169,20 @@ class Places:
         """The loops over the reduced axes: always all of them."""
         return tuple(Span(a.name, Affine(), a.extent, a.extent) for a in c.reduce)
 
+    def element(self, read: Read, halo: Mapping[Read, Place]) -> Fetch:
+        """Where a load lies in its flat buffer."""
+        place = halo.get(read) or self.place(read.tensor)
+        return place.at(
+            tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in read.index)
+        )
+
     def resolve(self, expr: Expr, halo: Mapping[Read, Place]) -> TileExpr:
         """The expression on flat buffers."""
         match expr:
             case Apply(op, args):
                 return Do(op, tuple(self.resolve(a, halo) for a in args))
-            case Read(tensor, index, _):
-                place = halo.get(expr) or self.place(tensor)
-                return place.at(
-                    tuple(i if isinstance(i, Affine) else self.resolve(i, halo) for i in index)
-                )
+            case Read():
+                return self.element(expr, halo)
             case Const() | IndexValue():
                 return expr
 

@@ -65,7 +65,7 @@ def windows_of(body: Sequence[Statement], device: Device) -> dict[int, tuple[int
         group: tuple[Statement, ...] = (s,)
         if n >= 2 and _is_copy(body, n):
             group = (*body[n - 2 : n], s)
-        if n + 1 < len(body) and _is_mapped(body, n):
+        if n + 1 < len(body) and _is_mapped(s, body[n + 1 :]):
             group = (*group, body[n + 1])
         first = n - 2 if isinstance(group[0], Fill) else n
         window = window_of(group, device)
@@ -82,14 +82,12 @@ def _is_copy(body: Sequence[Statement], n: int) -> bool:
     return False
 
 
-def _is_mapped(body: Sequence[Statement], n: int) -> bool:
+def _is_mapped(s: Reduce, after: Sequence[Statement]) -> bool:
     """Whether the statement after a reduction maps its result, which nothing else reads."""
-    s, after = body[n], body[n + 1]
-    assert isinstance(s, Reduce)
-    if not isinstance(after, Map) or s.target.buffer.kind != "scratch":
+    if not isinstance(after[0], Map) or s.target.buffer.kind != "scratch":
         return False
     name = s.target.buffer.name
-    return any(b.name == name for b in reads(after)) and not _is_read(body[n + 2 :], name)
+    return any(b.name == name for b in reads(after[0])) and not _is_read(after[1:], name)
 
 
 def _is_read(body: Sequence[Statement], name: str) -> bool:

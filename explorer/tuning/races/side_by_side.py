@@ -33,7 +33,7 @@ class Side:
         return sum(isinstance(row, Wait) for p in programs for rows in p.units for row in rows)
 
     @property
-    def weighed(self) -> tuple[Candidate, ...]:
+    def weighed(self) -> tuple[Candidate[object], ...]:
         """What the policy compared: merges of waves, and kernels, each with its times."""
         return tuple(c for s in self.schedules for c in s.placement.weighed)
 

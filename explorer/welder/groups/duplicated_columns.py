@@ -76,7 +76,7 @@ def _could(producer: Group, readers: Sequence[Group], facts: Facts) -> bool:
 
 def _weighed(
     producer: Group, readers: Sequence[Group], facts: Facts
-) -> tuple[Candidate, list[Group] | None]:
+) -> tuple[Candidate[bool], list[Group] | None]:
     """The readers with their parts of the producer, where that is worth it."""
     arg: Var = next(a for a in readers[0].args if a.name == producer.name)
     label = f"{producer.name} by columns into {', '.join(r.name for r in readers)}"

@@ -45,7 +45,7 @@ class Group:
     size: Size
     origin: frozenset[str] = frozenset()
     inner: tuple[TileEdge, ...] = ()
-    steps: tuple[Candidate, ...] = ()
+    steps: tuple[Candidate[bool], ...] = ()
     tile: Sized | None = None  # that the policy has chosen; None: it leaves that to Roller
     origins: tuple[frozenset[str], ...] = ()
 

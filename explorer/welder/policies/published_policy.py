@@ -93,7 +93,7 @@ class _Builder:
         """The group of a kernel and what is absorbed after it."""
         names, group, tiled = {top.name}, top, False
         queue = [(self.places[top.name], top.name)]
-        steps: list[Candidate] = []
+        steps: list[Candidate[bool]] = []
         while queue:
             _, name = heappop(queue)
             new = self._new(name, names)
@@ -128,7 +128,7 @@ class _Builder:
 
     def _weigh(
         self, name: str, group: Group, names: set[str], new: set[str]
-    ) -> tuple[Candidate, Joined | None]:
+    ) -> tuple[Candidate[bool], Joined | None]:
         """The group with new kernels: how its gain over single ones grows, or why not."""
         label = f"{name} into {', '.join(sorted(new, key=lambda n: self.kernels[n].number))}"
         why = self._refusal(name, new)
@@ -147,7 +147,7 @@ class _Builder:
             return refused(label, no_gain(found.us - before, before), terms), None
         return Candidate(label, True, terms), both
 
-    def _unpriced(self, name: str, new: set[str], both: Joined) -> Candidate | None:
+    def _unpriced(self, name: str, new: set[str], both: Joined) -> Candidate[bool] | None:
         """The verdict where no kernel that comes in needs a price."""
         if name in self.facts.connect:
             return None

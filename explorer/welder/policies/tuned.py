@@ -34,7 +34,7 @@ class Tuned:
 
     us: float
     best: Sized
-    weighed: tuple[Candidate, ...] = ()
+    weighed: tuple[Candidate[Sized], ...] = ()
 
     @property
     def cut(self) -> tuple[tuple[str, int], ...]:
@@ -85,17 +85,15 @@ def _searched(kernel: Kernel, facts: Facts, search: Search) -> Tuned | Refusal:
     if best.refused:
         text = f"none of {len(weighed)} tiles is legal: {best.refused}"
         return Refusal("tiling", 0, 1, text)
-    assert isinstance(best.value, Sized)
     return Tuned(best.cost_us, best.value, tuple(weighed))
 
 
 def _legal_first(
-    order: list[Candidate], kernel: Kernel, bound: Kernel, facts: Facts
-) -> list[Candidate]:
+    order: list[Candidate[Sized]], kernel: Kernel, bound: Kernel, facts: Facts
+) -> list[Candidate[Sized]]:
     """The best legal tile, then those that are no better, then better ones that are not legal."""
-    refused: list[Candidate] = []
+    refused: list[Candidate[Sized]] = []
     for n, c in enumerate(order):
-        assert isinstance(c.value, Sized)
         on_cpu = facts.device.kind != "gpu"
         why = facts.price.allows(kernel, facts.env, c.value.cut_of(bound)) if on_cpu else ""
         if not why:
@@ -136,7 +134,7 @@ def _renamed(found: Tuned | Refusal, names: dict[str, str]) -> Tuned | Refusal:
 def _written(found: Tuned | Refusal) -> dict[str, Any]:
     if isinstance(found, Refusal):
         return {"refusal": asdict(found)}
-    rows = [[c.label, asdict(c.value), c.terms, c.refused] for c in found.weighed]  # type: ignore[call-overload]
+    rows = [[c.label, asdict(c.value), c.terms, c.refused] for c in found.weighed]
     return {"us": found.us, "best": asdict(found.best), "weighed": rows}
 
 

@@ -59,7 +59,7 @@ class _Connecting:
     readers: dict[str, list[str]] = field(default_factory=dict)
     levels: dict[str, str] = field(default_factory=dict)  # of the values that are connected
     part_of: dict[str, _Part] = field(default_factory=dict)
-    steps: dict[str, tuple[Candidate, ...]] = field(default_factory=dict)  # by value
+    steps: dict[str, tuple[Candidate[bool], ...]] = field(default_factory=dict)  # by value
     refused_with: dict[str, frozenset[str]] = field(default_factory=dict)
     sweeps: int = 0
 
@@ -142,14 +142,14 @@ class _Connecting:
 
     def _tried(
         self, label: str, name: str, both: Joined, found: Tuned, apart: float
-    ) -> list[tuple[Candidate, float, str]]:
+    ) -> list[tuple[Candidate[bool], float, str]]:
         """The edge at every level of a unit's own memories: the time, and what the layers inside of
         a task move; or why not.
         """
         known = memories(self.facts.device)
         wanted = self.facts.connect.get(name)
         terms = (("apart", -apart), ("welded", found.us))
-        out: list[tuple[Candidate, float, str]] = []
+        out: list[tuple[Candidate[bool], float, str]] = []
         for at, memory in enumerate(known[: task_level(self.facts.device) + 1]):
             if wanted in (None, memory.name):
                 words = f"{label} in {memory.name}"

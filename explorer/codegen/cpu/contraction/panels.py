@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN
 from explorer.codegen.cpu.emitter import Emitter
@@ -247,8 +247,8 @@ def _tree(s: Panels) -> Any:
                 return "acc"
             case Fetch():
                 return s.operands.index(e, 1)
-            case Const(value):
-                return float(cast("float", value))
+            case Const():
+                return float(e.number)
             case Do(op, (x, y)):
                 left, right = tree(x), tree(y)
                 commutes = op in ("max", "min") and isinstance(left, float)
