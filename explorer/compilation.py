@@ -247,7 +247,7 @@ class Compilation:
         """Every kernel call in order, with its code where it was emitted."""
         out = []
         for b in self.program.kernel_calls:
-            name = b.var.name
+            name = b.name
             if name in self.codes and b.kernel_call.tiling is not None:
                 out.append(CompiledKernel(name, self.codes[name], b.origin, b.kernel_call.tiling))
         return tuple(out)
@@ -332,7 +332,7 @@ class Compilation:
     def binding(self, name: str) -> Binding:
         """The kernel call of that name, or the one that holds a source operator of that name."""
         calls = self.program.kernel_calls
-        found = [b for b in calls if b.var.name == name] or [b for b in calls if name in b.origin]
+        found = [b for b in calls if b.name == name] or [b for b in calls if name in b.origin]
         if not found:
             raise BadOption(
                 f"no kernel or operator is named {name!r}",
@@ -346,7 +346,7 @@ class Compilation:
         breaks: the tiling in use but for the sizes of its tile.
         """
         binding = self.binding(name)
-        decision = self.program.decisions.tiling(binding.var.name)
+        decision = self.program.decisions.tiling(binding.name)
         if decision is None:
             raise BadOption(
                 f"{name} has no tiles yet: it was compiled until {self.stage.name}", where=name
@@ -358,11 +358,9 @@ class Compilation:
                 binding.kernel_call.kernel, tiling, self.device, self.program.env, self.hint
             )
         graph = self.program.decisions.tile_graph
-        group = (
-            next((g for g in graph.groups if g.name == binding.var.name), None) if graph else None
-        )
+        group = next((g for g in graph.groups if g.name == binding.name), None) if graph else None
         return Explanation(
-            binding.var.name,
+            binding.name,
             tuple(sorted(binding.origin)),
             decision,
             asked,

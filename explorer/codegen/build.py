@@ -127,7 +127,7 @@ def print_kernel(
     if any(old != new for old, new in symbols.items()):
         back = {symbol(new): symbol(old) for old, new in symbols.items()}
         program, arguments = with_symbols(program, back), with_symbols(arguments, back)
-    tensors = zip((*named.inputs, named.output), (*normal.inputs, normal.output), strict=True)
+    tensors = zip((*named.inputs, *named.outputs), (*normal.inputs, *normal.outputs), strict=True)
     own = {
         **{("dim", new): old for old, new in symbols.items()},
         **{(kind, new): old for new, old in tensors for kind in ("tensor", "packed")},
@@ -201,7 +201,7 @@ def build(
             raise Cancelled("code generation was cancelled")
         done += 1
 
-    printed = {b.var.name: _print(b, program.env, device) for b in calls}
+    printed = {b.name: _print(b, program.env, device) for b in calls}
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
         users.setdefault(key_of(source, device.target), []).append(name)

@@ -64,5 +64,5 @@ def _index(index: Affine | Expr, sizes: Sizes) -> Affine | Expr:
 
 def extents(kernel: Kernel) -> Mapping[str, int]:
     """The axes of the compute that is written last, with their extents, in numbers."""
-    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
+    last = next(c for c in reversed(kernel.computes) if c.out in kernel.outputs)
     return {a.name: whole(a.extent) for a in last.axes}

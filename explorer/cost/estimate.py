@@ -40,7 +40,7 @@ UNHIDDEN = 0.1  # of the time of a shared memory that computing could hide
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
     """How many tasks a kernel is cut into."""
-    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
+    last = next(c for c in reversed(kernel.computes) if c.out in kernel.outputs)
     total = 1
     for a in last.axes:
         size = tiling.size(a.name)

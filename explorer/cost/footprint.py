@@ -62,7 +62,7 @@ def footprint(
     kernel = bind_kernel(kernel, sizes or {})
     known = regions or propagate(kernel, tile)
     bytes_of = tile_bytes(kernel, known, tile, steps)
-    border = {*kernel.inputs, kernel.output}
+    border = {*kernel.inputs, *kernel.outputs}
     lives = [
         (name, bytes_of[name], first, last)
         for name, (first, last) in lifetimes(kernel).items()
@@ -109,15 +109,14 @@ def padded_bytes(kernel: Kernel, regions: Regions) -> int:
 
 
 def lifetimes(kernel: Kernel) -> dict[str, tuple[int, int]]:
-    """The first and the last compute that each tensor is needed in; the output to the end."""
+    """The first and the last compute that each tensor is needed in; outputs to the end."""
     found: dict[str, tuple[int, int]] = {}
     for n, c in enumerate(kernel.computes):
         for name in (*(r.tensor for r in reads(c.expr)), c.out):
             first, _ = found.get(name, (n, n))
             found[name] = (first, n)
     end = len(kernel.computes) - 1
-    first, _ = found[kernel.output]
-    return found | {kernel.output: (first, end)}
+    return found | {name: (found[name][0], end) for name in kernel.outputs}
 
 
 def place(

@@ -20,7 +20,7 @@ from explorer.ir.kernel import (
     Read,
     reads,
 )
-from explorer.ir.kernels.normal import epilogue_of, writers
+from explorer.ir.kernels.normal import epilogue_of, stores
 from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
@@ -115,10 +115,10 @@ def _structure(kernel: Kernel) -> Structure:
         facts.append(made)
         if epilogue is not None:
             done.add(kernel.computes.index(epilogue))
-    last = writers(kernel, kernel.output)[-1]
-    border = {*kernel.inputs, kernel.output}
+    last = stores(kernel)[-1]
+    border = {*kernel.inputs, *kernel.outputs}
     tensors = {
-        t.name: (t.shape, ITEM_BYTES[t.dtype], t.name not in border, t.name == kernel.output)
+        t.name: (t.shape, ITEM_BYTES[t.dtype], t.name not in border, t.name in kernel.outputs)
         for t in kernel.tensors
     }
     return Structure(tuple(facts), tuple(halos), last.axes, tensors, _blocks(kernel))

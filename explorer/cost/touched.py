@@ -133,12 +133,12 @@ def _count(low: int, walks: list[tuple[int, int]], first: int, last: int) -> int
 def touched(
     kernel: Kernel, regions: Regions, origin: Origin, steps: Mapping[str, int] | None = None
 ) -> dict[str, Part]:
-    """The part of every input and of the output that one tile touches. `steps`: reduced axes of
+    """The part of every input and of every output that one tile touches. `steps`: reduced axes of
     which a load takes only so many at once.
     """
     found: dict[str, Part] = {}
     seen: set[tuple[object, ...]] = set()
-    border = {*kernel.inputs, kernel.output}
+    border = {*kernel.inputs, *kernel.outputs}
     for n, c in enumerate(kernel.computes):
         ranges = ranges_of(c, regions.axes[n], origin)
         if steps:
@@ -252,7 +252,7 @@ def grid_of(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, tuple[int, int
     """The axes of the output that are cut, outermost first: the tile's size and how many there
     are.
     """
-    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
+    last = next(c for c in reversed(kernel.computes) if c.out in kernel.outputs)
     return {
         a.name: (tile[a.name], -(-number(a.extent) // tile[a.name]))
         for a in last.axes

@@ -21,7 +21,7 @@ Tile = Mapping[str, int]  # sizes by output axis; an axis that is not named is n
 
 @dataclass(frozen=True, slots=True)
 class TensorTile:
-    """The part of one tensor that one output tile needs or writes."""
+    """The part of one tensor that one tile of the outputs needs or writes."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -36,14 +36,14 @@ class Traffic:
 
     tiles: int
     loaded: tuple[TensorTile, ...]
-    stored: TensorTile
+    stored: tuple[TensorTile, ...]
     loaded_bytes: int
     stored_bytes: int
 
     @cached_property
     def tile_bytes(self) -> int:
         """Bytes that one tile moves."""
-        return sum(t.bytes for t in self.loaded) + self.stored.bytes
+        return sum(t.bytes for t in (*self.loaded, *self.stored))
 
     @property
     def total_bytes(self) -> int:
@@ -75,20 +75,20 @@ def traffic(
     known = regions or propagate(kernel, tile)
     write = write_bytes or line_bytes
     first: list[TensorTile] = []
-    stored = loaded_bytes = stored_bytes = tiles = 0
+    loaded_bytes = stored_bytes = tiles = 0
     for origin, times in kinds(kernel, known, tile):
         parts = touched(kernel, known, origin)
         moved = {
-            name: _bytes(kernel, part, write if name == kernel.output else line_bytes)
+            name: _bytes(kernel, part, write if name in kernel.outputs else line_bytes)
             for name, part in parts.items()
         }
         first = first or [TensorTile(n, parts[n].box, size) for n, size in moved.items()]
-        stored = moved.pop(kernel.output)
+        stored = sum([moved.pop(name) for name in kernel.outputs])
         loaded_bytes += times * sum(moved.values())
         stored_bytes += times * stored
         tiles += times
     ordered = {t.tensor: t for t in first}
-    out = ordered.pop(kernel.output)
+    out = tuple([ordered.pop(name) for name in kernel.outputs])
     loads = tuple(ordered[n] for n in kernel.inputs if n in ordered)
     return Traffic(tiles, loads, out, loaded_bytes, stored_bytes)
 
@@ -108,7 +108,7 @@ def about_bytes(
     grid = prod(count for _, count in grid_of(kernel, tile).values())
     parts = touched(kernel, regions, middle(kernel, tile)).values()
     return grid * sum(
-        _bytes(kernel, p, write_bytes if p.tensor == kernel.output else line_bytes) for p in parts
+        _bytes(kernel, p, write_bytes if p.tensor in kernel.outputs else line_bytes) for p in parts
     )
 
 

@@ -37,7 +37,7 @@ class OperatorTask:
     binding: str
     call: KernelCall
     args: tuple[str, ...]
-    result: str
+    results: tuple[str, ...]
     origin: frozenset[str]
 
 

@@ -119,13 +119,15 @@ class _Grinder:
         match b.expr:
             case KernelCall(kernel, args, _):
                 reads = tuple(self.value(a, names) for a in args)
-                if kernel.updates:
-                    taken = reads[kernel.inputs.index(kernel.updates)]
-                    self.view(b.var, taken, 0, names, path, b.origin)
-                    result = names[b.var.name]
-                else:
-                    (result,) = self.fresh(b, names, path)
-                task = OperatorTask(result, b.var.name, b.expr, reads, result, b.origin)
+                taken = dict(zip(kernel.inputs, reads, strict=True))
+                over = {output: taken[name] for output, name in kernel.updates}
+                for output, var in zip(kernel.outputs, b.vars, strict=True):
+                    if output in over:
+                        self.view(var, over[output], 0, names, path, b.origin)
+                    else:
+                        self.fresh(replace(b, vars=(var,)), names, path)
+                results = tuple(names[var.name] for var in b.vars)
+                task = OperatorTask(results[0], b.name, b.expr, reads, results, b.origin)
                 return (Straight((task,)),)
             case LibraryCall(_, _, given, _):
                 found = tuple(None if a is None else self.value(a, names) for a in given)

@@ -50,7 +50,7 @@ class OpCall:
 @dataclass(frozen=True, slots=True)
 class KernelCall:
     """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it
-    writes the binding's value.
+    writes the binding's values, its outputs in order.
 
     `tiling` is what Roller decided, None before.
     """
@@ -58,6 +58,13 @@ class KernelCall:
     kernel: Kernel
     args: tuple[Var, ...]
     tiling: Tiling | None = None
+
+
+def updates_of(call: KernelCall, results: tuple[Var, ...]) -> tuple[tuple[Var, Var], ...]:
+    """The results that a call writes over arguments, each with that argument."""
+    made = dict(zip(call.kernel.outputs, results, strict=True))
+    given = dict(zip(call.kernel.inputs, call.args, strict=True))
+    return tuple((made[output], given[taken]) for output, taken in call.kernel.updates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,19 +245,32 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Computes in order. `inputs` are the tensors passed in, in order; the last compute's tensor is
-    the output; every other tensor is made and used inside. `constants` (a part of `inputs`) have
-    values known at compile time. `updates` names an input whose memory the output takes over: what
-    is not written keeps that input's elements (Relax's call_tir_inplace).
+    """Computes in order. `inputs` are the tensors passed in, in order; `outputs` those that are
+    written for others; every other tensor is made and used inside. `constants` (a part of `inputs`)
+    have values known at compile time. `updates` are pairs of an output and an input whose memory it
+    takes over: what is not written keeps that input's elements (Relax's call_tir_inplace).
+
+    Several outputs have one shape, and are written by one compute each, all over the same axes: one
+    grid of tiles cuts them all, and the task that has written an element may read it.
     """
 
     name: str
     tensors: tuple[TensorSpec, ...]
     computes: tuple[Compute, ...]
     inputs: tuple[str, ...]
-    output: str
+    outputs: tuple[str, ...]
     constants: frozenset[str] = frozenset()
-    updates: str = ""
+    updates: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def output(self) -> str:
+        """The one output."""
+        assert len(self.outputs) == 1, "this kernel has several outputs"
+        return self.outputs[0]
+
+    def updated(self, output: str) -> str | None:
+        """The input whose memory an output takes over."""
+        return next((i for o, i in self.updates if o == output), None)
 
     def spec(self, name: str) -> TensorSpec:
         """The tensor of that name."""
@@ -355,9 +368,9 @@ def rename_tensors(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
             replace(c, out=new(c.out), expr=rewrite(c.expr, leaf)) for c in kernel.computes
         ),
         inputs=tuple(new(n) for n in kernel.inputs),
-        output=new(kernel.output),
+        outputs=tuple(new(n) for n in kernel.outputs),
         constants=frozenset(new(n) for n in kernel.constants),
-        updates=new(kernel.updates) if kernel.updates else "",
+        updates=tuple((new(o), new(i)) for o, i in kernel.updates),
     )
 
 

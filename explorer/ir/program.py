@@ -69,6 +69,11 @@ class Binding:
     origin: frozenset[str] = frozenset()
 
     @property
+    def name(self) -> str:
+        """The first value's name, under which what is decided of the binding is kept."""
+        return self.vars[0].name
+
+    @property
     def var(self) -> Var:
         """The one value that is bound."""
         assert len(self.vars) == 1, "this binding has several values"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -171,7 +171,14 @@ class Nest:
 
     def into(self, result: Var) -> Var:
         """Bind a value to the kernel written so far, without computes that nothing of it reads."""
-        self.computes = _needed(self.computes)
+        self.give({self.computes[-1].out: result})
+        return result
+
+    def give(self, results: Mapping[str, Var]) -> None:
+        """Bind values, by the tensors that hold them, to the kernel written so far, without
+        computes that nothing of them reads.
+        """
+        self.computes = _needed(self.computes, results)
         read = {r.tensor for c in self.computes for r in reads(c.expr)}
         self.args = {n: v for n, v in self.args.items() if n in read}
         constants = frozenset(n for n, v in self.args.items() if self.lowering.array(v) is not None)
@@ -181,15 +188,16 @@ class Nest:
             tuple(self.specs[n] for n in order),
             tuple(self.computes),
             tuple(self.args),
-            self.computes[-1].out,
+            tuple(results),
             constants,
         )
-        return self.lowering.bind(result, KernelCall(kernel, tuple(self.args.values())))
+        call, low = KernelCall(kernel, tuple(self.args.values())), self.lowering
+        low.bindings.append(Binding(tuple(results.values()), call, low.origin))
 
 
-def _needed(computes: Sequence[Compute]) -> list[Compute]:
-    """The computes that the last one's tensor depends on."""
-    wanted = {computes[-1].out}
+def _needed(computes: Sequence[Compute], tensors: Iterable[str]) -> list[Compute]:
+    """The computes that some tensors depend on."""
+    wanted = {*tensors}
     kept: list[Compute] = []
     for compute in reversed(computes):
         if compute.out in wanted:

@@ -87,7 +87,7 @@ def kinds(program: Program) -> dict[str, KindFinding]:
     """The kind of every kernel call of a program, by the value that it binds."""
     found: dict[str, KindFinding] = {}
     for binding in program.kernel_calls:
-        found[binding.var.name] = pattern_kind(binding.kernel_call.kernel)
+        found[binding.name] = pattern_kind(binding.kernel_call.kernel)
     return found
 
 
@@ -119,7 +119,7 @@ def _with_block(kernel: Kernel, c: Compute, so_far: PatternKind) -> tuple[Patter
     kind, sentence = _pairs(_evidence(kernel, c))
     if kind is PatternKind.OPAQUE:
         return kind, sentence
-    if c.out == kernel.output and so_far is PatternKind.COMM_REDUCE:
+    if c.out in kernel.outputs and so_far is PatternKind.COMM_REDUCE:
         return (
             PatternKind.OUT_EWISE_FUSABLE,
             f"{sentence}; it writes the output after a reduction, as softmax does",
@@ -131,8 +131,10 @@ def _opaque(kernel: Kernel, c: Compute) -> str:
     writers = [k for k in kernel.computes if k.out == c.out]
     if len({(k.target, k.axes) for k in writers}) > 1:
         return f"{len(writers)} stores write it at different places"
-    if kernel.updates:
-        return f"it is written over {kernel.updates!r}"
+    if len(kernel.outputs) > 1:
+        return f"it writes {len(kernel.outputs)} tensors"
+    for _, taken in kernel.updates:
+        return f"it is written over {taken!r}"
     return ""
 
 

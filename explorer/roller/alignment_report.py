@@ -51,13 +51,14 @@ def answers(kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes) -> tup
 
 
 def _line(kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes) -> Answer:
-    """Tiles of the output begin at lines of memory."""
-    shape = kernel.shape(kernel.output)
+    """Tiles of the output begin at lines of memory; of several, that of the smallest elements."""
+    output = min(kernel.outputs, key=lambda t: ITEM_BYTES[kernel.dtype(t)])
+    shape = kernel.shape(output)
     full = evaluate_dim(shape[-1], sizes) if shape else 1
-    box = propagate(kernel, dict(tiling.tile)).tensors[kernel.output]
+    box = propagate(kernel, dict(tiling.tile)).tensors[output]
     inner = evaluate_dim(box[-1].size, sizes) if box else 1
     line = device.levels[0].line_bytes if device.levels else 64
-    return memory_transaction(inner, full, ITEM_BYTES[kernel.dtype(kernel.output)], line)
+    return memory_transaction(inner, full, ITEM_BYTES[kernel.dtype(output)], line)
 
 
 def _sets(

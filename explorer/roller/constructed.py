@@ -13,7 +13,7 @@ from explorer.cost.estimate import contract_cycles
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, reads
-from explorer.ir.kernels.normal import writers
+from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import Regions, propagate, tile_variable
 from explorer.ir.patterns.sliding import slides
@@ -155,7 +155,7 @@ def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
     made = {c.out for c in kernel.computes}
     if not any(slides(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor in made):
         return
-    last = writers(kernel, kernel.output)[-1]
+    last = stores(kernel)[-1]
     shared = _shared_axes(kernel)
     image = [a for a in last.axes[:-1] if a.name in shared and evaluate_dim(a.extent, sizes) > 1]
     if len(image) < 2:
@@ -171,7 +171,7 @@ def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -
     """The cut; even shares of the outermost axis where it leaves a unit without a task; and, for
     kernels that keep much in scratch, single steps of it.
     """
-    last = writers(kernel, kernel.output)[-1]
+    last = stores(kernel)[-1]
     whole = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in last.axes}
     outer = next((a for a in _shared_axes(kernel) if cut.get(a, whole[a]) > 1), None)
     busy = prod(-(-whole[a] // n) for a, n in cut.items()) >= device.units
@@ -200,7 +200,7 @@ def cut_by(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[st
     Only axes that every writer of the output has can be cut; columns only where nothing before the
     contraction would be done again for each of their tiles.
     """
-    shared, inner = _shared_axes(kernel), writers(kernel, kernel.output)[-1].axes[-1:]
+    shared, inner = _shared_axes(kernel), stores(kernel)[-1].axes[-1:]
     many = found is not None and len(kernel.computes) > 2 and len(shared) > 1
     if many and not cuts_all(kernel, inner[0].name):
         shared = [a for a in shared if a != inner[0].name]
@@ -216,7 +216,7 @@ def cut_by(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[st
 
 def _shared_axes(kernel: Kernel) -> list[str]:
     """The axes that all writers of the output have, outermost first."""
-    parts = writers(kernel, kernel.output)
+    parts = stores(kernel)
     return [a.name for a in parts[-1].axes if all(a in p.axes for p in parts)]
 
 
@@ -242,5 +242,5 @@ def _micro(program: TiledProgram, device: Device, sums: bool) -> Micro:
 
 def _ordered(kernel: Kernel, cut: Mapping[str, int]) -> Cut:
     """Sizes in the order of the output's axes."""
-    last = writers(kernel, kernel.output)[-1]
+    last = stores(kernel)[-1]
     return tuple((a.name, cut[a.name]) for a in last.axes if a.name in cut)

@@ -18,7 +18,7 @@ from random import Random
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel
-from explorer.ir.kernels.normal import writers
+from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.roller.policy import refusal
 from explorer.tile.lowering.lower import lower, sums_of, tensor_contraction
@@ -168,7 +168,7 @@ class Space:
 
 def space_of(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> Space:
     """The whole space of a kernel in normal form."""
-    last = writers(kernel, kernel.output)[-1]
+    last = stores(kernel)[-1]
     cut = cut_axes(kernel)
     inner = last.axes[-1].name if last.axes else ""
     axes = tuple((a.name, _cuts(a, a.name == inner, device, sizes)) for a in cut)
@@ -178,7 +178,7 @@ def space_of(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> Spa
 
 def cut_axes(kernel: Kernel) -> tuple[Axis, ...]:
     """The axes that all computes of the output have, outermost first: those that may be cut."""
-    parts = writers(kernel, kernel.output)
+    parts = stores(kernel)
     named = [{a.name for a in p.axes} for p in parts]
     return tuple(a for a in parts[-1].axes if all(a.name in names for names in named))
 

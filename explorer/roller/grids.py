@@ -78,7 +78,7 @@ class _Blocks:
         self.operations = sum(work_of(each, {}) for each in kernel.computes)
         self.far_bytes = far_bytes
         inside = {a.tensor for a in fused.expression.inputs} | {fused.expression.output.tensor}
-        ends = {*kernel.inputs, kernel.output}
+        ends = {*kernel.inputs, *kernel.outputs}
         self.beside_bytes = sum(_bytes(kernel, t) for t in ends - inside)
         self.outside = ends & inside
 
@@ -128,5 +128,5 @@ def _far_bytes(kernel: Kernel, device: Device, cold: bool) -> float:
     if near.capacity_bytes is None:
         return 0.0
     room = near.capacity_bytes * RESIDENT
-    operands = {t: _bytes(kernel, t) for t in (*kernel.inputs, kernel.output)}
+    operands = {t: _bytes(kernel, t) for t in (*kernel.inputs, *kernel.outputs)}
     return sum(n for t, n in operands.items() if n > room or (cold and t in kernel.constants))

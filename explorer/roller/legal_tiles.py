@@ -21,7 +21,7 @@ class LegalTiles:
         """The kernel, and the rule with its numbers."""
         for binding in program.kernel_calls:
             call = binding.kernel_call
-            name, env = binding.var.name, program.env
+            name, env = binding.name, program.env
             if not isinstance(call.tiling, Tiling):
                 return f"{name!r} has no tiling"
             if normalise(call.kernel) != call.kernel:

@@ -11,7 +11,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.normal import writers
+from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import Regions, propagate, tile_variable
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
@@ -214,7 +214,7 @@ class Shape:
 
 
 def _shape(kernel: Kernel, sizes: Sizes) -> Shape:
-    parts = writers(kernel, kernel.output)
+    parts = stores(kernel)
     last = parts[-1]
     shared = [a for a in last.axes if all(any(a.name == b.name for b in p.axes) for p in parts)]
     main = next(

@@ -75,7 +75,7 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         if not isinstance(call, KernelCall):
             return binding
         kernel = normalise(call.kernel)
-        name = binding.var.name
+        name = binding.name
         named, axes = canonical(kernel)
         cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
         if (named, cut) not in known:

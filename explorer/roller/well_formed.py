@@ -7,7 +7,7 @@ from typing import Any
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.normal import writers
+from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_rules import tile_problem, whole
 from explorer.tile.lowering.lower import sums_of, tensor_contraction
@@ -18,7 +18,7 @@ def axes_to_cut(kernel: Kernel) -> dict[str, Dim]:
     rows of residues may be one fewer: a tile of another axis would leave a part of the output that
     no task writes.
     """
-    parts = [{a.name: a.extent for a in p.axes} for p in writers(kernel, kernel.output)]
+    parts = [{a.name: a.extent for a in p.axes} for p in stores(kernel)]
     shared = {name for name in parts[-1] if all(name in part for part in parts)}
     return {name: _largest([p[name] for p in parts]) for name in parts[-1] if name in shared}
 

@@ -287,7 +287,8 @@ class Executable:
             for operator in part.operators:
                 roots = {self.tasks.values[a].root for a in operator.args}
                 out[operator.name] = frozenset(writers[r] for r in roots if r in writers)
-                writers[self.tasks.values[operator.result].root] = operator.name
+                for result in operator.results:
+                    writers[self.tasks.values[result].root] = operator.name
         for run in self.planner.runs:
             for operator, reads in zip(run.operators, run.reads):
                 out[operator.name] |= {run.operators[n].name for n in reads}

@@ -1,4 +1,4 @@
-"""Whether the tasks of a tile program write every element of its output, under one binding.
+"""Whether the tasks of a tile program write every element of an output, under one binding.
 
 Every axis of a store runs over a base, which follows from tile variables and outer loops, and a
 size: all tasks together take it through intervals, found without walking them. Offsets are then
@@ -77,13 +77,13 @@ class Store:
     spans: tuple[Span, ...]
 
 
-def boxes_of(program: TileProgram, numbers: Numbers) -> tuple[Box, ...]:
-    """What all tasks write of the output. Raises Unknown."""
+def boxes_of(program: TileProgram, output: str, numbers: Numbers) -> tuple[Box, ...]:
+    """What all tasks write of the output buffer of a name. Raises Unknown."""
     tiles = {g.variable: (0, -(-numbers(g.extent) // g.tile), g.tile) for g in program.grid}
     return tuple(
         box
         for store in stores(program.body)
-        if store.target.buffer.kind == "output"
+        if store.target.buffer.name == output
         for box in _Reach(store, tiles, numbers).boxes()
     )
 

@@ -108,6 +108,7 @@ def intermediate_bytes(program: Program) -> int:
     env = program.env
     total = 0
     for b in program.kernel_calls:
-        if isinstance(b.var.type, Tensor) and b.var.type.is_known:
-            total += env.hint(b.var.type.bytes)
+        for v in b.vars:
+            if isinstance(v.type, Tensor) and v.type.is_known:
+                total += env.hint(v.type.bytes)
     return total

@@ -10,6 +10,7 @@ from typing import Protocol
 from explorer.devices.model import Device
 from explorer.ir.by_identity import by_identity
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import ITEM_BYTES
@@ -32,14 +33,14 @@ class Price(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a kernel is made of: contractions, other reductions, and the compute that writes its
-    output.
+    """What a kernel is made of: contractions, other reductions, and the compute that writes an
+    output last.
     """
 
     contractions: int
     reductions: int
     last: Compute
-    parts: int  # computes that write the output (Concat has several)
+    parts: int  # computes that write an output (Concat has several)
 
     @property
     def is_map(self) -> bool:
@@ -59,8 +60,9 @@ def form_of(kernel: Kernel) -> Form:
     """The form of a kernel."""
     reduced = [c for c in kernel.computes if c.reduce]
     contracted = sum(contraction(c) is not None for c in reduced)
-    writers = [c for c in kernel.computes if c.out == kernel.output]
-    return Form(contracted, len(reduced) - contracted, writers[-1], len(writers))
+    last = stores(kernel)[-1]
+    parts = sum(c.out == last.out for c in kernel.computes)
+    return Form(contracted, len(reduced) - contracted, last, parts)
 
 
 def bytes_at_hint(kernel: Kernel, tensor: str, env: ShapeEnv) -> int:

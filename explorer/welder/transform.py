@@ -72,13 +72,13 @@ class Weld:
             found = tuple(policy(kernels, facts))
         groups = {g.name: g for g in found}
         body = tuple(
-            _welded(b, groups[b.var.name]) if isinstance(b.expr, KernelCall) else b
+            _welded(b, groups[b.name]) if isinstance(b.expr, KernelCall) else b
             for b in f.body
-            if not isinstance(b.expr, KernelCall) or b.var.name in groups
+            if not isinstance(b.expr, KernelCall) or b.name in groups
         )
-        outputs = {v.name: v for b in body for v in b.vars}
+        results = {b.name: b.vars for b in body if b.vars}
         for g in groups.values():
-            graph.append(_summary(g, outputs[g.name], program, self.device))
+            graph.append(_summary(g, results[g.name], program, self.device))
             edges += [*g.inner, *_outer_edges(g, groups, self.device, program.env)]
         return replace(f, body=body)
 
@@ -117,8 +117,8 @@ def _bytes(v: Var, env: ShapeEnv) -> int:
     return env.hint(v.type.bytes) if known and isinstance(v.type, Tensor) else 0
 
 
-def _summary(g: Group, output: Var, program: Program, device: Device) -> FusionGroup:
-    after = sum(_bytes(a, program.env) for a in g.args) + _bytes(output, program.env)
+def _summary(g: Group, results: tuple[Var, ...], program: Program, device: Device) -> FusionGroup:
+    after = sum(_bytes(v, program.env) for v in (*g.args, *results))
     inside = sum(program.env.hint(e.bytes) for e in g.inner)
     plan = None
     if g.tile is not None:

@@ -20,6 +20,7 @@ from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import FusionGroup, GroupPlan, LevelBytes, Refusal, Tiling
 from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Group
@@ -278,7 +279,7 @@ class WhatIf(Generic[C]):
             program = c.program
             if binding is None:
                 program = c.snapshot("weld").after
-                binding = next(b for b in program.kernel_calls if b.var.name == group.name)
+                binding = next(b for b in program.kernel_calls if b.name == group.name)
             call = binding.kernel_call
             tiling = call.tiling
             env = program.env.at(self.sizes)
@@ -331,7 +332,7 @@ def group_of(c: Welded, value: str) -> FusionGroup | None:
 
 def binding_of(c: Welded, name: str) -> Binding | None:
     """The kernel call of a group after all steps; None where another step took it apart."""
-    return next((b for b in c.program.kernel_calls if b.var.name == name), None)
+    return next((b for b in c.program.kernel_calls if b.name == name), None)
 
 
 def _together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
@@ -353,8 +354,7 @@ def _reached(plan: GroupPlan, value: str) -> str:
 
 
 def _axes(kernel: Kernel) -> list[str]:
-    last = next(c for c in reversed(kernel.computes) if c.out == kernel.output)
-    return [a.name for a in last.axes]
+    return [a.name for a in stores(kernel)[-1].axes]
 
 
 def _by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:

@@ -80,7 +80,7 @@ def linear(
     out = Compute("y", e, body[function])
     tensors = specs(x=(m, k), w=(k, n), b=(n,), r=(m, n), t=(m, n), y=(m, n))
     inputs = ("x", "w", "b", "r")
-    kernel = Kernel("linear", tensors, (product, out), inputs, "y", frozenset({"w", "b"}))
+    kernel = Kernel("linear", tensors, (product, out), inputs, ("y",), frozenset({"w", "b"}))
     return Case(
         f"linear {m}x{k}x{n} {function} {tile} {micro.rows}x{micro.vectors} {block}",
         kernel,
@@ -136,7 +136,7 @@ def conv(
     tensors = specs(
         x=(n, h, w, ci), w=(co, ig, size, size), b=(co,), t=(n, ho, wo, co), y=(n, ho, wo, co)
     )
-    kernel = Kernel("conv", tensors, (c, out), ("x", "w", "b"), "y", frozenset({"w", "b"}))
+    kernel = Kernel("conv", tensors, (c, out), ("x", "w", "b"), ("y",), frozenset({"w", "b"}))
     return Case(
         f"conv {n}x{h}x{w}x{ci}->{co} k{size} s{stride} p{pad} g{groups} d{dilation} {tile}",
         kernel,
@@ -165,7 +165,7 @@ def pool(
         specs(x=(1, h, h, c), s=(1, ho, ho, c), y=(1, ho, ho, c)),
         (c1, Compute("y", e, apply("mul", at("s", e), 0.25))),
         ("x",),
-        "y",
+        ("y",),
     )
     return Case(f"pool {h} {c} {size} {combiner}", kernel, Tiling(tuple(tile.items())))
 
@@ -191,7 +191,7 @@ def softmax(b: Dim, s: Dim, tile: dict[str, int]) -> Case:
         specs(x=(b, s, s), y_max=(b, s), y_exp=(b, s, s), y_sum=(b, s), y=(b, s, s)),
         softmax_computes("x", "y", lead, r),
         ("x",),
-        "y",
+        ("y",),
     )
     return Case(
         f"softmax {b} {s} {tile}", kernel, Tiling(tuple(tile.items())), {"batch": 3, "seq": 37}
@@ -247,7 +247,7 @@ def attention(
         p=(b, heads, s, s),
         y=(b, s, w),
     )
-    kernel = Kernel("attention", tensors, (scores, scale, *soft, pv), ("q", "k", "v"), "y")
+    kernel = Kernel("attention", tensors, (scores, scale, *soft, pv), ("q", "k", "v"), ("y",))
     return Case(
         f"attention {b} {s} {heads} {d} {tile} {causal}",
         kernel,
@@ -279,7 +279,7 @@ def layer_norm(m: Dim, n: int, tile: dict[str, int]) -> Case:
         specs(x=(m, n), g=(n,), b=(n,), mean=(m,), sq=(m,), y=(m, n)),
         computes,
         ("x", "g", "b"),
-        "y",
+        ("y",),
         frozenset({"g", "b"}),
     )
     return Case(f"layer norm {m} {n}", kernel, Tiling(tuple(tile.items())), {"batch": 7})
@@ -290,7 +290,7 @@ def transpose(shape: tuple[int, ...], order: tuple[int, ...], tile: dict[str, in
     a = axes("a", out)
     index = tuple(var(a[order.index(d)].name) for d in range(len(shape)))
     kernel = Kernel(
-        "transpose", specs(x=shape, y=out), (Compute("y", a, Read("x", index)),), ("x",), "y"
+        "transpose", specs(x=shape, y=out), (Compute("y", a, Read("x", index)),), ("x",), ("y",)
     )
     return Case(f"transpose {shape} {order}", kernel, Tiling(tuple(tile.items())))
 
@@ -316,7 +316,7 @@ def concat(parts: tuple[int, ...], dim: int, shape: tuple[int, ...]) -> Case:
         (*tensors, TensorSpec("y", out)),
         tuple(computes),
         tuple(t.name for t in tensors),
-        "y",
+        ("y",),
     )
     return Case(f"concat {parts} {dim}", kernel, Tiling((("c0", 2),) if dim else ()))
 
@@ -337,7 +337,7 @@ def gather() -> Case:
         ),
         (Compute("y", a, Read("table", (wrapped, var("a2")))),),
         ("table", "ids"),
-        "y",
+        ("y",),
         frozenset({"table"}),
     )
     return Case("gather", kernel, Tiling((("a0", 1),)), {"batch": 3, "seq": 5})
@@ -356,7 +356,7 @@ def mask() -> Case:
             ),
         ),
         ("keep",),
-        "y",
+        ("y",),
     )
     return Case("mask", kernel, Tiling((("a0", 1),)), {"batch": 2, "seq": 9})
 
@@ -376,7 +376,7 @@ def running_sum() -> Case:
         (TensorSpec("x", (BATCH, SEQ), "int64"), TensorSpec("y", (BATCH, SEQ), "int64")),
         (Compute("y", a, value, (r,), "sum"),),
         ("x",),
-        "y",
+        ("y",),
     )
     return Case("running sum", kernel, Tiling((("a0", 1),)), {"batch": 2, "seq": 9})
 
@@ -392,7 +392,7 @@ def integers() -> Case:
         (TensorSpec("x", (7,), "int64"), TensorSpec("y", (7,), "bool")),
         (Compute("y", a, value),),
         ("x",),
-        "y",
+        ("y",),
     )
     return Case("integers", kernel, Tiling())
 
@@ -415,7 +415,7 @@ def narrow_sum(dtype: str, tile: dict[str, int]) -> Case:
     )
     shapes = {"x": (m, n), "scaled": (m, n), "total": (m,), "y": (m, n)}
     tensors = tuple(TensorSpec(name, shape, dtype) for name, shape in shapes.items())
-    kernel = Kernel("narrow_sum", tensors, computes, ("x",), "y")
+    kernel = Kernel("narrow_sum", tensors, computes, ("x",), ("y",))
     gap = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]  # sums in another order round otherwise
     return Case(f"narrow sum {dtype} {tile}", kernel, Tiling(tuple(tile.items())), {}, gap)
 

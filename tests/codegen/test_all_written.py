@@ -41,7 +41,7 @@ def size_of(program: TileProgram, sizes: Sizes) -> int:
 
 
 def told(program: TileProgram, sizes: Sizes) -> str:
-    return unwritten(boxes_of(program, Numbers(sizes)), size_of(program, sizes))
+    return unwritten(boxes_of(program, "y", Numbers(sizes)), size_of(program, sizes))
 
 
 def value(affine: Affine, at: dict[str, int], sizes: Sizes) -> int:

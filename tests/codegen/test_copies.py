@@ -30,7 +30,7 @@ def gather(rows: int, extent: int, inner: tuple[int, ...], dtype: str = "float32
         TensorSpec("y", (rows, *inner), dtype),
     )
     compute = Compute("y", (i, *rest), both)
-    return Kernel("gather", specs, (compute,), ("x", "index", "one"), "y")
+    return Kernel("gather", specs, (compute,), ("x", "index", "one"), ("y",))
 
 
 @pytest.mark.parametrize("inner", [(), (1,), (7,), (64,), (5, 33), (2, 3, 40), (600,)])
@@ -62,7 +62,7 @@ def test_short_rows_are_copied_whole(row: int, dtype: str) -> None:
     i, j, k = Axis("i", 3), Axis("j", 5), Axis("k", row)
     specs = (TensorSpec("x", (5, 3, row), dtype), TensorSpec("y", (3, 5, row), dtype))
     turned = Compute("y", (i, j, k), at("x", (j, i, k)))
-    kernel = Kernel("heads", specs, (turned,), ("x",), "y")
+    kernel = Kernel("heads", specs, (turned,), ("x",), ("y",))
     x = (4 * np.random.default_rng(1).standard_normal((5, 3, row))).astype(dtype)
     got = run_kernel(kernel, Tiling((("i", 2),)), {"x": x})
     np.testing.assert_array_equal(got, x.transpose(1, 0, 2))
@@ -99,7 +99,7 @@ def test_axes_are_swapped_in_blocks_that_may_lie_over_each_other(
     b, i, j = Axis("b", 2), Axis("i", rows), Axis("j", columns)
     specs = (TensorSpec("x", (2, columns, rows), dtype), TensorSpec("y", (2, rows, columns), dtype))
     turned = Compute("y", (b, i, j), at("x", (b, j, i)))
-    kernel = Kernel("turned", specs, (turned,), ("x",), "y")
+    kernel = Kernel("turned", specs, (turned,), ("x",), ("y",))
     x: np.ndarray = np.random.default_rng(1).integers(-99, 99, (2, columns, rows)).astype(dtype)
     tiles: list[dict[str, int]] = [{"b": 1}, {"i": 16}, {"i": 24, "j": 33}]
     for tile in tiles:
@@ -118,7 +118,7 @@ def test_a_tile_that_lies_in_the_padding_alone_copies_nothing(
     read = Read("x", (var("j") - 1, var("i") - 1) if turned else (var("i") - 1, var("j") - 1), 7.0)
     shape = (m, n) if turned else (n, m)
     specs = (TensorSpec("x", shape), TensorSpec("y", (i.extent, j.extent)))
-    kernel = Kernel("pad", specs, (Compute("y", (i, j), read),), ("x",), "y")
+    kernel = Kernel("pad", specs, (Compute("y", (i, j), read),), ("x",), ("y",))
     rows, columns = size
     x = np.random.default_rng(2).standard_normal(size).astype(np.float32)
     want = np.pad(x, ((1, 2), (1, 8)), constant_values=7)

@@ -37,7 +37,7 @@ def product(form: Form, m: int, k: int, n: int, constant: bool) -> Kernel:
     )
     computes = (Compute("y", (i, j), expr, (r,), "sum"),)
     known = frozenset({"b"}) if constant else frozenset[str]()
-    return Kernel("product", specs, computes, ("a", "b"), "y", known)
+    return Kernel("product", specs, computes, ("a", "b"), ("y",), known)
 
 
 def convolution(form: Form, h: int, c: int, o: int, size: int, step: int, pad: int) -> Kernel:
@@ -55,7 +55,7 @@ def convolution(form: Form, h: int, c: int, o: int, size: int, step: int, pad: i
         TensorSpec("y", (places, places, o), form.total),
     )
     computes = (Compute("y", axes, expr, over, "sum"),)
-    return Kernel("convolution", specs, computes, ("a", "b"), "y", frozenset({"b"}))
+    return Kernel("convolution", specs, computes, ("a", "b"), ("y",), frozenset({"b"}))
 
 
 def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -26,7 +26,7 @@ def product_then_window() -> Kernel:
             Compute("y", (Axis("n", 8), Axis("x", COLUMNS)), two, (Axis("d", 3),), "sum"),
         ),
         ("a", "b", "k"),
-        "y",
+        ("y",),
     )
 
 

@@ -26,7 +26,7 @@ def _heads(constant: bool) -> Kernel:
     body = Apply("mul", (at("x", (i, k)), at("w", (k, h, j))))
     c = Compute("y", (i, h, j), body, (k,), "sum")
     weights = frozenset({"w"}) if constant else frozenset[str]()
-    return Kernel("heads", specs(**SHAPES), (c,), ("x", "w"), "y", weights)
+    return Kernel("heads", specs(**SHAPES), (c,), ("x", "w"), ("y",), weights)
 
 
 def _blocks() -> Kernel:
@@ -34,7 +34,7 @@ def _blocks() -> Kernel:
     b, i, j, k = Axis("b", 4), Axis("i", M), Axis("j", 16), Axis("k", K)
     load = Read("w", (var("b") * 7 + var("j"), var("k")))
     c = Compute("y", (b, i, j), Apply("mul", (at("x", (i, k)), load)), (k,), "sum")
-    return Kernel("blocks", specs(x=(M, K), w=(40, K), y=(4, M, 16)), (c,), ("x", "w"), "y")
+    return Kernel("blocks", specs(x=(M, K), w=(40, K), y=(4, M, 16)), (c,), ("x", "w"), ("y",))
 
 
 def _has_panels(body: tuple[Statement, ...]) -> bool:

@@ -53,7 +53,7 @@ def pointwise(expr: Expr, target: str, **sources: tuple[str, int]) -> Kernel:
     length = specs[0].shape[0]
     out = TensorSpec("y", (length,), target)
     compute = Compute("y", axes("a", (length,)), expr)
-    return Kernel("k", (*specs, out), (compute,), tuple(sources), "y")
+    return Kernel("k", (*specs, out), (compute,), tuple(sources), ("y",))
 
 
 def cast(source: str, target: str, length: int) -> Kernel:
@@ -133,7 +133,7 @@ def test_sums_are_rounded_once(dtype: str) -> None:
     tensors = (TensorSpec("x", (5001, 3), dtype), TensorSpec("y", (3,), dtype))
     total = Compute("y", a, Read("x", (var("r0"), var("a0"))), r, "sum")
     x = np.ones((5001, 3), numpy_dtype(dtype))
-    found = run_kernel(Kernel("sum", tensors, (total,), ("x",), "y"), Tiling(), {"x": x})
+    found = run_kernel(Kernel("sum", tensors, (total,), ("x",), ("y",)), Tiling(), {"x": x})
     np.testing.assert_array_equal(found, np.full(3, 5001).astype(numpy_dtype(dtype)))
 
 

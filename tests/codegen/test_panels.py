@@ -83,7 +83,7 @@ def columns_of(product: str, *starts: int | None) -> Kernel:
     y = Compute("y", axes, Apply("add", (a, b)))
     shapes = {"x": (m, k), "w": (k, wide), "t": (m, wide), "y": tuple(a.extent for a in axes)}
     specs = tuple(TensorSpec(name, s) for name, s in shapes.items())
-    return Kernel("columns", specs, (t, y), ("x", "w"), "y", frozenset({"w"}))
+    return Kernel("columns", specs, (t, y), ("x", "w"), ("y",), frozenset({"w"}))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def fold(
     index = tuple(var(x.name) + by if d == axis else var(x.name) for d, x in enumerate(a))
     tensors = (TensorSpec("x", shape, dtype), TensorSpec("y", shape, dtype))
     compute = Compute("y", a, Read("x", index, NEUTRAL[combiner]), (r,), combiner)
-    return Kernel("running", tensors, (compute,), ("x",), "y")
+    return Kernel("running", tensors, (compute,), ("x",), ("y",))
 
 
 def numbers(shape: tuple[int, ...], dtype: str, combiner: str) -> np.ndarray:
@@ -95,7 +95,7 @@ def test_lengths_that_a_run_decides() -> None:
         index = tuple(var(x.name) - var("r") if d == axis else var(x.name) for d, x in enumerate(a))
         tensors = (TensorSpec("x", (BATCH, SEQ)), TensorSpec("y", (BATCH, SEQ)))
         compute = Compute("y", a, Read("x", index, 0.0), (r,), "sum")
-        kernel = Kernel("running", tensors, (compute,), ("x",), "y")
+        kernel = Kernel("running", tensors, (compute,), ("x",), ("y",))
         x = np.random.default_rng(0).standard_normal((5, 29)).astype(np.float32)
         got = run_kernel(kernel, Tiling(), {"x": x}, {"batch": 5, "seq": 29}, ENV)
         np.testing.assert_allclose(got, np.cumsum(x, axis=axis), rtol=1e-4, atol=1e-5)
@@ -112,7 +112,7 @@ def test_a_window_that_does_not_reach_back_to_the_first_element_is_none() -> Non
     a, r = axes("a", (50,)), Axis("r", 3)
     window = Compute("y", a, Read("x", (var("a0") - var("r"),), 0.0), (r,), "sum")
     tensors = (TensorSpec("x", (50,)), TensorSpec("y", (50,)))
-    assert running(Kernel("window", tensors, (window,), ("x",), "y"), window) is None
+    assert running(Kernel("window", tensors, (window,), ("x",), ("y",)), window) is None
 
 
 @pytest.mark.parametrize("combiner", ["sum", "max"])
@@ -124,7 +124,7 @@ def test_a_window_as_long_as_its_results_is_none_where_more_elements_are_behind(
     index = (var("a0") + var("r") + start,)
     window = Compute("y", a, Read("x", index, NEUTRAL[combiner]), (r,), combiner)
     tensors = (TensorSpec("x", (4,)), TensorSpec("y", (3,)))
-    kernel = Kernel("window", tensors, (window,), ("x",), "y")
+    kernel = Kernel("window", tensors, (window,), ("x",), ("y",))
     assert running(kernel, window) is None
     x = np.array([1.0, 2.0, 3.0, 5.0], np.float32)
     got = run_kernel(kernel, Tiling(), {"x": x}, {}, ENV)

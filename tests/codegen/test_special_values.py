@@ -57,7 +57,7 @@ def pointwise(op: str, *consts: float) -> Kernel:
     a = axes("a", (len(SPECIAL),))
     value = Apply(op, (at("x", a), *(Const(c) for c in consts)))
     tensors = (TensorSpec("x", (len(SPECIAL),)), TensorSpec("y", (len(SPECIAL),)))
-    return Kernel(op, tensors, (Compute("y", a, value),), ("x",), "y")
+    return Kernel(op, tensors, (Compute("y", a, value),), ("x",), ("y",))
 
 
 @pytest.mark.parametrize("op", EXACT)
@@ -94,7 +94,9 @@ def test_a_reduction_means_what_numpy_means(combiner: str) -> None:
     x[1, 5], x[2, 7], x[3, 36], x[4] = np.nan, np.inf, -np.inf, -np.inf
     a, r = axes("a", (6,)), Axis("r", 37)
     tensors = (TensorSpec("x", (6, 37)), TensorSpec("y", (6,)))
-    kernel = Kernel("r", tensors, (Compute("y", a, at("x", (*a, r)), (r,), combiner),), ("x",), "y")
+    kernel = Kernel(
+        "r", tensors, (Compute("y", a, at("x", (*a, r)), (r,), combiner),), ("x",), ("y",)
+    )
     got = run_kernel(kernel, Tiling((("a0", 2),)), {"x": x})
     with np.errstate(all="ignore"):
         want = getattr(np, combiner)(x, axis=1)
@@ -108,7 +110,7 @@ def test_masked_rows_of_a_softmax_are_exact_zeros() -> None:
     lead, r = axes("s", (5,)), Axis("r", 33)
     shapes = {"x": (5, 33), "y_max": (5,), "y_exp": (5, 33), "y_sum": (5,), "y": (5, 33)}
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    kernel = Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), "y")
+    kernel = Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), ("y",))
     got = run_kernel(kernel, Tiling((("s0", 2),)), {"x": x})
     assert (got[:4, 20:] == 0).all()
     assert np.isnan(got[4]).all()  # as in NumPy: the maximum is -inf, and -inf - -inf is NaN

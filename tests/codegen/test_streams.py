@@ -22,7 +22,7 @@ def doubled(rows: int, columns: int, dtype: str) -> Kernel:
     over = axes("a", (rows, columns))
     tensors = (TensorSpec("x", (rows, columns), dtype), TensorSpec("y", (rows, columns), dtype))
     compute = Compute("y", over, apply("add", at("x", over), at("x", over)))
-    return Kernel("doubled", tensors, (compute,), ("x",), "y")
+    return Kernel("doubled", tensors, (compute,), ("x",), ("y",))
 
 
 def test_only_what_no_cache_holds_goes_past_the_caches() -> None:

@@ -22,7 +22,7 @@ def test_turned_copies_move_every_bit(dtype: str) -> None:
         axes = (Axis("i", w), Axis("j", h))
         read = Read("x", (var("j"), var("i")))
         specs = (TensorSpec("x", (h, w), dtype), TensorSpec("y", (w, h), dtype))
-        kernel = Kernel("turn", specs, (Compute("y", axes, read),), ("x",), "y")
+        kernel = Kernel("turn", specs, (Compute("y", axes, read),), ("x",), ("y",))
         tiling = Tiling((("i", 20),))
         count = numpy_dtype(dtype).itemsize * h * w
         bits = np.random.default_rng(0).integers(0, 256, count).astype(np.uint8)

@@ -46,7 +46,7 @@ def mixed(expr: Expr, rows: Dim, columns: Dim, dtype: str = "float32") -> Kernel
         TensorSpec("z", (columns, rows), dtype),
         TensorSpec("y", (columns, rows), dtype),
     )
-    return Kernel("turned", tensors, (Compute("y", axes, expr),), ("x", "r", "c", "z"), "y")
+    return Kernel("turned", tensors, (Compute("y", axes, expr),), ("x", "r", "c", "z"), ("y",))
 
 
 def values(kernel: Kernel, rows: int, columns: int, dtype: str) -> dict[str, np.ndarray]:

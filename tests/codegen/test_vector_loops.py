@@ -39,7 +39,7 @@ def rows(m: int, n: int, combiner: str, dtype: str = "float32") -> Kernel:
     a, r = axes("a", (m,)), Axis("r", n)
     tensors = (TensorSpec("x", (m, n), dtype), TensorSpec("y", (m,), dtype))
     compute = Compute("y", a, at("x", (*a, r)), (r,), combiner)
-    return Kernel("rows", tensors, (compute,), ("x",), "y")
+    return Kernel("rows", tensors, (compute,), ("x",), ("y",))
 
 
 def columns(m: int, n: int, combiner: str, dtype: str = "float32") -> Kernel:
@@ -47,7 +47,7 @@ def columns(m: int, n: int, combiner: str, dtype: str = "float32") -> Kernel:
     a, r = axes("a", (n,)), Axis("r", m)
     tensors = (TensorSpec("x", (m, n), dtype), TensorSpec("y", (n,), dtype))
     compute = Compute("y", a, at("x", (r, *a)), (r,), combiner)
-    return Kernel("columns", tensors, (compute,), ("x",), "y")
+    return Kernel("columns", tensors, (compute,), ("x",), ("y",))
 
 
 def numbers(shape: tuple[int, ...], dtype: str, combiner: str, seed: int = 0) -> np.ndarray:
@@ -123,7 +123,7 @@ def row_softmax(m: int, n: int) -> Kernel:
     lead, r = axes("s", (m,)), Axis("r", n)
     shapes = {"x": (m, n), "y_max": (m,), "y_exp": (m, n), "y_sum": (m,), "y": (m, n)}
     tensors = tuple(TensorSpec(name, shape) for name, shape in shapes.items())
-    return Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), "y")
+    return Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), ("y",))
 
 
 @pytest.mark.parametrize("n", [1, 2, 16, 37, 131])
@@ -148,7 +148,7 @@ def test_softmax_over_channels_is_done_across() -> None:
     y = Compute("y", every, Apply("div", (at("e", every), at("total", lead))))
     shapes = {"x": (2, 21, 150), "top": (2, 150), "e": (2, 21, 150), "total": (2, 150)}
     tensors = tuple(TensorSpec(k, s) for k, s in (shapes | {"y": (2, 21, 150)}).items())
-    kernel = Kernel("softmax", tensors, (top, e, total, y), ("x",), "y")
+    kernel = Kernel("softmax", tensors, (top, e, total, y), ("x",), ("y",))
     x = np.random.default_rng(0).standard_normal((2, 21, 150)).astype(np.float32)
     got = run_kernel(kernel, Tiling((("n", 1),)), {"x": x})
     np.testing.assert_allclose(got, evaluate_kernel(kernel, [x], {}), rtol=1e-5, atol=1e-7)
@@ -161,7 +161,7 @@ def test_the_place_of_the_largest_element_down_a_column() -> None:
     here = Apply("where", (hit, IndexValue(var("r")), Const(33, "int64")))
     computes = (Compute("top", a, x, (r,), "max"), Compute("y", a, here, (r,), "min"))
     tensors = (TensorSpec("x", (33, 40)), TensorSpec("top", (40,)), TensorSpec("y", (40,), "int64"))
-    kernel = Kernel("argmax", tensors, computes, ("x",), "y")
+    kernel = Kernel("argmax", tensors, computes, ("x",), ("y",))
     values = np.random.default_rng(0).integers(0, 9, (33, 40)).astype(np.float32)
     values[5, 3] = values[7, 3] = np.nan
     got = run_kernel(kernel, Tiling(), {"x": values})
@@ -180,7 +180,7 @@ def test_a_mean_and_a_scaled_map_share_their_loads() -> None:
     )
     shapes = {"x": (m, n), "lo": (m,), "hi": (m,), "y": (m, n)}
     tensors = tuple(TensorSpec(k, s) for k, s in shapes.items())
-    kernel = Kernel("range", tensors, computes, ("x",), "y")
+    kernel = Kernel("range", tensors, computes, ("x",), ("y",))
     values = np.random.default_rng(0).standard_normal((m, n)).astype(np.float32)
     source, _, _ = print_kernel(kernel, Tiling(), ShapeEnv(), HERE)
     assert source.count("vector_nest(") == 2  # both extremes in one loop, and the map

@@ -15,7 +15,7 @@ N, STEP, M = (sympy.Symbol(n, integer=True) for n in ("n", "step", "m"))
 def test_steps_and_numbers_of_an_expression_are_bound_too() -> None:
     x = Read("x", (var("i") * STEP,))
     compute = Compute("y", (Axis("i", N),), Apply("mul", (x, Const(M, "float32"))))
-    kernel = Kernel("k", (TensorSpec("x", (N,)), TensorSpec("y", (N,))), (compute,), ("x",), "y")
+    kernel = Kernel("k", (TensorSpec("x", (N,)), TensorSpec("y", (N,))), (compute,), ("x",), ("y",))
     env = ShapeEnv(tuple(SymbolBound(n, hint=h) for n, h in (("n", 9), ("step", 0), ("m", 5))))
     assert sizes_of(kernel, env) == {"m": 5, "n": 9, "step": 0}
     bound = bind_kernel(kernel, sizes_of(kernel, env))

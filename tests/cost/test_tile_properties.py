@@ -30,7 +30,11 @@ def matmul(m: int, n: int, k: int) -> Kernel:
     product = apply("mul", at("a", (i, d)), at("b", (d, j)))
     c = Compute("y", (i, j), product, (d,), "sum")
     return Kernel(
-        "matmul", (spec("a", (i, d)), spec("b", (d, j)), spec("y", (i, j))), (c,), ("a", "b"), "y"
+        "matmul",
+        (spec("a", (i, d)), spec("b", (d, j)), spec("y", (i, j))),
+        (c,),
+        ("a", "b"),
+        ("y",),
     )
 
 
@@ -40,8 +44,8 @@ def chain(m: int, n: int, k: int) -> tuple[Kernel, Kernel, Kernel]:
     i, j = first.computes[0].axes
     relu = Compute("z", (i, j), apply("max", at("y", (i, j)), 0.0))
     y, z = first.spec("y"), spec("z", (i, j))
-    second = Kernel("relu", (y, z), (relu,), ("y",), "z")
-    both = Kernel("both", (*first.tensors, z), (*first.computes, relu), ("a", "b"), "z")
+    second = Kernel("relu", (y, z), (relu,), ("y",), ("z",))
+    both = Kernel("both", (*first.tensors, z), (*first.computes, relu), ("a", "b"), ("z",))
     return first, second, both
 
 
@@ -58,7 +62,7 @@ def convolution(channels: int, size: int, window: int, stride: int) -> Kernel:
     y = Compute("y", (o, h, w), apply("mul", x, at("f", (o, c, p, q))), (c, p, q), "sum")
     shapes = {"x": (channels, size, size), "f": (8, channels, window, window), "y": (8, out, out)}
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return Kernel("conv", tensors, (y,), ("x", "f"), "y")
+    return Kernel("conv", tensors, (y,), ("x", "f"), ("y",))
 
 
 @st.composite
@@ -172,7 +176,7 @@ def table_rows(rows: int, count: int, width: int) -> Kernel:
         TensorSpec("index", (count,), "int64"),
         spec("y", (i, j)),
     )
-    return Kernel("gather", tensors, (Compute("y", (i, j), read),), ("table", "index"), "y")
+    return Kernel("gather", tensors, (Compute("y", (i, j), read),), ("table", "index"), ("y",))
 
 
 def test_a_table_that_is_addressed_by_data_moves_the_rows_that_are_read() -> None:
@@ -193,7 +197,7 @@ def test_a_stride_over_pixels_moves_no_more_than_one_line_a_pixel() -> None:
 def test_symbols_take_the_values_of_the_binding(rows: int) -> None:
     i, j = Axis("i", symbol("batch")), Axis("j", 10)
     double = Compute("y", (i, j), apply("add", at("x", (i, j)), at("x", (i, j))))
-    kernel = Kernel("double", (spec("x", (i, j)), spec("y", (i, j))), (double,), ("x",), "y")
+    kernel = Kernel("double", (spec("x", (i, j)), spec("y", (i, j))), (double,), ("x",), ("y",))
     sizes: Mapping[str, int] = {"batch": rows}
     found = traffic(kernel, {"i": 2}, sizes)
     assert found.tiles == -(-rows // 2)

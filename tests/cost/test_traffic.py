@@ -39,9 +39,9 @@ def softmax(x: str) -> tuple[Compute, ...]:
 A, B = TensorSpec("a", (ROWS, DEPTH)), TensorSpec("b", (DEPTH, COLUMNS))
 T, Y = TensorSpec("t", (ROWS, COLUMNS)), TensorSpec("y", (ROWS, COLUMNS))
 INNER = (TensorSpec("top", (ROWS,)), TensorSpec("e", (ROWS, COLUMNS)), TensorSpec("total", (ROWS,)))
-FUSED = Kernel("fused", (A, B, T, *INNER, Y), (product("t"), *softmax("t")), ("a", "b"), "y")
-MATMUL = Kernel("matmul", (A, B, T), (product("t"),), ("a", "b"), "t")
-SOFTMAX = Kernel("softmax", (T, *INNER, Y), softmax("t"), ("t",), "y")
+FUSED = Kernel("fused", (A, B, T, *INNER, Y), (product("t"), *softmax("t")), ("a", "b"), ("y",))
+MATMUL = Kernel("matmul", (A, B, T), (product("t"),), ("a", "b"), ("t",))
+SOFTMAX = Kernel("softmax", (T, *INNER, Y), softmax("t"), ("t",), ("y",))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_one_tile_moves_inputs_and_output_once() -> None:
 def test_part_of_a_row_counts_in_whole_lines() -> None:
     plain = traffic(MATMUL, {"i": 4, "j": 4})
     lines = traffic(MATMUL, {"i": 4, "j": 4}, line_bytes=128)
-    assert plain.stored.bytes == 4 * 4 * 4
-    assert lines.stored.bytes == 4 * 128
+    assert plain.stored[0].bytes == 4 * 4 * 4
+    assert lines.stored[0].bytes == 4 * 128
     assert lines.loaded[0].bytes == plain.loaded[0].bytes  # whole rows lie side by side
 
 
@@ -90,7 +90,7 @@ def convolutions(h: int, w: int, stride: int) -> Kernel:
     second = Compute("o", (y, x), window("t", "2", y, x, stride), over["2"], "sum")
     shapes = {"a": (h, w), "t": (h, w), "o": (y.extent, x.extent)}
     specs = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return Kernel("two", specs, (first, second), ("a",), "o")
+    return Kernel("two", specs, (first, second), ("a",), ("o",))
 
 
 @given(st.integers(4, 14), st.integers(4, 14), st.integers(1, 2), st.data())

@@ -15,7 +15,7 @@ def mixed(rows: int, columns: int) -> Kernel:
     )
     expr = Apply("mul", (Read("x", (var("i"), var("j"))), Read("c", (var("j"),))))
     compute = Compute("y", (Axis("j", columns), Axis("i", rows)), expr)
-    return Kernel("mixed", tensors, (compute,), ("x", "c"), "y")
+    return Kernel("mixed", tensors, (compute,), ("x", "c"), ("y",))
 
 
 def test_what_turns_in_registers_is_not_read_element_by_element() -> None:

@@ -90,7 +90,7 @@ def test_values_of_two_calls_of_one_function_are_apart():
     (part,) = uprogram(program).parts
     assert isinstance(part, Straight)
     first, second = part.operators
-    assert second.args == (first.result,) and first.result != second.result
+    assert second.args == first.results and first.results != second.results
     assert first.binding == second.binding
 
 

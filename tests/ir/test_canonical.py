@@ -29,7 +29,7 @@ def doubled(rows: Dim, columns: Dim) -> Kernel:
     x = Read("x", (var("i"), var("j")))
     made = Compute("y", (Axis("i", rows), Axis("j", columns)), apply("add", x, x))
     specs = (TensorSpec("x", (rows, columns)), TensorSpec("y", (rows, columns)))
-    return Kernel("double", specs, (made,), ("x",), "y")
+    return Kernel("double", specs, (made,), ("x",), ("y",))
 
 
 def env_of(*names: str) -> ShapeEnv:

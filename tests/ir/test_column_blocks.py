@@ -39,7 +39,7 @@ def gated(rows: int, width: int, blocks: list[int], wide: int) -> Kernel:
         Compute("u", (r, j), shifted),
         Compute("y", (r, i), total),
     )
-    return Kernel("gated", specs, computes, ("a", "b", "s"), "y", frozenset({"b", "s"}))
+    return Kernel("gated", specs, computes, ("a", "b", "s"), ("y",), frozenset({"b", "s"}))
 
 
 def arrays_of(kernel: Kernel) -> list[np.ndarray]:
@@ -93,7 +93,7 @@ def test_no_blocks_are_found_where_an_axis_does_not_walk_the_columns_alone(index
         kernel.tensors,
         (*kernel.computes[:-1], odd),
         kernel.inputs,
-        "y",
+        ("y",),
         kernel.constants,
     )
     assert blocks_read(broken, reads(odd.expr)[0].tensor) is None

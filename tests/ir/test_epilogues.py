@@ -20,7 +20,7 @@ def tiles_then(count: int) -> Kernel:
             Compute("y", (Axis("k", count),), Read("t", (k,))),
         ),
         ("x",),
-        "y",
+        ("y",),
     )
 
 

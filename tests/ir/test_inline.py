@@ -39,7 +39,7 @@ def kernel_of(exprs, reduce_last=False):
         Compute(n, AXES, e, origin=frozenset({n})) for n, e in zip(names, exprs, strict=True)
     )
     specs = tuple(TensorSpec(n, SHAPE) for n in ("x", "z", *names))
-    return Kernel("k", specs, computes, ("x", "z"), "y")
+    return Kernel("k", specs, computes, ("x", "z"), ("y",))
 
 
 def load(name, turned=False):
@@ -74,7 +74,7 @@ def simply(kernel):
         joined = Compute(user.out, user.axes, expr, user.reduce, user.combiner, user.store)
         computes = tuple(joined if c is user else c for c in kernel.computes if c is not p)
         tensors = tuple(t for t in kernel.tensors if t.name != p.out)
-        kernel = Kernel(kernel.name, tensors, computes, kernel.inputs, kernel.output)
+        kernel = Kernel(kernel.name, tensors, computes, kernel.inputs, kernel.outputs)
 
 
 @st.composite
@@ -141,7 +141,7 @@ def test_epilogues_of_epilogues_that_stay_apart_are_aligned_too():
     names = [*(f"e{n}" for n in range(len(wide) - 1)), "y"]
     computes = (turned, *(Compute(n, axes, e) for n, e in zip(names, wide, strict=True)))
     specs = (TensorSpec("x", SHAPE), *(TensorSpec(n, (4, 3)) for n in ("s", *names)))
-    kernel = Kernel("k", specs, computes, ("x",), "y")
+    kernel = Kernel("k", specs, computes, ("x",), ("y",))
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     found = normalise(kernel)
     assert len(found.computes) == 3
@@ -156,6 +156,6 @@ def test_a_dim_of_one_that_is_read_past_its_border_stays() -> None:
     window = Read("t", (var("i") + var("r") - 1,), 0.0)
     summed = Compute("y", (i,), window, (r,), "sum")
     specs = tuple(TensorSpec(n, (1,)) for n in ("x", "t", "y"))
-    kernel = Kernel("k", specs, (made, summed), ("x",), "y")
+    kernel = Kernel("k", specs, (made, summed), ("x",), ("y",))
     x = np.array([5.0], np.float32)
     assert evaluate_kernel(normalise(kernel), [x], {}).tolist() == [5.0]

@@ -35,7 +35,7 @@ def test_a_kernel_is_as_deep_as_its_deepest_compute() -> None:
     i = (Axis("i", 4),)
     computes = (Compute("t", i, Apply("exp", (X,))), Compute("y", i, Read("t", (var("i"),))))
     specs = tuple(TensorSpec(n, (4,)) for n in "xty")
-    assert size_of(Kernel("k", specs, computes, ("x",), "y")) == Size(1, 1)
+    assert size_of(Kernel("k", specs, computes, ("x",), ("y",))) == Size(1, 1)
 
 
 def test_loads_come_in_reading_order_with_those_of_an_index_after_their_load() -> None:
@@ -62,7 +62,7 @@ def test_what_a_rewrite_does_not_change_stays_the_same_object() -> None:
 
 def test_renaming_nothing_gives_the_kernel_itself() -> None:
     compute = Compute("y", (Axis("i", 4),), X)
-    kernel = Kernel("k", (TensorSpec("x", (4,)), TensorSpec("y", (4,))), (compute,), ("x",), "y")
+    kernel = Kernel("k", (TensorSpec("x", (4,)), TensorSpec("y", (4,))), (compute,), ("x",), ("y",))
     assert rename_tensors(kernel, {"z": "w"}) is kernel
     assert rename_tensors(kernel, {"x": "z"}).inputs == ("z",)
 

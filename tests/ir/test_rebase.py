@@ -27,7 +27,14 @@ def rows(start: int, to: int = 0, extent: int = 9, updates: str = "") -> Kernel:
         tensors.append(TensorSpec(updates, (7, 5)))
         inputs.append(updates)
     made = Compute("y", (ROWS, COLUMNS), both, store=(i + to, j))
-    return Kernel("rows", tuple(tensors), (made,), tuple(inputs), "y", updates=updates)
+    return Kernel(
+        "rows",
+        tuple(tensors),
+        (made,),
+        tuple(inputs),
+        ("y",),
+        updates=((("y", updates),) if updates else ()),
+    )
 
 
 def test_a_kernel_begins_at_the_front_and_says_where_that_is() -> None:
@@ -56,7 +63,9 @@ def test_each_reads_and_writes_at_its_own_place(start: int, to: int) -> None:
 def test_what_is_read_past_its_border_stays() -> None:
     i = var("i")
     padded = Compute("y", (ROWS,), Read("x", (i + 1,), 0.0))
-    kernel = Kernel("pad", (TensorSpec("x", (2,)), TensorSpec("y", (2,))), (padded,), ("x",), "y")
+    kernel = Kernel(
+        "pad", (TensorSpec("x", (2,)), TensorSpec("y", (2,))), (padded,), ("x",), ("y",)
+    )
     assert rebased(kernel).kernel is kernel
 
 
@@ -64,7 +73,7 @@ def test_memory_under_two_names_begins_at_one_place() -> None:
     i, j = var("i"), var("j")
     made = Compute("y", (ROWS, COLUMNS), Read("x", (i + 1, j)), store=(i + 3, j))
     tensors = (TensorSpec("x", (7, 5)), TensorSpec("y", (7, 5)))
-    kernel = Kernel("rows", tensors, (made,), ("x",), "y", updates="x")
+    kernel = Kernel("rows", tensors, (made,), ("x",), ("y",), updates=(("y", "x"),))
     found = rebased(kernel)
     assert found.offsets == {"x": 5, "y": 5}
     assert found.kernel.shape("x") == found.kernel.shape("y") == (4, 5)
@@ -77,7 +86,7 @@ def test_a_place_may_be_a_symbol() -> None:
     i, j = var("i"), var("j")
     tensors = (TensorSpec("x", (3 * n, 5)), TensorSpec("y", (n, 5)))
     made = Compute("y", (Axis("i", n), COLUMNS), Read("x", (i + 2 * n, j)))
-    kernel = Kernel("rows", tensors, (made,), ("x",), "y")
+    kernel = Kernel("rows", tensors, (made,), ("x",), ("y",))
     assert rebased(kernel).offsets == {"x": 10 * n}
     x = np.arange(60, dtype=np.float32).reshape(12, 5)
     env = ShapeEnv((SymbolBound("n", 1, 8, 4),))

@@ -24,7 +24,7 @@ def interleaved(length: int) -> Kernel:
         for odd in (1, 0)
     )
     tensors = (TensorSpec("x", (length,)), TensorSpec("y", (length,)))
-    return Kernel("interleaved", tensors, computes, ("x",), "y")
+    return Kernel("interleaved", tensors, computes, ("x",), ("y",))
 
 
 @pytest.mark.parametrize("length", [4, 5, 7, 9])
@@ -47,6 +47,6 @@ def test_a_region_holds_the_places_that_are_written_but_not_needed() -> None:
     )
     last = Compute("y", axis, Read("t", (Affine((), 1), var("i"))))
     tensors = (TensorSpec("x", (8,)), TensorSpec("t", (4, 8)), TensorSpec("y", (8,)))
-    kernel = Kernel("rows", tensors, (*made, last), ("x",), "y")
+    kernel = Kernel("rows", tensors, (*made, last), ("x",), ("y",))
     rows, _ = propagate(kernel, {"i": 2}).tensors["t"]
     assert rows == Interval(Affine(), 4)

@@ -250,7 +250,7 @@ def kernel() -> Kernel:
             ),
         ),
         ("x", "w"),
-        "y",
+        ("y",),
         frozenset({"w"}),
     )
 

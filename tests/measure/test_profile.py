@@ -19,7 +19,7 @@ RELU = Kernel(
     (TensorSpec("x", (8,)), TensorSpec("y", (8,))),
     (Compute("y", AXIS, apply("max", at("x", AXIS), 0.0)),),
     ("x",),
-    "y",
+    ("y",),
 )
 
 

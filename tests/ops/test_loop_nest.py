@@ -101,7 +101,11 @@ def one(
         TensorSpec("y", shape, "float64"),
     )
     return Kernel(
-        "k", specs, (Compute("y", tuple(axes), expr, tuple(reduce), combiner),), tuple(shapes), "y"
+        "k",
+        specs,
+        (Compute("y", tuple(axes), expr, tuple(reduce), combiner),),
+        tuple(shapes),
+        ("y",),
     )
 
 
@@ -164,14 +168,14 @@ def test_a_store_may_permute_split_and_shift() -> None:
     copy = Compute("y", axes, read, store=store)
     specs = (TensorSpec("x", (6, 4), "float64"), TensorSpec("y", (5, 6), "float64"))
     x = random.standard_normal((6, 4))
-    found = evaluate_kernel(Kernel("k", specs, (zero, copy), ("x",), "y"), [x], {})
+    found = evaluate_kernel(Kernel("k", specs, (zero, copy), ("x",), ("y",)), [x], {})
     np.testing.assert_array_equal(found, np.vstack([np.zeros(6), x.T]))
 
 
 def test_what_is_not_written_is_nan() -> None:
     compute = Compute("y", (Axis("i", 2),), Const(1.0, "float64"), store=(var("i") * 2,))
     found = evaluate_kernel(
-        Kernel("k", (TensorSpec("y", (4,), "float64"),), (compute,), (), "y"), [], {}
+        Kernel("k", (TensorSpec("y", (4,), "float64"),), (compute,), (), ("y",)), [], {}
     )
     np.testing.assert_array_equal(found, [1, np.nan, 1, np.nan])
 
@@ -183,7 +187,7 @@ def test_data_dependent_reads_are_clamped() -> None:
         (TensorSpec("x", (4, 2)), TensorSpec("at", (5,), "int64"), TensorSpec("y", (5, 2))),
         (Compute("y", (Axis("i", 5), Axis("j", 2)), Read("x", (at, var("j")))),),
         ("x", "at"),
-        "y",
+        ("y",),
     )
     x = np.arange(8, dtype=np.float32).reshape(4, 2)
     found = evaluate_kernel(kernel, [x, np.array([0, 3, 9, -5, 1])], {})
@@ -195,7 +199,7 @@ def test_symbols_have_their_values_in_extents_indices_and_numbers() -> None:
         "add", (Apply("cast_float32", (IndexValue(var("i") * n + n),)), Const(n * 2, "float32"))
     )
     kernel = Kernel(
-        "k", (TensorSpec("y", (n + 1,)),), (Compute("y", (Axis("i", n + 1),), expr),), (), "y"
+        "k", (TensorSpec("y", (n + 1,)),), (Compute("y", (Axis("i", n + 1),), expr),), (), ("y",)
     )
     for size in (1, 4):
         right = np.arange(size + 1) * size + size + 2 * size

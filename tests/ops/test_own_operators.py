@@ -139,7 +139,7 @@ def _other_shape(low: Any) -> None:
     binding = low.bindings.pop()
     assert isinstance(binding.expr, KernelCall)
     kernel = binding.expr.kernel
-    wrong = replace(kernel, computes=kernel.computes * 2, output="nobody")
+    wrong = replace(kernel, computes=kernel.computes * 2, outputs=("nobody",))
     low.bindings.append(replace(binding, expr=replace(binding.expr, kernel=wrong)))
 
 

@@ -91,7 +91,7 @@ def test_a_kernel_that_reads_past_a_tensor_is_not_well_formed(extent: int, ok: b
     index = (var("i") * 2 + 1,)
     compute = Compute("y", (Axis("i", 3),), Read("x", index))
     kernel = Kernel(
-        "past", (TensorSpec("x", (extent,)), TensorSpec("y", (3,))), (compute,), ("x",), "y"
+        "past", (TensorSpec("x", (extent,)), TensorSpec("y", (3,))), (compute,), ("x",), ("y",)
     )
     if ok:
         verify_kernel(kernel)
@@ -102,7 +102,9 @@ def test_a_kernel_that_reads_past_a_tensor_is_not_well_formed(extent: int, ok: b
 
 def test_a_kernel_that_writes_past_a_tensor_is_not_well_formed() -> None:
     compute = Compute("y", (Axis("i", 3),), Read("x", (var("i"),)), store=(var("i") + 1,))
-    kernel = Kernel("past", (TensorSpec("x", (3,)), TensorSpec("y", (3,))), (compute,), ("x",), "y")
+    kernel = Kernel(
+        "past", (TensorSpec("x", (3,)), TensorSpec("y", (3,))), (compute,), ("x",), ("y",)
+    )
     with pytest.raises(VerifyError, match="writes at 1 to 3, and it has 3 elements"):
         verify_kernel(kernel)
 

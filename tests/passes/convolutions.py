@@ -64,7 +64,7 @@ def kernel_of(s: Shape) -> Kernel:
     )
     summed = Compute("acc", axes, product, over, "sum", store if group else ())
     computes = (summed, Compute("y", after, total))
-    return Kernel("conv", tensors, computes, ("x", "g", "b", "r"), "y", frozenset("gb"))
+    return Kernel("conv", tensors, computes, ("x", "g", "b", "r"), ("y",), frozenset("gb"))
 
 
 def values_of(kernel: Kernel, sizes: dict[str, int], seed: int = 0) -> dict[str, np.ndarray]:

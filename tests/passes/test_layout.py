@@ -157,7 +157,7 @@ def test_a_permuted_kernel_computes_the_permuted_result(x: list[int], y: list[in
     )
     shape = (2, 3, 5, 4)
     specs = tuple(TensorSpec(n, shape) for n in ("x", "t", "y"))
-    before = Kernel("k", specs, computes, ("x",), "y")
+    before = Kernel("k", specs, computes, ("x",), ("y",))
     orders: dict[str, Order] = {"x": tuple(x), "y": tuple(y)}
     after, moved = permute(before, orders)
     data = weights(*shape)

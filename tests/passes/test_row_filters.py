@@ -81,7 +81,7 @@ def convolution(
         Compute("acc", axes, Apply("mul", (data, weight)), over, "sum", store),
         Compute("y", after, apply("max", total, 0.0)),
     )
-    return Kernel("conv", tensors, computes, ("x", "g", "b"), "y", frozenset("gb"))
+    return Kernel("conv", tensors, computes, ("x", "g", "b"), ("y",), frozenset("gb"))
 
 
 def made(kernel: Kernel, way: Algorithm) -> Kernel:

@@ -41,7 +41,7 @@ def _softmax_of_groups() -> Kernel:
         total=(heads,),
         y=(heads, ROWS),
     )
-    return Kernel("groups", shapes, computes, ("q", "s"), "y")
+    return Kernel("groups", shapes, computes, ("q", "s"), ("y",))
 
 
 def test_tensors_that_read_one_another_along_a_dim_are_opened_together() -> None:
@@ -67,7 +67,7 @@ def test_a_reader_that_cannot_follow_leaves_the_dim_as_it_is(offset: int) -> Non
         Compute("y", (h,), Read("x", (var("h") + offset,))),
     )
     shapes = specs(a=(GROUPS, EACH), x=(GROUPS * EACH,), y=(GROUPS * EACH - offset,))
-    kernel = Kernel("shifted", shapes, computes, ("a",), "y")
+    kernel = Kernel("shifted", shapes, computes, ("a",), ("y",))
     assert open_inner_dims(kernel, ShapeEnv()) == kernel
 
 
@@ -82,7 +82,7 @@ def _shuffled(columns: int) -> Kernel:
         Compute("y", (p, o, q), shown, store=(var("o"), var("p"), var("q"))),
     )
     shapes = specs(x=(6, 9), w=(9, columns), t=(6, columns), y=(columns // 4, 6, 4))
-    return Kernel("shuffled", shapes, computes, ("x", "w"), "y", frozenset({"w"}))
+    return Kernel("shuffled", shapes, computes, ("x", "w"), ("y",), frozenset({"w"}))
 
 
 def test_columns_are_not_cut_into_fewer_than_fill_a_register_tile() -> None:

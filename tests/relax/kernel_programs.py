@@ -65,7 +65,7 @@ class Body:
         constants = {x for x, v in zip(names, args, strict=True) if v.name in self.constants}
         made = tuple(replace(c, origin=frozenset({f"op_v{len(self.bindings)}"})) for c in computes)
         kernel = Kernel(
-            word, (*specs, TensorSpec("y", shape)), made, tuple(names), "y", frozenset(constants)
+            word, (*specs, TensorSpec("y", shape)), made, tuple(names), ("y",), frozenset(constants)
         )
         return self.bind(KernelCall(kernel, tuple(args)), tensor(*shape))
 
@@ -161,8 +161,8 @@ class Body:
             (*(TensorSpec(t, a.type.dims) for t in "aby"),),
             (Compute("y", over, at("b", over), store=(Affine(), var("i1"))),),
             ("a", "b"),
-            "y",
-            updates="a",
+            ("y",),
+            updates=(("y", "a"),),
         )
         return self.bind(KernelCall(kernel, (a, b)), a.type)
 

@@ -107,7 +107,7 @@ class _Poisoned:
         """The roots that a part gives to its block."""
         match part:
             case Straight(operators):
-                return [o.result for o in operators if self.root(o.result) == o.result]
+                return [r for o in operators for r in o.results if self.root(r) == r]
             case LibraryTask(results=results):
                 return [name for name in results if self.root(name) == name]
             case BranchTask(results=rows):
@@ -120,7 +120,7 @@ class _Poisoned:
         """The roots that a part writes or reads, anywhere inside."""
         match part:
             case Straight(operators):
-                names = [n for o in operators for n in (*o.args, o.result)]
+                names = [n for o in operators for n in (*o.args, *o.results)]
             case LibraryTask(args=args, results=results):
                 names = [*(a for a in args if a), *results]
             case BranchTask(cond=cond, then=then, orelse=orelse, results=rows):
@@ -174,8 +174,11 @@ class _Poisoned:
 
     def written_over(self, root, operator):
         """Whether the last user wrote its own result into these bytes."""
-        place, made = self.bound.places.of(root), self.bound.places.of(operator.result)
-        return root != self.root(operator.result) and place == made
+        place, made = (
+            self.bound.places.of(root),
+            [self.bound.places.of(r) for r in operator.results],
+        )
+        return root not in map(self.root, operator.results) and place in made
 
     def library(self, task):
         call = task.call

@@ -32,7 +32,7 @@ def put(body, a, b):
     compute = Compute(
         "out", (Axis("i", n // 2),), Read("b", (affine({"i": -1}, n - 1),)), store=(var("i"),)
     )
-    kernel = Kernel("put", specs, (compute,), ("a", "b"), "out", updates="a")
+    kernel = Kernel("put", specs, (compute,), ("a", "b"), ("out",), updates=(("out", "a"),))
     out = body.bind(KernelCall(kernel, (a, b), Tiling()), a.type)
     arguments = [Argument("tensor", name, name) for name in ("a", "b", "out")]
     arguments.append(Argument("table", "t", "t", values=(n,)))

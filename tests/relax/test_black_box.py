@@ -171,7 +171,7 @@ def flattened(rows: Dim, columns: Dim, declared: Dim) -> Program:
         store=(var("i") * columns + var("j"),),
     )
     y = TensorSpec("y", (rows * columns,))
-    kernel = Kernel("flatten", (x, y), (whole,), ("x",), "y")
+    kernel = Kernel("flatten", (x, y), (whole,), ("x",), ("y",))
     given = {"x": f32(rows, columns)}
     body = {"y": (f32(declared), KernelCall(kernel, (Var("x", given["x"]),)))}
     return program_of(given, body, stage=Stage.LEGALIZED)

@@ -43,7 +43,7 @@ def elementwise(shape, count, bounds):
     over = axes("i", shape)
     specs = (TensorSpec("x", shape), TensorSpec("y", shape))
     compute = Compute("y", over, Apply("exp", (at("x", over),)))
-    kernel = Kernel("exp", specs, (compute,), ("x",), "y")
+    kernel = Kernel("exp", specs, (compute,), ("x",), ("y",))
     kind = Tensor(shape, "float32")
     values = [Var(f"v{n}", kind) for n in range(count + 1)]
     body = tuple(Binding((new,), KernelCall(kernel, (old,))) for old, new in pairwise(values))

@@ -51,7 +51,7 @@ def kernel(shapes: dict[str, Shape], *computes: Compute) -> Kernel:
     made = {c.out for c in computes}
     tensors = tuple(TensorSpec(t, s) for t, s in shapes.items())
     inputs = tuple(t for t in shapes if t not in made)
-    return Kernel("some", tensors, computes, inputs, computes[-1].out if computes else "y")
+    return Kernel("some", tensors, computes, inputs, (computes[-1].out if computes else "y",))
 
 
 def of_operator(
@@ -138,7 +138,7 @@ def test_a5_07_two_stores_are_opaque_as_in_a_cumulative_sum() -> None:
 
 
 def test_a5_07_no_store_is_opaque() -> None:
-    found = pattern_kind(Kernel("some", (TensorSpec("x", (n,)),), (), ("x",), "x"))
+    found = pattern_kind(Kernel("some", (TensorSpec("x", (n,)),), (), ("x",), ("x",)))
     assert (found.kind, found.steps) == (OPAQUE, ("nothing is stored",))
 
 
@@ -157,7 +157,7 @@ def test_one_row_of_a_matrix_is_no_broadcast() -> None:
 
 def test_a_kernel_in_the_memory_of_another_tensor_is_opaque() -> None:
     made = Compute("y", axes("i", (n,)), Read("x", (var("i0"),)))
-    over = replace(kernel({"x": (n,), "z": (n,), "y": (n,)}, made), updates="z")
+    over = replace(kernel({"x": (n,), "z": (n,), "y": (n,)}, made), updates=(("y", "z"),))
     assert pattern_kind(over).kind is OPAQUE
 
 

@@ -72,7 +72,7 @@ def compile_once(program: Program) -> explorer.Compilation:
 
 X = Var("x", f32(n, m))
 COPIED = Compute("y", (Axis("i", k),), Read("x", (var("i"),)))
-WIDE = Kernel("copy", (TensorSpec("x", (n,)), TensorSpec("y", (k,))), (COPIED,), ("x",), "y")
+WIDE = Kernel("copy", (TensorSpec("x", (n,)), TensorSpec("y", (k,))), (COPIED,), ("x",), ("y",))
 
 UNDEFINED: list[tuple[str, tuple[Annotation, Expr]]] = [
     ("an annotation", (f32(n, k), OpCall("Relu", (X,)))),

@@ -152,20 +152,20 @@ def test_in_place_only_where_an_element_is_read_before_it_is_written_and_by_no_o
         over = axes("i", shape)
         specs = tuple(TensorSpec(t, s) for t, s in (("x", (8,)), ("b", (8,)), ("y", shape)))
         compute = Compute("y", over, expr, reduce, "sum" if reduce else None)
-        return Kernel("k", specs, (compute,), inputs, "y", **more)
+        return Kernel("k", specs, (compute,), inputs, ("y",), **more)
 
     i = axes("i", (8,))
     same, turned = at("x", i), Read("x", (affine({"i0": -1}, 7),))
-    assert writes_over(kernel(apply("add", same, at("b", i))), "x") == ""
-    assert writes_over(kernel(apply("add", same, apply("exp", same))), "x") == ""
+    assert writes_over(kernel(apply("add", same, at("b", i))), "y", "x") == ""
+    assert writes_over(kernel(apply("add", same, apply("exp", same))), "y", "x") == ""
     for refused, why in (
         (kernel(apply("add", same, turned)), "another index"),
         (kernel(Read("x", (var("r"),)), (Axis("r", 8),)), "other elements are read"),
-        (kernel(same, updates="b"), "not the call's"),
+        (kernel(same, updates=(("y", "b"),)), "not the call's"),
         (kernel(same, constants=frozenset({"x"})), "not the call's"),
         (kernel(Read("x", (affine({}, 0),)), shape=(4,)), "elsewhere"),
     ):
-        assert why in writes_over(refused, "x")
+        assert why in writes_over(refused, "y", "x")
 
 
 def test_what_is_kept_shares_nothing_before_or_after():

@@ -233,7 +233,7 @@ def needing(extent: Dim) -> Binding:
             Compute("y", (i,), at("p", (parts, i)), (parts,), "sum"),
         ),
         ("x",),
-        "y",
+        ("y",),
     )
     return Binding((Var("y", tensor(n)),), KernelCall(kernel, (Var("x", tensor(n, 4 * extent)),)))
 
@@ -298,7 +298,7 @@ def test_what_is_written_over_another_tensor_stays_inside() -> None:
     before = SplitReduction(4)(product(4, 512, 8))
     (binding,) = before.main.body
     assert isinstance(binding.expr, KernelCall)
-    kernel = replace(binding.expr.kernel, updates="a")
+    kernel = replace(binding.expr.kernel, updates=((binding.expr.kernel.output, "a"),))
     changed = replace(binding, expr=replace(binding.expr, kernel=kernel))
     found = LiftWorkspaces()(before.with_body((changed,)))
     assert "writes into another tensor" in rows(found)[0].refused

@@ -53,7 +53,7 @@ class Chain:
             computes += made
         constants = frozenset(inputs[1:])
         whole = Kernel(
-            "chain", tuple(tensors), tuple(computes), tuple(inputs), tensors[-1].name, constants
+            "chain", tuple(tensors), tuple(computes), tuple(inputs), (tensors[-1].name,), constants
         )
         return normalise(whole)
 

@@ -10,7 +10,7 @@ from tests.codegen.cases import specs
 def matmul(m: int, n: int, k: int) -> Kernel:
     i, j, r = Axis("m", m), Axis("n", n), Axis("k", k)
     c = Compute("y", (i, j), Apply("mul", (at("a", (i, r)), at("b", (r, j)))), (r,), "sum")
-    return Kernel("matmul", specs(a=(m, k), b=(k, n), y=(m, n)), (c,), ("a", "b"), "y")
+    return Kernel("matmul", specs(a=(m, k), b=(k, n), y=(m, n)), (c,), ("a", "b"), ("y",))
 
 
 def conv(n: int, h: int, c: int, f: int, size: int, stride: int = 1) -> Kernel:
@@ -27,25 +27,25 @@ def pooling(n: int, h: int, c: int, size: int, stride: int) -> Kernel:
     y, x = [var(f"o{d}") * stride + var(f"r{d - 1}") for d in (1, 2)]
     load = Read("x", (var("o0"), y, x, var("o3")))
     tensors = specs(x=(n, h, h, c), y=(n, out, out, c))
-    return Kernel("pool", tensors, (Compute("y", over, load, window, "max"),), ("x",), "y")
+    return Kernel("pool", tensors, (Compute("y", over, load, window, "max"),), ("x",), ("y",))
 
 
 def reduction(rows: int, depth: int) -> Kernel:
     s, r = Axis("s", rows), Axis("r", depth)
     c = Compute("y", (s,), at("x", (s, r)), (r,), "sum")
-    return Kernel("reduce", specs(x=(rows, depth), y=(rows,)), (c,), ("x",), "y")
+    return Kernel("reduce", specs(x=(rows, depth), y=(rows,)), (c,), ("x",), ("y",))
 
 
 def relu(*shape: int) -> Kernel:
     e = axes("e", shape)
     c = Compute("y", e, apply("max", at("x", e), 0.0))
-    return Kernel("relu", specs(x=shape, y=shape), (c,), ("x",), "y")
+    return Kernel("relu", specs(x=shape, y=shape), (c,), ("x",), ("y",))
 
 
 def transposed(rows: int, columns: int) -> Kernel:
     i, j = Axis("i", rows), Axis("j", columns)
     c = Compute("y", (j, i), at("x", (i, j)))
-    return Kernel("transpose", specs(x=(rows, columns), y=(columns, rows)), (c,), ("x",), "y")
+    return Kernel("transpose", specs(x=(rows, columns), y=(columns, rows)), (c,), ("x",), ("y",))
 
 
 def lookup(rows: int, width: int, table: int) -> Kernel:
@@ -53,12 +53,12 @@ def lookup(rows: int, width: int, table: int) -> Kernel:
     chosen = Read("ids", (var("a0"),))
     c = Compute("y", a, Read("t", (chosen, var("a1"))))
     tensors = specs(ids=(rows,), t=(table, width), y=(rows, width))
-    return Kernel("lookup", tensors, (c,), ("ids", "t"), "y")
+    return Kernel("lookup", tensors, (c,), ("ids", "t"), ("y",))
 
 
 def scalar() -> Kernel:
     c = Compute("y", (), Apply("add", (Read("a", ()), Read("b", ()))))
-    return Kernel("scalar", specs(a=(), b=(), y=()), (c,), ("a", "b"), "y")
+    return Kernel("scalar", specs(a=(), b=(), y=()), (c,), ("a", "b"), ("y",))
 
 
 KERNELS = (

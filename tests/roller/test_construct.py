@@ -185,5 +185,5 @@ def test_a_product_whose_rows_are_two_axes_of_the_output_is_constructed() -> Non
     parted = Compute("y", (p, q, j), Apply("neg", (Read("t", (row, var("j"))),)))
     shapes = {"x": (24, 32), "w": (32, 72), "t": (24, 72), "y": (3, 8, 72)}
     tensors = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
-    kernel = Kernel("parted", tensors, (product, parted), ("x", "w"), "y", frozenset({"w"}))
+    kernel = Kernel("parted", tensors, (product, parted), ("x", "w"), ("y",), frozenset({"w"}))
     assert not next(constructed(normalise(kernel), DEVICE, ENV, {})).refused

@@ -18,7 +18,7 @@ def product(m: int, n: int, k: int) -> Kernel:
     axes, over = (Axis("m", m), Axis("n", n)), (Axis("k", k),)
     expr = Apply("mul", (Read("a", (var("m"), var("k"))), Read("b", (var("k"), var("n")))))
     specs = (TensorSpec("a", (m, k)), TensorSpec("b", (k, n)), TensorSpec("y", (m, n)))
-    return Kernel("product", specs, (Compute("y", axes, expr, over, "sum"),), ("a", "b"), "y")
+    return Kernel("product", specs, (Compute("y", axes, expr, over, "sum"),), ("a", "b"), ("y",))
 
 
 def packs(m: int, n: int, k: int) -> bool:

@@ -105,7 +105,7 @@ def kernel_of(kind, n, inputs):
     out = TensorSpec("out", () if scalar else (n,), "bool" if scalar else "int64")
     specs = (*(TensorSpec(name, (n,), "int64") for name in names), out)
     compute = Compute("out", () if scalar else (i,), expr)
-    return Kernel(kind, specs, (compute,), names, "out")
+    return Kernel(kind, specs, (compute,), names, ("out",))
 
 
 @dataclass

@@ -66,7 +66,7 @@ def test_an_aligned_task_reads_the_region_that_its_task_wrote(planned: Compilati
         made, used = producer.call, reader.call
         assert isinstance(made.tiling, Tiling) and isinstance(used.tiling, Tiling)
         wrote = propagate(made.kernel, dict(made.tiling.tile)).tensors[made.kernel.output]
-        tensor = used.kernel.inputs[reader.args.index(producer.result)]
+        tensor = used.kernel.inputs[reader.args.index(producer.results[0])]
         read = propagate(used.kernel, dict(used.tiling.tile)).tensors[tensor]
         ((old, _),), ((new, _),) = made.tiling.tile, used.tiling.tile
         names = {tile_variable(old): var(tile_variable(new))}
@@ -86,7 +86,7 @@ def test_other_tiles_or_other_places_are_not_aligned(planned: Compilation) -> No
     whole = replace(reader, call=replace(reader.call, tiling=replace(tiling, tile=())))
     assert not is_aligned(whole, producer)
     state = next(o for o in every if sum(is_aligned(r, o) for r in every) == 0)
-    readers = [o for o in every if state.result in o.args]
+    readers = [o for o in every if state.results[0] in o.args]
     assert not any(is_aligned(r, state) for r in readers)  # a product reads all of it
 
 

@@ -53,7 +53,7 @@ def bordered(
     y = Compute("y", (Axis("i", results), channels), total, over, "sum" if over else None)
     shapes = {"x": (length, 3), "t": (length, 3), "y": (results, 3)}
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return Kernel("bordered", tensors, (*computes, y), ("x",), "y")
+    return Kernel("bordered", tensors, (*computes, y), ("x",), ("y",))
 
 
 def check(kernel: Kernel, tile: int) -> None:

@@ -129,7 +129,7 @@ def two_readers(border: float) -> Kernel:
     )
     images = (TensorSpec(n, (8, 8, 16)) for n in ("x", "t", "a", "m", "y"))
     tensors = (TensorSpec("g", (3, 3, 16, 16)), *images)
-    return Kernel("two_readers", tensors, computes, ("x", "g"), "y", frozenset("g"))
+    return Kernel("two_readers", tensors, computes, ("x", "g"), ("y",), frozenset("g"))
 
 
 def test_what_is_made_inside_has_one_border() -> None:

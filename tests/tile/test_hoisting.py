@@ -41,7 +41,7 @@ def convolution(height: int, width: int, channels: int, filters: int) -> Kernel:
         TensorSpec("y", (height, width, filters)),
     )
     compute = Compute("y", axes, Apply("mul", (x, w)), reduce, "sum")
-    return Kernel("conv", specs, (compute,), ("x", "w"), "y")
+    return Kernel("conv", specs, (compute,), ("x", "w"), ("y",))
 
 
 TILING = Tiling((("h", 2), ("o", 16)), Micro(4, 1, 16))

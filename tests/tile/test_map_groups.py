@@ -32,7 +32,7 @@ def kernel_of(rows: int, columns: int, exprs: list[Expr]) -> Kernel:
         TensorSpec("c", (rows,)),
         TensorSpec("y", (rows, len(exprs), columns)),
     )
-    return Kernel("maps", tensors, computes, ("a", "b", "c"), "y")
+    return Kernel("maps", tensors, computes, ("a", "b", "c"), ("y",))
 
 
 A, B, C = Read("a", (var("i"), var("j"))), Read("b", (var("j"),)), Read("c", (var("i"),))
@@ -85,7 +85,7 @@ def test_a_map_that_reads_what_another_writes_has_a_loop_of_its_own() -> None:
         Compute("u", axes, scalar("add", Read("t", point), Const(1.0))),
         Compute("y", axes, scalar("mul", Read("u", point), Read("t", point))),
     )
-    body = lower(Kernel("chain", tensors, computes, ("a",), "y"), Tiling()).body
+    body = lower(Kernel("chain", tensors, computes, ("a",), ("y",)), Tiling()).body
     assert all(len(g) == 1 for g in together(body, HERE))
 
 

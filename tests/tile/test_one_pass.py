@@ -21,7 +21,7 @@ def softmax() -> Kernel:
     lead, r = axes("s", (M,)), Axis("r", N)
     shapes = {"x": (M, N), "y_max": (M,), "y_exp": (M, N), "y_sum": (M,), "y": (M, N)}
     tensors = tuple(TensorSpec(name, shape) for name, shape in shapes.items())
-    return Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), "y")
+    return Kernel("softmax", tensors, softmax_computes("x", "y", lead, r), ("x",), ("y",))
 
 
 def lowered(kernel: Kernel) -> TileProgram:
@@ -67,7 +67,7 @@ def test_two_folds_of_the_same_points_are_one_pass() -> None:
     )
     shapes = {"x": (M, N), "lo": (M,), "hi": (M,), "y": (M, N)}
     tensors = tuple(TensorSpec(k, s) for k, s in shapes.items())
-    first, last = rows(lowered(Kernel("range", tensors, computes, ("x",), "y")))
+    first, last = rows(lowered(Kernel("range", tensors, computes, ("x",), ("y",))))
     assert isinstance(first, OnePass) and isinstance(last, Map)
     assert [type(p) for p in first.parts] == [Reduce, Reduce]
 
@@ -80,7 +80,7 @@ def test_a_map_that_is_read_beside_its_point_stays_apart() -> None:
     y = Compute("y", (*a, column), Apply("mul", (at("t", (*a, column)), at("s", a))))
     shapes = {"x": (M, N), "t": (M, N), "s": (M,), "y": (M, N)}
     tensors = tuple(TensorSpec(k, s) for k, s in shapes.items())
-    program = lowered(Kernel("part", tensors, (double, total, y), ("x",), "y"))
+    program = lowered(Kernel("part", tensors, (double, total, y), ("x",), ("y",)))
     assert not any(isinstance(s, OnePass) for s in rows(program))
 
 

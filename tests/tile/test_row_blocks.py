@@ -26,7 +26,7 @@ def softmax(m: Dim, n: int, dtype: DType = "float32") -> Kernel:
     tensors = tuple(TensorSpec(k, s, dtype) for k, s in shapes.items())
     *first, last = softmax_computes("x", "y", lead, r)
     share = Apply("div", (at("y_exp", (*lead, r)), at("y_sum", lead)))
-    return Kernel("softmax", tensors, (*first, replace(last, expr=share)), ("x",), "y")
+    return Kernel("softmax", tensors, (*first, replace(last, expr=share)), ("x",), ("y",))
 
 
 def hard(m: int, n: int, dtype: DType = "float32") -> np.ndarray:
@@ -97,7 +97,7 @@ def shorter(rows: Dim) -> Kernel:
     axes = (Axis("i2", rows - 1), Axis("j2", n))
     last = Compute("z", axes, apply("add", at("y", axes), 1.0))
     tensors = (*kernel.tensors, TensorSpec("z", (rows - 1, n)))
-    return replace(kernel, tensors=tensors, computes=(*kernel.computes, last), output="z")
+    return replace(kernel, tensors=tensors, computes=(*kernel.computes, last), outputs=("z",))
 
 
 @pytest.mark.parametrize("m", [1, 2, 16, 17, 18, 20, 34])

@@ -31,7 +31,7 @@ def pointwise(h: int, w: int, c: int, o: int, dtype: str) -> Kernel:
     )
     store = tuple(var(f"e{d}") for d in (2, 0, 1))
     computes = (Compute("t", (p, q, j), product, (k,), "sum"), Compute("y", e, out, store=store))
-    return Kernel("pointwise", specs, computes, ("a", "b", "s"), "y", frozenset({"b", "s"}))
+    return Kernel("pointwise", specs, computes, ("a", "b", "s"), ("y",), frozenset({"b", "s"}))
 
 
 def copies(body: tuple[Statement, ...]) -> list[Map]:

@@ -84,7 +84,7 @@ class Windows:
         computes = [fold]
         if self.mapped:
             computes.append(Compute("y", spatial, maps[self.mapped]))
-        return Kernel("windows", tuple(specs), tuple(computes), ("x", "k", "b", "r"), "y",
+        return Kernel("windows", tuple(specs), tuple(computes), ("x", "k", "b", "r"), ("y",),
                       frozenset({"k", "b"}))  # fmt: skip
 
     def arrays(self) -> dict[str, np.ndarray]:

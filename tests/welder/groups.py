@@ -24,7 +24,7 @@ def kernel(
     inputs = tuple(n for n in shapes if n not in made)
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
     return Kernel(
-        name, tensors, tuple(computes), inputs, computes[-1].out, frozenset(constants.split())
+        name, tensors, tuple(computes), inputs, (computes[-1].out,), frozenset(constants.split())
     )
 
 

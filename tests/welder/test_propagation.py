@@ -19,7 +19,7 @@ ROW, COLUMN = Axis("i", 16), Axis("j", 12)
 
 def mapped(expr: Expr, size: int = 40) -> Kernel:
     tensors = (TensorSpec("x", (size,)), TensorSpec("y", (16,)))
-    return Kernel("map", tensors, (Compute("y", (ROW,), expr),), ("x",), "y")
+    return Kernel("map", tensors, (Compute("y", (ROW,), expr),), ("x",), ("y",))
 
 
 def load(index: Affine) -> Read:
@@ -78,7 +78,7 @@ def two_outputs(second: Compute, shape: tuple[int, ...]) -> Kernel:
         "sum",
     )
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return Kernel("two", tensors, (half, second, first, last), ("x",), "y")
+    return Kernel("two", tensors, (half, second, first, last), ("x",), ("y",))
 
 
 def test_another_output_is_tied_by_the_inverse_of_its_map() -> None:

@@ -145,7 +145,7 @@ def test_property_3_a_dim_that_is_addressed_by_data_is_needed_whole() -> None:
     tensors = (TensorSpec("table", (50, 4)), TensorSpec("index", (6,), "int64"))
     kernel = Kernel(
         "gather", (*tensors, TensorSpec("y", (6, 4))), (Compute("y", (i, j), read),),
-        ("table", "index"), "y",
+        ("table", "index"), ("y",),
     )  # fmt: skip
     parts = touched(kernel, propagate(kernel, {"i": 2, "j": 2}), {"t_i": 2, "t_j": 2})
     assert [(d.low, d.high) for d in parts["table"].dims] == [(0, 50), (2, 4)]
@@ -301,7 +301,7 @@ def test_property_3_a_region_ends_where_its_tensor_does() -> None:
     i = Axis("i", 6)
     shifted = Compute("y", (i,), apply("add", Read("x", (var("i") - 2,), 0.0), at("x", (i,))))
     kernel = Kernel(
-        "shift", (TensorSpec("x", (6,)), TensorSpec("y", (6,))), (shifted,), ("x",), "y"
+        "shift", (TensorSpec("x", (6,)), TensorSpec("y", (6,))), (shifted,), ("x",), ("y",)
     )
     parts = touched(kernel, propagate(kernel, {"i": 2}), {"t_i": 0})
     assert [(d.low, d.high) for d in parts["x"].dims] == [(0, 2)]

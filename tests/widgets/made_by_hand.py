@@ -83,7 +83,7 @@ def conv_kernel(*, with_relu: bool) -> Kernel:
         computes.append(relu_compute("y", "z"))
         specs.append(TensorSpec("z", CONV.type.dims))  # type: ignore[union-attr]
     name = "conv_relu" if with_relu else "conv"
-    return Kernel(name, tuple(specs), tuple(computes), ("x", "k"), specs[-1].name, one("k"))
+    return Kernel(name, tuple(specs), tuple(computes), ("x", "k"), (specs[-1].name,), one("k"))
 
 
 def relu_compute(source: str, target: str) -> Compute:
@@ -94,7 +94,7 @@ def relu_compute(source: str, target: str) -> Compute:
 
 def relu_kernel() -> Kernel:
     specs = (TensorSpec("y", CONV.type.dims), TensorSpec("z", CONV.type.dims))  # type: ignore[union-attr]
-    return Kernel("relu", specs, (relu_compute("y", "z"),), ("y",), "z")
+    return Kernel("relu", specs, (relu_compute("y", "z"),), ("y",), ("z",))
 
 
 def matmul_kernel() -> Kernel:
@@ -106,7 +106,7 @@ def matmul_kernel() -> Kernel:
         TensorSpec("y", (BATCH, 10)),
     )
     compute = Compute("y", (n, o), product, (k,), "sum", origin=one("fc"))
-    return Kernel("matmul", specs, (compute,), ("x", "w"), "y", one("w"))
+    return Kernel("matmul", specs, (compute,), ("x", "w"), ("y",), one("w"))
 
 
 def softmax_kernel() -> Kernel:
@@ -124,7 +124,7 @@ def softmax_kernel() -> Kernel:
         Compute("p", (n, o), Apply("div", (Read("e", at), Read("s", (var("n"),))))),
     )
     computes = tuple(replace(c, origin=one("softmax")) for c in computes)
-    return Kernel("softmax", specs, computes, ("x",), "p")
+    return Kernel("softmax", specs, computes, ("x",), ("p",))
 
 
 def bind(var_: Var, expr: Any, *origin: str) -> Binding:

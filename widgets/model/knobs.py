@@ -204,7 +204,7 @@ def tile_label(c: Candidate[Tiling]) -> str:
 
 def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], ...]]:
     """The kernel that computes a source operator, and the tiles that were weighed for it."""
-    origins = {b.var.name: b.origin for b in c.program.kernel_calls}
+    origins = {b.name: b.origin for b in c.program.kernel_calls}
     for decision in c.program.decisions.tilings:
         if op and op in origins.get(decision.binding, ()):
             usable = tuple(

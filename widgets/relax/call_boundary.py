@@ -12,7 +12,7 @@ from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.types import Annotation, Callable, Tensor
+from explorer.ir.types import Annotation, Callable, Tensor, TupleType
 from widgets.draw.symbol_marks import symbols_of_dims
 from widgets.model.compiled import Compiled
 from widgets.relax.levels import lowered
@@ -128,9 +128,9 @@ def _kernel(binding: Binding) -> Iterator[_Call]:
     """The kernel that a binding calls: its buffers are in the caller's symbols."""
     if isinstance(binding.expr, KernelCall):
         kernel, args = binding.expr.kernel, binding.expr.args
-        signature = Callable(
-            tuple(_buffer(kernel, n) for n in kernel.inputs), _buffer(kernel, kernel.output)
-        )
+        made = tuple(_buffer(kernel, n) for n in kernel.outputs)
+        result = made[0] if len(made) == 1 else TupleType(made)
+        signature = Callable(tuple(_buffer(kernel, n) for n in kernel.inputs), result)
         types = tuple(a.type for a in args)
         seen = frozenset(symbols_of_dims(d for t in kernel.tensors for d in t.shape))
         yield _Call(kernel.name, "kernel", kernel.inputs, signature, types, seen)

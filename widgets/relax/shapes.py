@@ -182,7 +182,7 @@ def _loops(program: Program, lowered: bool) -> Iterator[UseRow]:
         found = symbols_of_dims(extents(binding.expr.kernel).values())
         if found:
             ops = tuple(sorted(binding.origin))
-            yield UseRow(where + binding.var.name, loops_text(binding.expr.kernel), found, ops)
+            yield UseRow(where + binding.name, loops_text(binding.expr.kernel), found, ops)
 
 
 def _buffers(plan: MemoryPlan, known: Collection[str]) -> Iterator[UseRow]:

@@ -66,10 +66,10 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Tile
     found = []
     for b in program.kernel_calls:
         if b.kernel_call.tiling is not None:
-            decision = program.decisions.tiling(b.var.name)
+            decision = program.decisions.tiling(b.name)
             ops = tuple(sorted(b.origin))
             found.append(
-                _rows(b.var.name, b.kernel_call.kernel, b.kernel_call.tiling, decision, bound, ops)
+                _rows(b.name, b.kernel_call.kernel, b.kernel_call.tiling, decision, bound, ops)
             )
     return tuple(found)
 
@@ -98,7 +98,7 @@ def _rows(
         name,
         tuple(cuts),
         tiling.micro if summed else None,
-        ITEM_BYTES[kernel.dtype(kernel.output)],
+        max(ITEM_BYTES[kernel.dtype(t)] for t in kernel.outputs),
         depth,
         candidates,
         chosen,

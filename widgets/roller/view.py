@@ -50,7 +50,7 @@ def rolled(s: RollerOnShow, op: str) -> Rolled | None:
     sizes = {**s.now.compiled.program.env.hints, **sizes}
     own = view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else device_of(view.device)
-    name = binding.var.name
+    name = binding.name
     key = ("construction", name, device.name)
     c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
     runs = own and device.kind == "cpu"
@@ -94,7 +94,7 @@ def _tiled(s: RollerOnShow) -> list[Tiled]:
     return [
         (b, b.expr.kernel, d)
         for b in program.kernel_calls
-        if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.var.name))
+        if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.name))
     ]
 
 
@@ -105,7 +105,7 @@ def _call(s: RollerOnShow, op: str) -> Tiled | None:
     if mine is not None or not tiled:
         return mine
     heaviest = heaviest_calls(s, 1)
-    return next(t for t in tiled if t[0].var.name in heaviest)
+    return next(t for t in tiled if t[0].name in heaviest)
 
 
 def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
         work = {}
         for binding, kernel, _ in _tiled(s):
             e = expression_of(kernel, sizes)
-            work[binding.var.name] = e.points * e.operations
+            work[binding.name] = e.points * e.operations
         return tuple(sorted(work, key=lambda name: -work[name]))
 
     return s.house.kept("heaviest", s.now.sizes, ranked)[:count]

@@ -58,7 +58,7 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
 
 
 def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
-    binding = next(b for b in s.now.compiled.program.kernel_calls if b.var.name == call)
+    binding = next(b for b in s.now.compiled.program.kernel_calls if b.name == call)
     origins = line_origins(source, binding.kernel_call.kernel)
     return [s.house.positions(sorted(ops)) for ops in origins]
 

@@ -44,15 +44,15 @@ class Bench:
         """The kernel of an operator; raises BadOption where it has no tile."""
         name = house.operators[op].name if op >= 0 else ""
         program = now.compiled.program
-        tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.var.name)]
+        tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.name)]
         mine = next((b for b in tiled if name in b.origin), None)
         if mine is None:
             what = f"{name} has no tile of its own" if name else "no operator is selected"
             raise BadOption(what, try_="select an operator that a kernel computes")
-        decision = program.decisions.tiling(mine.var.name)
+        decision = program.decisions.tiling(mine.name)
         assert decision is not None
         return Subject(
-            mine.var.name,
+            mine.name,
             mine.kernel_call.kernel,
             decision.chosen,
             now.compiled.device,

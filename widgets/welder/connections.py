@@ -33,7 +33,7 @@ class ConnectionRows:
 
 def data(welded: Welded, before: Program, graph: TileGraph, sizes: Sizes) -> ConnectionRows:
     """The group with the kernels that it reads from, and those that read it."""
-    calls = {b.var.name: b for f in before.functions for b in f.body if _is_kernel(b)}
+    calls = {b.name: b for f in before.functions for b in f.body if _is_kernel(b)}
     inside = [m for m in welded.group.members if m in calls]
     read = frozenset[str]().union(*(_reads(calls[m]) for m in inside))
     sources = [n for n in calls if n in read and n not in inside]
@@ -106,12 +106,12 @@ class _Scene:
 
     def _slot(self, at: int, level: str) -> Slot:
         b = self.calls[self.names[at]]
-        kind = b.var.type
+        kind = b.vars[0].type
         if not isinstance(kind, Tensor) or not kind.is_known:
-            return Slot(at, b.var.name, "reuse", (), (Rect(level, (), 0),))
+            return Slot(at, b.name, "reuse", (), (Rect(level, (), 0),))
         shape = evaluate_shape(kind.dims, self.sizes)
         size = evaluate_dim(kind.bytes, self.sizes)
-        return Slot(at, b.var.name, "reuse", shape, (Rect(level, shape, size),))
+        return Slot(at, b.name, "reuse", shape, (Rect(level, shape, size),))
 
     def _reuse(self, at: Mapping[str, str]) -> Iterator[Reuse]:
         """A line for each kernel that reads a value, where it or the one that writes is inside."""

@@ -53,9 +53,12 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
         return ()
     bound = {**program.env.hints, **(sizes or {})}
     outputs = {
-        b.var.name: evaluate_dim(b.var.type.bytes, bound)
+        b.name: sum(
+            evaluate_dim(v.type.bytes, bound)
+            for v in b.vars
+            if isinstance(v.type, Tensor) and v.type.is_known
+        )
         for b in program.kernel_calls
-        if isinstance(b.var.type, Tensor) and b.var.type.is_known
     }
     return tuple(_group(g, graph, outputs.get(g.name, 0), bound) for g in graph.groups)
 

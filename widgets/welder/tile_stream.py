@@ -144,7 +144,7 @@ def _slots(
     than where it is.
     """
     at = {o.name: i for i, o in enumerate(operators)}
-    inner = {o.name for o in operators} - {kernel.output}
+    inner = {o.name for o in operators} - {*kernel.outputs}
     order = {level: n for n, level in enumerate(levels)}
     connect = {e.tensor: e.level for e in plan.edges}
     homes: dict[str, int] = {}
@@ -156,7 +156,7 @@ def _slots(
         full[t.tensor] = t.full
         rects.setdefault(t.tensor, {}).setdefault(t.level, Rect(t.level, t.tile, t.bytes))
     for tensor in sorted(homes, key=lambda name: (homes[name], name in at)):
-        kind = "reuse" if tensor in inner else "store" if tensor == kernel.output else "load"
+        kind = "reuse" if tensor in inner else "store" if tensor in kernel.outputs else "load"
         if kind != "reuse":
             size = prod(full[tensor]) * ITEM_BYTES[kernel.dtype(tensor)]
             rects[tensor].setdefault(levels[-1], Rect(levels[-1], full[tensor], size))

@@ -134,9 +134,7 @@ def before_welding(c: Compiled) -> Program:
 
 def kernels_of(program: Program) -> Mapping[str, Kernel]:
     """Every kernel by its binding."""
-    return {
-        b.var.name: b.expr.kernel for b in program.kernel_calls if isinstance(b.expr, KernelCall)
-    }
+    return {b.name: b.expr.kernel for b in program.kernel_calls if isinstance(b.expr, KernelCall)}
 
 
 Plans = tuple[GroupPlan, tuple[TileCost, ...], tuple[GroupPlan, ...]]

@@ -90,7 +90,7 @@ def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
 
 def made(c: Compilation) -> None:
     """Raises BadOption where a value is connected by hand that no kernel makes."""
-    known = [b.var.name for b in c.snapshot("weld").before.kernel_calls]
+    known = [b.name for b in c.snapshot("weld").before.kernel_calls]
     for value, _ in c.options.welder.connect:
         if value not in known:
             raise BadOption(
@@ -125,7 +125,7 @@ def _plans(c: Compilation, sizes: Sizes) -> dict[str, GroupPlan]:
     found, env = {}, c.program.env.at(sizes)
     for b in c.program.kernel_calls:
         assert b.kernel_call.tiling is not None
-        found[b.var.name] = plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling)
+        found[b.name] = plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling)
     return found
 
 
@@ -214,10 +214,10 @@ def _refusal_table(refusals: Sequence[Refused]) -> str:
 def _value(c: Compilation, name: str) -> str:
     """The value of that name, or the last one that comes from the operator of that name."""
     calls = c.snapshot("weld").before.kernel_calls
-    found = [b.var.name for b in calls if b.var.name == name]
-    found = found or [b.var.name for b in calls if name in b.origin]
+    found = [b.name for b in calls if b.name == name]
+    found = found or [b.name for b in calls if name in b.origin]
     if not found:
-        raise no_such(c, name, (b.var.name for b in calls))
+        raise no_such(c, name, (b.name for b in calls))
     return found[-1]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def algorithms(c: Compilation, op: str | None) -> tuple[list[AlgorithmDecision], str]:
     """What was decided, and the text: a row a convolution; for one operator, every candidate."""
-    origins = {b.var.name: b.origin for b in c.program.kernel_calls}
+    origins = {b.name: b.origin for b in c.program.kernel_calls}
     found = [
         a
         for a in c.program.decisions.algorithms

@@ -23,9 +23,9 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
             f"only tiles of a CPU are lowered to tile programs, and {c.device.name} is none",
             where="--rewrites",
         )
-    calls = [b for b in c.program.kernel_calls if about(op, b.var.name, b.origin)]
+    calls = [b for b in c.program.kernel_calls if about(op, b.name, b.origin)]
     if not calls:
-        raise no_such(c, op or "", {b.var.name: b.origin for b in c.program.kernel_calls})
+        raise no_such(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
     data, parts = [], []
     for b in calls:
         call = b.kernel_call
@@ -34,8 +34,8 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
             (name, print_tile_program(p))
             for name, p in steps(normalise(call.kernel), tiling, c.program.env, c.device)
         ]
-        data.append({"kernel": b.var.name, "steps": [{"name": n, "lines": x} for n, x in found]})
-        parts.append(f"{b.var.name}, from {', '.join(sorted(b.origin))}")
+        data.append({"kernel": b.name, "steps": [{"name": n, "lines": x} for n, x in found]})
+        parts.append(f"{b.name}, from {', '.join(sorted(b.origin))}")
         before: tuple[str, ...] = ()
         for name, lines in found:
             parts.append(f"  {name}: nothing to do" if lines == before else f"  {name}")

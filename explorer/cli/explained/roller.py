@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def tiles(c: Compilation, op: str | None) -> Answer:
     """The tile of each kernel; for one operator every candidate, its cost or its refusal."""
-    origins = {b.var.name: b.origin for b in c.program.kernel_calls}
+    origins = {b.name: b.origin for b in c.program.kernel_calls}
     found = [
         t
         for t in c.program.decisions.tilings

@@ -33,14 +33,16 @@ def text_of(kernel: Kernel) -> str:
 
 
 def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
-    """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y`, others `t0, ..`, axes
+    """The kernel with inputs `x0, x1, ..` (constants `w0, ..`), output `y` (of
+    several `y0, y1, ..`), others `t0, ..`, axes
     `i0, ..` and `r0, ..`, at the front of its tensors; and the new name of each axis.
     """
     kernel = rebased(kernel).kernel
     names: dict[str, str] = {}
     for n, tensor in enumerate(kernel.inputs):
         names[tensor] = f"{'w' if tensor in kernel.constants else 'x'}{n}"
-    names[kernel.output] = "y"
+    for n, tensor in enumerate(kernel.outputs):
+        names[tensor] = "y" if len(kernel.outputs) == 1 else f"y{n}"
     for c in kernel.computes:
         names.setdefault(c.out, f"t{len(names)}")
     renamed = rename_tensors(kernel, names)

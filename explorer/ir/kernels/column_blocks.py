@@ -89,7 +89,7 @@ def _block(read: Read, c: Compute) -> Block | None:
 def _splits(kernel: Kernel) -> Iterator[Kernel]:
     """The kernel with one tensor more in blocks, for each that can be."""
     for n, c in enumerate(kernel.computes):
-        if c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+        if c.out in kernel.outputs or len(writers(kernel, c.out)) > 1:
             continue
         column = c.target[-1].bare if c.target else None
         axis = next((a for a in c.axes if a.name == column), None)

@@ -17,7 +17,7 @@ from explorer.ir.kernel import (
 
 
 def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:
-    """The kernel that does what `producer` does and then `consumer`, which reads its output as
+    """The kernel that does what `producer` does and then `consumer`, which reads its one output as
     `tensor`.
 
     Inputs: the producer's, then the consumer's without `tensor`. Names are made apart.
@@ -33,7 +33,7 @@ def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:
         (*first.tensors, *(t for t in consumer.tensors if t.name not in made)),
         (*first.computes, *consumer.computes),
         (*first.inputs, *(n for n in consumer.inputs if n != tensor)),
-        consumer.output,
+        consumer.outputs,
         first.constants | (consumer.constants - {tensor}),
         consumer.updates,
     )
@@ -112,7 +112,7 @@ def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
         known = dict(zip(kernel.inputs, part.args, strict=True))
         names: dict[str, str] = {}
         for spec in kernel.tensors:
-            value = part.result if spec.name == kernel.output else known.get(spec.name)
+            value = part.result if spec.name in kernel.outputs else known.get(spec.name)
             found = None if value is None else of_value.get(value)
             if found is None:
                 found = _fresh(spec.name, taken)
@@ -126,9 +126,9 @@ def merge(name: str, parts: Sequence[Part]) -> tuple[Kernel, tuple[str, ...]]:
     made = {p.result for p in parts}
     given = tuple(dict.fromkeys(a for p in parts for a in p.args if a not in made))
     inputs = tuple(of_value[a] for a in given)
-    output = of_value[parts[-1].result]
+    outputs = (of_value[parts[-1].result],)
     constant = frozenset(constants & set(inputs))
-    return Kernel(name, tuple(tensors.values()), tuple(computes), inputs, output, constant), given
+    return Kernel(name, tuple(tensors.values()), tuple(computes), inputs, outputs, constant), given
 
 
 def _apart(kernel: Kernel, used: set[str]) -> Kernel:

@@ -70,7 +70,7 @@ def _squeezed(kernel: Kernel) -> Kernel:
     units = [
         t
         for t in kernel.tensors
-        if t.name not in kernel.inputs and t.name != kernel.output and any(map(is_one, t.shape))
+        if t.name not in (*kernel.inputs, *kernel.outputs) and any(map(is_one, t.shape))
     ]
     if not units:
         return kernel
@@ -121,6 +121,11 @@ def _without_units(c: Compute) -> Compute:
 def writers(kernel: Kernel, tensor: str) -> list[Compute]:
     """The computes that write a tensor."""
     return [c for c in kernel.computes if c.out == tensor]
+
+
+def stores(kernel: Kernel) -> list[Compute]:
+    """The computes that write outputs, in order; the last one's axes are those that tiles cut."""
+    return [c for c in kernel.computes if c.out in kernel.outputs]
 
 
 def inline(kernel: Kernel) -> Kernel:
@@ -177,7 +182,7 @@ class _Inliner:
     def _user(self, n: int, p: Compute) -> int | None:
         """The slot of the compute that the producer can become part of."""
         users = self.readers.get(p.out, set())
-        if p.reduce or p.out == self.kernel.output or len(self.writers[p.out]) > 1:
+        if p.reduce or p.out in self.kernel.outputs or len(self.writers[p.out]) > 1:
             return None
         if len(users) != 1 or result_dtype(p.expr, self.kernel) != self.kernel.dtype(p.out):
             return None
@@ -243,7 +248,7 @@ def epilogue_of(kernel: Kernel, c: Compute) -> Compute | None:
     """The next element-wise compute, if it alone reads this one, point by point, and all else that
     it reads is ready.
     """
-    if c.out == kernel.output or len(writers(kernel, c.out)) > 1:
+    if c.out in kernel.outputs or len(writers(kernel, c.out)) > 1:
         return None
     users = [k for k in kernel.computes if any(r.tensor == c.out for r in reads(k.expr))]
     if len(users) != 1 or users[0].reduce:
@@ -308,11 +313,21 @@ def align(kernel: Kernel) -> Kernel:
         names = {a.name: f"{a.name}_e{n}" for a in c.axes}
         renamed = {a: var(b) for a, b in names.items()}
         moved = {u: v.substitute(renamed) for u, v in values.items()}
-        new = replace(
-            user,
-            axes=tuple(Axis(names[a.name], a.extent) for a in c.axes),
-            expr=substitute(user.expr, moved),
-            store=tuple(i.substitute(moved) for i in user.target),
+        axes = tuple(Axis(names[a.name], a.extent) for a in c.axes)
+        beside = kernel.outputs if user.out in kernel.outputs else ()  # they share its axes
+        computes = (
+            _with_axes(k, axes, moved) if k is user or k.out in beside else k
+            for k in kernel.computes
         )
-        kernel = replace(kernel, computes=tuple(new if k is user else k for k in kernel.computes))
+        kernel = replace(kernel, computes=tuple(computes))
     return kernel
+
+
+def _with_axes(c: Compute, axes: tuple[Axis, ...], values: dict[str, Affine]) -> Compute:
+    """The compute over other axes, `values` being its own in terms of them."""
+    return replace(
+        c,
+        axes=axes,
+        expr=substitute(c.expr, values),
+        store=tuple(i.substitute(values) for i in c.target),
+    )

@@ -51,19 +51,20 @@ def _touched(kernel: Kernel) -> dict[str, Touched]:
     found: dict[str, Touched] = {}
     fixed = set(kernel.constants)
     for c in kernel.computes:
-        if c.out == kernel.output:
+        if c.out in kernel.outputs:
             found.setdefault(c.out, []).append((c.target, c))
         for r in reads(c.expr):
             index = tuple(i for i in r.index if isinstance(i, Affine))
             if len(index) < len(r.index) or r.fill is not None:
                 fixed.add(r.tensor)
             found.setdefault(r.tensor, []).append((index, c))
-    if kernel.updates in found:  # the same memory under two names
-        if fixed & {kernel.updates, kernel.output}:
-            fixed |= {kernel.updates, kernel.output}
-        both = found[kernel.updates] + found[kernel.output]
-        found |= {kernel.updates: both, kernel.output: both}
-    outside = {*kernel.inputs, kernel.output}
+    for output, taken in kernel.updates:  # the same memory under two names
+        if taken in found:
+            if fixed & {taken, output}:
+                fixed |= {taken, output}
+            both = found[taken] + found[output]
+            found |= {taken: both, output: both}
+    outside = {*kernel.inputs, *kernel.outputs}
     return {n: t for n, t in found.items() if n in outside and n not in fixed and t[0][0]}
 
 

@@ -135,8 +135,8 @@ def _join(x: Interval, y: Interval, every: Interval) -> Interval:
 
 
 def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
-    """What one tile of the output needs. `tile` gives sizes by axis of the computes that write the
-    output.
+    """What one tile of the outputs needs. `tile` gives sizes by axis of the computes that write
+    them.
 
     The box of a tensor that is made inside holds all that is written to it and all that is read of
     it in any tile, its border included. Tiles are asked about again: when they are weighed, and
@@ -151,13 +151,13 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
     every = _whole_with_borders(kernel)
     for n in reversed(range(len(kernel.computes))):
         c = kernel.computes[n]
-        if c.out == kernel.output:
+        if c.out in kernel.outputs:
             ranges = {a.name: _cut(a.name, a.extent, tile) for a in c.axes}
         else:
             ranges = _invert(c, out, kernel, every)
         ranges |= {a.name: Interval(Affine(), a.extent) for a in c.reduce}
         out.axes[n] = ranges
-        if c.out == kernel.output:
+        if c.out in kernel.outputs:
             written = box(c.target, ranges, kernel.shape(c.out))
             out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
         for read in _read_by(kernel, c):
@@ -190,8 +190,8 @@ def _cutting(kernel: Kernel, tile: Mapping[str, int]) -> dict[str, int]:
 
 @by_identity
 def _extents(kernel: Kernel) -> Mapping[str, Dim]:
-    """By axis, of the compute that writes the output last."""
-    last = next((c for c in reversed(kernel.computes) if c.out == kernel.output), None)
+    """By axis, of the compute that writes an output last."""
+    last = next((c for c in reversed(kernel.computes) if c.out in kernel.outputs), None)
     return {} if last is None else {a.name: a.extent for a in last.axes}
 
 

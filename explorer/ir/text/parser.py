@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from explorer.errors import SnapshotError
@@ -211,7 +211,7 @@ class _Parser:
         origin = _origin(line)
         line.end()
         if call is not None:
-            expr = self.kernel(call, known, results[0], origin)
+            expr = self.kernel(call, known, results, origin)
         self.vars.update((v.name, v) for v in results)
         return Binding(tuple(results), expr, origin)
 
@@ -233,20 +233,22 @@ class _Parser:
             n for n, a in zip(inputs, args, strict=True) if a.name in self.constants
         )
         if line.accept("knowing"):
-            line.expect("(")
-            names: list[str] = []
-            while not line.accept(")"):
-                if names:
-                    line.expect(",")
-                names.append(line.name())
-            constants = frozenset(names)
-        updates = line.name() if line.accept("updating") else ""
+            constants = frozenset(_names(line))
+        outputs = _names(line) if line.accept("giving") else ()
+        updates: list[tuple[str, str]] = []
+        while line.accept("," if updates else "updating"):
+            taken = line.name()
+            updates.append((line.name() if line.accept("with") else "", taken))
         tiling = parse_tiling(line) if line.accept("tiled") else None
-        kernel = Kernel(name, (), (), tuple(inputs), "", constants, updates)
+        kernel = Kernel(name, (), (), tuple(inputs), outputs, constants, tuple(updates))
         return KernelCall(kernel, tuple(args), tiling), constants
 
     def kernel(
-        self, call: KernelCall, constants: frozenset[str], result: Var, origin: frozenset[str]
+        self,
+        call: KernelCall,
+        constants: frozenset[str],
+        results: Sequence[Var],
+        origin: frozenset[str],
     ) -> KernelCall:
         """The loop nests under a call."""
         specs = {n: _spec(n, a) for n, a in zip(call.kernel.inputs, call.args, strict=True)}
@@ -271,12 +273,19 @@ class _Parser:
             else:
                 line.expect("for")
                 axes = parse_axes(line, ":")
+        result = results[0]
         if not computes:
             raise SnapshotError(
                 f"the kernel of {result.name!r} computes nothing", where=result.name
             )
-        output = computes[-1].out
-        specs.setdefault(output, _spec(output, result))
+        outputs = call.kernel.outputs or (computes[-1].out,)
+        if len(outputs) != len(results):
+            raise SnapshotError(
+                f"the kernel of {result.name!r} gives {len(outputs)} values for {len(results)}",
+                where=result.name,
+            )
+        for output, value in zip(outputs, results, strict=True):
+            specs.setdefault(output, _spec(output, value))
         names = order or [*call.kernel.inputs, *dict.fromkeys(c.out for c in computes)]
         missing = [n for n in names if n not in specs]
         if missing:
@@ -285,9 +294,21 @@ class _Parser:
             call.kernel,
             tensors=tuple(specs[n] for n in names),
             computes=tuple(computes),
-            output=output,
+            outputs=outputs,
+            updates=tuple((o or outputs[0], i) for o, i in call.kernel.updates),
         )
         return replace(call, kernel=kernel)
+
+
+def _names(line: Line) -> tuple[str, ...]:
+    """`(name, name)`."""
+    line.expect("(")
+    names: list[str] = []
+    while not line.accept(")"):
+        if names:
+            line.expect(",")
+        names.append(line.name())
+    return tuple(names)
 
 
 def _spec(name: str, value: Var) -> TensorSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from explorer.ir.calls import (
     Attrs,
@@ -135,8 +135,8 @@ def binding_lines(binding: Binding, constants: Collection[str] = ()) -> Iterator
             n: a.type for n, a in zip(binding.expr.kernel.inputs, binding.expr.args, strict=True)
         }
         kernel = binding.expr.kernel
-        out = binding.vars[0].type
-        for line in _kernel_body(kernel, binding.origin, {**known, kernel.output: out}):
+        made = {n: v.type for n, v in zip(kernel.outputs, binding.vars, strict=True)}
+        for line in _kernel_body(kernel, binding.origin, known | made):
             yield IN + line
 
 
@@ -192,14 +192,24 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
     tiles = f" tiled {print_tiling(tiling)}" if tiling is not None else ""
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
-    place = f" updating {print_name(kernel.updates)}" if kernel.updates else ""
-    return f"kernel {print_name(kernel.name)}({args}){known}{place}{tiles}"
+    return f"kernel {print_name(kernel.name)}({args}){known}{_outputs(kernel)}{tiles}"
+
+
+def _outputs(kernel: Kernel) -> str:
+    """The outputs where they are several, and the inputs that are written over."""
+    several = len(kernel.outputs) > 1
+    made = f" giving ({', '.join(map(print_name, kernel.outputs))})" if several else ""
+    pairs = [f"{print_name(i)} with {print_name(o)}" for o, i in kernel.updates]
+    if not several:
+        pairs = [print_name(i) for _, i in kernel.updates]
+    return f"{made} updating {', '.join(pairs)}" if kernel.updates else made
 
 
 def print_kernel(kernel: Kernel) -> str:
     """A kernel on its own: its tensors, then its loop nests."""
     inputs = ", ".join(_spec(kernel.spec(n)) for n in kernel.inputs)
-    head = f"kernel {print_name(kernel.name)}({inputs}) -> {_spec(kernel.spec(kernel.output))}"
+    outputs = ", ".join(_spec(kernel.spec(n)) for n in kernel.outputs)
+    head = f"kernel {print_name(kernel.name)}({inputs}) -> {outputs}"
     return "\n".join([head, *(IN + line for line in _kernel_body(kernel, kernel.origin, None))])
 
 
@@ -208,7 +218,7 @@ def _spec(spec: TensorSpec) -> str:
 
 
 def _kernel_body(
-    kernel: Kernel, origin: frozenset[str], known: dict[str, object] | None
+    kernel: Kernel, origin: frozenset[str], known: Mapping[str, object] | None
 ) -> Iterator[str]:
     """Tensors that the call does not type, then computes, those over the same axes under one
     header.

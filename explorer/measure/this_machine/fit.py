@@ -69,7 +69,7 @@ def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
         (TensorSpec("x", (STRIDE * M,)), TensorSpec("y", (M,))),
         (every_second,),
         ("x",),
-        "y",
+        ("y",),
     )
     return (
         Probe(

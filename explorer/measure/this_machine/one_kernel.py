@@ -52,9 +52,11 @@ class Operands:
             else _by_chance(random, evaluate_shape(kernel.shape(name), sizes), kernel.dtype(name))
             for name in kernel.inputs
         }
-        shape = evaluate_shape(kernel.shape(kernel.output), sizes)
-        self.output = aligned_array(shape, numpy_dtype(kernel.dtype(kernel.output)))
-        self.output.fill(0)  # each page is there before the first run
+        self.outputs: dict[str, np.ndarray] = {}
+        for name in kernel.outputs:
+            shape = evaluate_shape(kernel.shape(name), sizes)
+            self.outputs[name] = aligned_array(shape, numpy_dtype(kernel.dtype(name)))
+            self.outputs[name].fill(0)  # each page is there before the first run
         self._packed: dict[Packing, np.ndarray] = {}
 
     def packed(self, packing: Packing, name: str) -> np.ndarray:
@@ -81,8 +83,8 @@ class PreparedKernel:
 
     @property
     def output(self) -> np.ndarray:
-        """What the last run wrote; all tilings of the same operands write here."""
-        return self.operands.output
+        """What the last run wrote, of one output; all tilings of the same operands write here."""
+        return self.operands.outputs[self.operands.kernel.output]
 
     def launch(self, runs: int | None = None) -> None:
         """Run the kernel that many times, `self.runs` by default, without Python in between."""
@@ -144,8 +146,8 @@ class PreparedKernel:
     def _word(self, a: Argument) -> int:
         operands = self.operands
         match a.kind:
-            case "tensor" if a.name == operands.kernel.output:
-                array = operands.output
+            case "tensor" if a.name in operands.outputs:
+                array = operands.outputs[a.name]
             case "tensor":
                 array = operands.arrays[a.name]
             case "packed":

@@ -34,7 +34,7 @@ def _kernel(
     constants: Sequence[str] = (),
 ) -> Kernel:
     tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return normalise(Kernel(name, tensors, tuple(computes), inputs, "y", frozenset(constants)))
+    return normalise(Kernel(name, tensors, tuple(computes), inputs, ("y",), frozenset(constants)))
 
 
 def product(m: Dim, k: Dim, n: Dim, constant: bool = True) -> Kernel:

@@ -24,17 +24,23 @@ CONTRACT_ELEMENTS = 1 << 22  # 16 MB of float32
 
 
 def evaluate_kernel(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> Array:
+    """The one output of a kernel."""
+    (found,) = evaluate_outputs(kernel, arrays, sizes)
+    return found
+
+
+def evaluate_outputs(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> tuple[Array, ...]:
     """What a kernel computes from its inputs, in order, under a binding of the symbols."""
     values = dict(zip(kernel.inputs, arrays, strict=True))
     with np.errstate(all="ignore"):
         for compute in kernel.computes:
             if compute.out not in values:
-                in_place = kernel.updates and compute.out == kernel.output
+                taken = kernel.updated(compute.out)
                 values[compute.out] = (
-                    np.array(values[kernel.updates]) if in_place else _blank(kernel, compute, sizes)
+                    np.array(values[taken]) if taken else _blank(kernel, compute, sizes)
                 )
             _run(compute, values, sizes)
-    return values[kernel.output]
+    return tuple(values[name] for name in kernel.outputs)
 
 
 def _blank(kernel: Kernel, compute: Compute, sizes: Sizes) -> Array:

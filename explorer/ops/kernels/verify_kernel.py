@@ -7,6 +7,7 @@ from typing import NoReturn, TypeAlias
 
 from explorer.errors import VerifyError
 from explorer.ir.dtypes import is_integer
+from explorer.ir.in_place import wrong_update
 from explorer.ir.kernel import (
     COMBINERS,
     Affine,
@@ -17,7 +18,9 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
+    reads,
 )
+from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import DType
 from explorer.ops.kernels.verify_scalars import constant_problem, result_of
@@ -31,7 +34,7 @@ def verify_kernel(kernel: Kernel, where: str = "") -> None:
     specs = {t.name: t for t in kernel.tensors}
     if len(specs) < len(kernel.tensors):
         _wrong("two tensors have one name", where)
-    for name in (*kernel.inputs, kernel.output):
+    for name in (*kernel.inputs, *kernel.outputs):
         if name not in specs:
             _wrong(f"{name!r} is no tensor of the kernel", where)
     if len(set(kernel.inputs)) < len(kernel.inputs) or not kernel.constants <= set(kernel.inputs):
@@ -42,8 +45,47 @@ def verify_kernel(kernel: Kernel, where: str = "") -> None:
         if compute.out in kernel.inputs or (compute.out in written and compute.out != written[-1]):
             _wrong(f"{compute.out!r} is written after it was complete", where)
         written.append(compute.out)
-    if not written or written[-1] != kernel.output:
-        _wrong(f"the last compute must write {kernel.output!r}", where)
+    if not written or written[-1] not in kernel.outputs:
+        _wrong(f"the last compute must write {' or '.join(map(repr, kernel.outputs))}", where)
+    if not set(kernel.outputs) <= set(written) or len(set(kernel.outputs)) < len(kernel.outputs):
+        _wrong("an output is never written, or stands twice", where)
+    if len(kernel.outputs) > 1:
+        _one_grid(kernel, where)
+    if kernel.updates:
+        _updates(kernel, where)
+
+
+def _one_grid(kernel: Kernel, where: str) -> None:
+    """Several outputs are cut by one grid of tiles, and a task reads of them what it wrote."""
+    written = stores(kernel)
+    (first, *others), wrote = written, {c.out: c for c in written}
+    if len(wrote) < len(written):
+        _wrong("one of several outputs is written by several computes", where)
+    for c in others:
+        if c.axes != first.axes or kernel.shape(c.out) != kernel.shape(first.out):
+            _wrong(
+                f"{first.out!r} and {c.out!r} have not the same shape and axes: one grid of tiles "
+                "cuts all outputs",
+                where,
+            )
+    for c in kernel.computes:
+        for r in reads(c.expr):
+            if r.tensor in wrote and (c.out not in wrote or r.index != wrote[r.tensor].target):
+                _wrong(f"{c.out!r} reads of {r.tensor!r} what another tile writes", where)
+
+
+def _updates(kernel: Kernel, where: str) -> None:
+    """What is written over is read before, by the task that writes it, where it writes it."""
+    outputs, taken = [o for o, _ in kernel.updates], [i for _, i in kernel.updates]
+    if len({*outputs, *taken}) < 2 * len(outputs):
+        _wrong("two updates are of one tensor", where)
+    for output, name in kernel.updates:
+        if output not in kernel.outputs or name not in kernel.inputs or name in kernel.constants:
+            _wrong(f"{output!r} over {name!r} is no output over an input", where)
+        mine, its = kernel.spec(output), kernel.spec(name)
+        if (mine.shape, mine.dtype) != (its.shape, its.dtype):
+            _wrong(f"{output!r} is written over {name!r}, which has another type", where)
+    _check(wrong_update(kernel), where)
 
 
 def _wrong(problem: str, where: str) -> NoReturn:

@@ -28,7 +28,7 @@ from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
 from explorer.ops import RECORDS
-from explorer.ops.kernels.loop_nest import evaluate_kernel
+from explorer.ops.kernels.loop_nest import evaluate_kernel, evaluate_outputs
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.frame import Frame
 from explorer.ops.reference.libraries import call_library
@@ -141,7 +141,7 @@ class Interpreter:
                 given = [None if a is None else read(a) for a in call.args]
                 return _operator(call, given, len(binding.vars), sizes)
             case KernelCall(kernel, args, _):
-                return (evaluate_kernel(kernel, [read(a) for a in args], sizes),)
+                return evaluate_outputs(kernel, [read(a) for a in args], sizes)
             case View(arg, offset):
                 return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
             case LibraryCall(library, function, args, attrs):

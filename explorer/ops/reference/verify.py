@@ -89,8 +89,9 @@ class _Function:
             case OpCall(op, _, _) if self.program.stage >= Stage.LEGALIZED:
                 _wrong(f"{op} is no kernel at stage {self.program.stage.name}", where)
             case KernelCall(kernel, args, _):
-                if len(binding.vars) != 1:
-                    _wrong("a kernel writes one value", where)
+                if len(binding.vars) != len(kernel.outputs):
+                    found = f"{len(kernel.outputs)} outputs of a kernel"
+                    _wrong(f"{len(binding.vars)} values for {found}", where)
                 verify_kernel(kernel, where)
                 self.kernel_call(binding, binding.expr, where)
             case View(arg, _):
@@ -117,16 +118,14 @@ class _Function:
                     self.differ(arg, f"the kernel's {name!r}", wanted, why, where)
             if name in kernel.constants and arg.name not in self.program.constants:
                 _wrong(f"{arg.name!r} is no constant, and the kernel's {name!r} is", where)
-        spec = kernel.spec(kernel.output)
-        made = Tensor(spec.shape, spec.dtype)
-        if binding.var.type == made:
-            return
-        level, why = match(binding.var.type, made, self.env)
-        if level < Match.PROVED:
-            _wrong(
-                f"is {_text(binding.var.type)} and the kernel makes {_text(made)}: {why}",
-                where,
-            )
+        for output, var in zip(kernel.outputs, binding.vars, strict=True):
+            spec = kernel.spec(output)
+            made = Tensor(spec.shape, spec.dtype)
+            if var.type == made:
+                continue
+            level, why = match(var.type, made, self.env)
+            if level < Match.PROVED:
+                _wrong(f"is {_text(var.type)} and the kernel makes {_text(made)}: {why}", where)
 
     def view(self, binding: Binding, arg: Var, where: str) -> None:
         before, after = arg.type, binding.var.type

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Const, Expr
+from explorer.ir.calls import Var
+from explorer.ir.kernel import Const, Expr, at
 from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.lowering import Lowering, shape_of
+from explorer.ops.lowering import Lowering, letters, shape_of
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site
 
 F = Callable[..., Any]
 Number = Callable[[str, float], float]
-Step = Callable[[F, Number, str, Any, Any, Sequence[Any]], Sequence[Any]]
+Keep = Callable[[int, Any], Any]  # takes a result, by number, and gives it for what it is used in
+Step = Callable[[F, Number, Keep, str, Any, Any, Sequence[Any]], None]
 
 
 def _regular(f: F, number: Number, values: Sequence[Any]) -> Any:
@@ -26,42 +28,42 @@ def _regular(f: F, number: Number, values: Sequence[Any]) -> Any:
 
 
 def _adagrad(
-    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
-) -> Sequence[Any]:
+    f: F, number: Number, keep: Keep, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> None:
     x, _, h = values
     slow = f("add", f("mul", t, number("decay_factor", 0.0)), 1.0)
     g = _regular(f, number, values)
-    total = f("add", h, f("mul", g, g))
+    total = keep(1, f("add", h, f("mul", g, g)))
     size = f("add", f("sqrt", total), number("epsilon", 1e-6))
-    return f("sub", x, f("div", f("mul", f("div", rate, slow), g), size)), total
+    keep(0, f("sub", x, f("div", f("mul", f("div", rate, slow), g), size)))
 
 
 def _adam(
-    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
-) -> Sequence[Any]:
+    f: F, number: Number, keep: Keep, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> None:
     x, _, v, h = values
     alpha, beta = number("alpha", 0.9), number("beta", 0.999)
     g = _regular(f, number, values)
-    mean = f("add", f("mul", v, alpha), f("mul", g, 1 - alpha))
-    square = f("add", f("mul", h, beta), f("mul", f("mul", g, g), 1 - beta))
+    mean = keep(1, f("add", f("mul", v, alpha), f("mul", g, 1 - alpha)))
+    square = keep(2, f("add", f("mul", h, beta), f("mul", f("mul", g, g), 1 - beta)))
     size = f("add", f("sqrt", square), number("epsilon", 1e-6))
     rest = f("sqrt", f("sub", 1.0, f("pow", beta, t)))
     grown = f("div", f("mul", rate, rest), f("sub", 1.0, f("pow", alpha, t)))
     rate = f("where", f("gt", t, 0.0), grown, rate)
     moved = f("sub", x, f("div", f("mul", rate, mean), size))
-    return f("mul", moved, 1 - number("norm_coefficient_post", 0.0)), mean, square
+    keep(0, f("mul", moved, 1 - number("norm_coefficient_post", 0.0)))
 
 
 def _momentum(
-    f: F, number: Number, mode: str, rate: Any, t: Any, values: Sequence[Any]
-) -> Sequence[Any]:
+    f: F, number: Number, keep: Keep, mode: str, rate: Any, t: Any, values: Sequence[Any]
+) -> None:
     x, _, v = values
     alpha = number("alpha", 0.0)
     g = _regular(f, number, values)
     beta = f("where", f("gt", t, 0.0), number("beta", 0.0), 1.0)
-    new = f("add", f("mul", v, alpha), f("mul", beta, g))
+    new = keep(1, f("add", f("mul", v, alpha), f("mul", beta, g)))
     way = f("add", g, f("mul", new, alpha)) if mode == "nesterov" else new
-    return f("sub", x, f("mul", rate, way)), new
+    keep(0, f("sub", x, f("mul", rate, way)))
 
 
 def _count(site: Site, kinds: int) -> int:
@@ -87,18 +89,21 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
     def lower(low: Lowering) -> None:
         site = low.site
         count = _count(site, kinds)
-        for at, result in enumerate(low.results):
-            if low.is_read(result.name):
-                _lower_one(low, step, at, count, kinds)
+        for which in range(count):
+            _lower_one(low, step, which, count, kinds)
 
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
         count = (len(args) - 2) // kinds
-        found = [
-            step(_numpy, attrs.get, attrs.get("mode", ""), args[0], args[1], values)
-            for values in (_values(args, i, count, kinds) for i in range(count))
-        ]
-        dtype = args[2].dtype
-        return tuple(np.asarray(v, dtype) for kind in zip(*found, strict=True) for v in kind)
+        found: dict[tuple[int, int], Any] = {}
+        for which in range(count):
+
+            def keep(part: int, value: Any, which: int = which) -> Any:
+                found[part, which] = np.asarray(value, args[2].dtype)
+                return value
+
+            values = _values(args, which, count, kinds)
+            step(_numpy, attrs.get, keep, attrs.get("mode", ""), args[0], args[1], values)
+        return tuple(value for _, value in sorted(found.items()))
 
     return OperatorRecord(name, "elementwise", types, reference, lower, first=1)
 
@@ -119,29 +124,36 @@ def _numpy(op: str, *args: Any) -> Any:
     return _NUMPY[op](*args)
 
 
-def _lower_one(low: Lowering, step: Step, at: int, count: int, kinds: int) -> None:
-    """One result: the new value of a parameter, or of one of its moments."""
-    site, result = low.site, low.results[at]
-    nest, which, part = low.nest(site.op.lower()), at % count, at // count
-    dtype = site.dtype(2 + which)
+def _lower_one(low: Lowering, step: Step, which: int, count: int, kinds: int) -> None:
+    """The results of one parameter, its new value and those of its moments, by one kernel."""
+    site, nest = low.site, low.nest(low.site.op.lower())
+    if shape_of(site.arg(0)) or shape_of(site.arg(1)):
+        site.unsupported("a rate or a count that is no scalar")
+    values, made = _values(site.args, which, count, kinds), dict[int, Var]()
+    for part, result in enumerate(low.results[which::count]):
+        if low.is_read(result.name):
+            made[part] = result
+    if not made:
+        return
+    dtype, shape = site.dtype(2 + which), shape_of(values[0])
+    axes = letters(shape)
 
     def f(op: str, *args: Any) -> Expr:
         return call(op, *args, dtype=dtype)
 
-    def body(axes: Any) -> Expr:
-        rate, time = (
-            _cast(nest.load(site.arg(i), n, ()), site.dtype(i), dtype)
-            for i, n in enumerate(("rate", "time"))
-        )
-        values = _values(site.args, which, count, kinds)
-        elements = [nest.along(v, f"v{i}", axes) for i, v in enumerate(values)]
-        found = step(f, site.number, site.text("mode", ""), rate, time, elements)
-        made: Expr = found[part]
-        return made
+    def keep(part: int, value: Expr) -> Expr:
+        if part not in made:
+            return value
+        nest.compute(f"y{part}", shape, dtype, axes, value)
+        return at(f"y{part}", axes)
 
-    if shape_of(site.arg(0)) or shape_of(site.arg(1)):
-        site.unsupported("a rate or a count that is no scalar")
-    nest.map("y", result, body)
+    rate, time = (
+        _cast(nest.load(site.arg(i), n, ()), site.dtype(i), dtype)
+        for i, n in enumerate(("rate", "time"))
+    )
+    elements = [nest.along(v, f"v{i}", axes) for i, v in enumerate(values)]
+    step(f, site.number, keep, site.text("mode", ""), rate, time, elements)
+    nest.give({f"y{part}": result for part, result in made.items()})
 
 
 def _cast(value: Expr, source: DType, dtype: DType) -> Expr:

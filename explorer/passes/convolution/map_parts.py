@@ -24,7 +24,7 @@ def map_parts(kernel: Kernel) -> Kernel:
     max(b[i], 0)`.
     """
     split = {c.out for c in kernel.computes if any(i.bare is None for i in c.target)}
-    for tensor in sorted(split - {kernel.output}):
+    for tensor in sorted(split - {*kernel.outputs}):
         kernel = _mapped(kernel, tensor)
     return kernel
 

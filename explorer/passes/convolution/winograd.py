@@ -200,6 +200,8 @@ def _only_convolution(kernel: Kernel) -> Compute | str | None:
     """The one sum over a window in a kernel, or why it must be done directly; None without one, or
     where it has no results.
     """
+    if len(kernel.outputs) > 1:
+        return None
     sums = [c for c in kernel.computes if c.reduce]
     windows = [c for c in sums if contraction(c) is not None and len(c.reduce) > 1]
     if not windows or any(a.extent == 0 for c in windows for a in c.axes):

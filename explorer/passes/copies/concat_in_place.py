@@ -99,7 +99,7 @@ class _InPlace:
         producers = sorted({p.value.name for p in free}, key=self.place.__getitem__)
         if len(producers) != len(free):
             return
-        start = _updated(call)
+        start = next(iter(_updated(call)), None)
         if start is not None and self.place.get(start.name, 0) >= self.place[producers[0]]:
             return
         by_name = {p.value.name: p for p in free}
@@ -127,7 +127,7 @@ class _InPlace:
         if made is None or made >= at or not isinstance(part.value.type, Tensor):
             return False
         producer = self._call(made)
-        if producer is None or producer.kernel.updates:
+        if producer is None or producer.kernel.updates or len(producer.kernel.outputs) > 1:
             return False
         if name in self.outputs or not part.value.type.is_known:
             return False
@@ -137,7 +137,7 @@ class _InPlace:
             return False  # only a piece of it is copied
         for n in self.readers.get(name, ()):
             reader = self._call(n)
-            if reader is None or _updated(reader) == part.value:
+            if reader is None or part.value in _updated(reader):
                 return False
             if _reads_elsewhere(reader, part, whole, self.env):
                 return False
@@ -180,13 +180,16 @@ class _InPlace:
 def _parts(call: KernelCall) -> list[_Part]:
     """What a kernel that only joins copies takes from each operand; nothing where it does more."""
     kernel, found = call.kernel, list[_Part]()
+    if len(kernel.outputs) > 1:
+        return []
     args = dict(zip(kernel.inputs, call.args, strict=True))
+    over = kernel.updated(kernel.output)
     for c in kernel.computes:
         if c.out != kernel.output or c.reduce or not isinstance(c.expr, Read):
             return []
         read = c.expr
         pairs = list(zip(c.target, read.index, strict=False))
-        if read.tensor == kernel.updates or read.fill is not None or len(pairs) != len(c.target):
+        if read.tensor == over or read.fill is not None or len(pairs) != len(c.target):
             return []
         if len(read.index) != len(c.target) or any(not isinstance(i, Affine) for i in read.index):
             return []
@@ -197,9 +200,9 @@ def _parts(call: KernelCall) -> list[_Part]:
     return found
 
 
-def _updated(call: KernelCall) -> Var | None:
+def _updated(call: KernelCall) -> tuple[Var, ...]:
     args = dict(zip(call.kernel.inputs, call.args, strict=True))
-    return args.get(call.kernel.updates)
+    return tuple(args[taken] for _, taken in call.kernel.updates)
 
 
 def _reads_elsewhere(call: KernelCall, part: _Part, whole: Tensor, env: ShapeEnv) -> bool:
@@ -244,7 +247,8 @@ def _store_into(
     while any(t.name == name for t in tensors):
         name += "_"
     spec = TensorSpec(name, whole.dims, whole.element)
-    new = replace(new, tensors=(*tensors, spec), inputs=(*kernel.inputs, name), updates=name)
+    over = ((kernel.output, name),)
+    new = replace(new, tensors=(*tensors, spec), inputs=(*kernel.inputs, name), updates=over)
     return replace(call, kernel=new, args=(*call.args, before))
 
 
@@ -284,7 +288,7 @@ def _remaining(call: KernelCall, parts: list[_Part], moved: list[_Part], before:
         tensors=(*tensors, spec),
         computes=computes,
         inputs=(*(t for t, _ in kept), "so_far"),
-        updates="so_far",
+        updates=((kernel.output, "so_far"),),
         constants=kernel.constants & used,
     )
     return KernelCall(new, (*(a for _, a in kept), before))

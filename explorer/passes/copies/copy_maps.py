@@ -126,7 +126,7 @@ def copy_map(binding: Binding) -> tuple[Var, CopyMap] | None:
             ):
                 return arg, ViewMap(source.dims, result.dims, offset)
         case KernelCall(kernel, (arg,), _) if len(kernel.computes) == 1:
-            c, result_spec = kernel.computes[0], kernel.spec(kernel.output)
+            c, result_spec = kernel.computes[0], kernel.spec(kernel.computes[0].out)
             match c.expr:
                 case Read(tensor, index, fill) if c.combiner is None:
                     spec, entries = kernel.spec(tensor), _affine(index)

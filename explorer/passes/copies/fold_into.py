@@ -62,6 +62,8 @@ def read_through(
     the copy's went.
     """
     name = call.kernel.inputs[place]
+    if any(name == taken for _, taken in call.kernel.updates):
+        return None  # it is written over, and not what it is a copy of
     kernel = _split_for_reads(call.kernel, name, copy, env, may_split)
     if kernel is None:
         return None
@@ -126,9 +128,11 @@ def merge_inputs(call: KernelCall) -> KernelCall:
     """After: no value is given to a kernel twice under two names of the same shape."""
     kernel, kept = call.kernel, dict[Var, str]()
     names: dict[str, str] = {}
+    over = {taken for _, taken in kernel.updates}
     for name, arg in zip(kernel.inputs, call.args, strict=True):
         first = kept.setdefault(arg, name)
-        if first != name and kernel.shape(first) == kernel.shape(name):
+        alike = first != name and kernel.shape(first) == kernel.shape(name)
+        if alike and not over & {first, name}:
             names[name] = first
     if not names:
         return call
@@ -160,6 +164,8 @@ def store_through(
     """
     kernel: Kernel | None = call.kernel
     assert kernel is not None and isinstance(result.type, Tensor)
+    if len(kernel.outputs) > 1 or kernel.updates:
+        return None  # its stores go together, or into memory that is there
     if any(r.tensor == kernel.output for c in kernel.computes for r in reads(c.expr)):
         return None
     if not copy.result and any(c.axes for c in kernel.computes if c.out == kernel.output):

@@ -60,7 +60,9 @@ def _piece(
 ) -> tuple[Var, _Piece] | None:
     """What a compute copies, from the far end of a chain of copies; None where it does more."""
     kernel = call.kernel
-    if c.out != kernel.output or c.reduce or kernel.updates or not isinstance(c.expr, Read):
+    if len(kernel.outputs) > 1 or kernel.updates:
+        return None
+    if c.out != kernel.output or c.reduce or not isinstance(c.expr, Read):
         return None
     if c.expr.tensor not in kernel.inputs:  # it copies what a compute before it made
         return None
@@ -147,4 +149,4 @@ def _copy(old: Kernel, source: Var, piece: _Piece, origin: frozenset[str]) -> Ke
     x = TensorSpec("x", source.tensor.dims, source.tensor.element)
     y = replace(old.spec(old.output), name="y")
     made = Compute("y", piece.axes, Read("x", piece.index), store=piece.store, origin=origin)
-    return KernelCall(Kernel(old.name, (x, y), (made,), ("x",), "y"), (source,))
+    return KernelCall(Kernel(old.name, (x, y), (made,), ("x",), ("y",)), (source,))

@@ -121,4 +121,4 @@ def _cut(binding: Binding, run: Var, part: Shape, offsets: Sequence[Affine]) -> 
     index = tuple(var(a.name) + o for a, o in zip(over, offsets, strict=True))
     tensors = (TensorSpec("x", run.tensor.dims, dtype), TensorSpec("y", part, dtype))
     made = Compute("y", over, Read("x", index), origin=old.origin)
-    return KernelCall(Kernel(old.name, tensors, (made,), ("x",), "y"), (run,))
+    return KernelCall(Kernel(old.name, tensors, (made,), ("x",), ("y",)), (run,))

@@ -49,12 +49,15 @@ def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | 
 
 
 def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
-    """Whether computes that write other parts of the same tensor walk the same axis."""
+    """Whether computes that write other parts of the same tensor, or another output, walk the same
+    axis.
+    """
     out = kernel.computes[n].out
+    beside = kernel.outputs if out in kernel.outputs else (out,)
     return any(
         a.name == axis
         for m, c in enumerate(kernel.computes)
-        if m != n and c.out == out
+        if m != n and c.out in beside
         for a in c.axes
     )
 
@@ -110,7 +113,7 @@ def _cut(kernel: Kernel, n: int, split: Split) -> Kernel:
 def _merged_dims(kernel: Kernel, n: int, inner: Dim) -> list[tuple[str, int]]:
     """The dims of inner tensors at which compute `n` now has a sum of the two parts as index."""
     c = kernel.computes[n]
-    made = {k.out for k in kernel.computes} - {kernel.output}
+    made = {k.out for k in kernel.computes} - {*kernel.outputs}
     found: dict[tuple[str, int], None] = {}
     entries = [(c.out, c.target), *((r.tensor, r.index) for r in reads(c.expr))]
     for tensor, index in entries:
@@ -129,7 +132,7 @@ def open_inner_dims(kernel: Kernel, env: ShapeEnv) -> Kernel:
     `t[g * 80 + o] = ...; y[c] = f(t[c])` becomes `t[g, o] = ...; y[g' * 80 + o'] = f(t[g', o'])`,
     where all readers can follow.
     """
-    for name in dict.fromkeys(c.out for c in kernel.computes if c.out != kernel.output):
+    for name in dict.fromkeys(c.out for c in kernel.computes if c.out not in kernel.outputs):
         writers = [c for c in kernel.computes if c.out == name]
         while len(writers) == 1:
             merged = next(_merged_entries(writers[0]), None)

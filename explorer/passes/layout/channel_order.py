@@ -24,6 +24,7 @@ from explorer.ir.kernel import (
     rewrite,
 )
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.passes.layout.memory_order import is_free
 from explorer.passes.pipeline.names import fresh
 
 
@@ -75,7 +76,7 @@ def _pair(
         return None
     tensor = next(t for t, a in zip(other.kernel.inputs, other.args, strict=True) if a == value)
     walk = _walk(other.kernel, tensor)
-    moved = None if walk is None or call.kernel.updates else _constants_along(call.kernel)
+    moved = None if walk is None or not is_free(call.kernel) else _constants_along(call.kernel)
     if walk is None or moved is None:
         return None
     index, order = walk

@@ -29,6 +29,7 @@ from explorer.passes.layout.memory_order import (
     Order,
     choose_orders,
     has_windows,
+    is_free,
     is_identity,
     multiplies_values,
 )
@@ -79,7 +80,7 @@ class _Layout:
             self._border_in(param)
         foreign = self._read_elsewhere()
         for binding in self.function.body:
-            if isinstance(binding.expr, KernelCall):
+            if isinstance(binding.expr, KernelCall) and is_free(binding.expr.kernel):
                 self._kernel(binding, binding.expr, foreign)
             else:
                 self.body.append(binding)
@@ -89,7 +90,7 @@ class _Layout:
         """Values that outputs and bindings other than kernels need as they were."""
         names = {v.name for v in self.function.outputs}
         for binding in self.function.body:
-            if not isinstance(binding.expr, KernelCall):
+            if not isinstance(binding.expr, KernelCall) or not is_free(binding.expr.kernel):
                 names |= {v.name for v in binding.reads}
         return names
 
@@ -170,7 +171,7 @@ def _transpose(shape: Shape, dtype: str, order: Order, origin: frozenset[str]) -
     read = Read("x", tuple(var(f"i{d}") for d in range(len(shape))))
     compute = Compute("y", axes, read, origin=origin)
     specs = (TensorSpec("x", shape, dtype), TensorSpec("y", reordered(shape, order), dtype))
-    return Kernel("transpose", specs, (compute,), ("x",), "y")
+    return Kernel("transpose", specs, (compute,), ("x",), ("y",))
 
 
 def _views_into_readers(program: Program, function: Function) -> Function:

@@ -61,7 +61,11 @@ def choose_orders(function: Function) -> dict[str, Order]:
     """The memory order of each value that a kernel of the function binds or reads, where one is
     better than another.
     """
-    calls = [(b.var.name, b.expr) for b in function.body if isinstance(b.expr, KernelCall)]
+    calls = [
+        (b.name, b.expr)
+        for b in function.body
+        if isinstance(b.expr, KernelCall) and is_free(b.expr.kernel)
+    ]
     orders: dict[str, Order] = {}
     params = {p.name for p in function.params}
     for name, call in calls:
@@ -76,6 +80,13 @@ def choose_orders(function: Function) -> dict[str, Order]:
     while _spread(passing, orders, params):
         pass
     return orders
+
+
+def is_free(kernel: Kernel) -> bool:
+    """Whether the order of a kernel's result is nobody else's: several results share one, and what
+    is written over has the order that it has.
+    """
+    return len(kernel.outputs) == 1 and not kernel.updates
 
 
 def multiplies_values(kernel: Kernel) -> bool:

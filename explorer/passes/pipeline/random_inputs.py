@@ -147,7 +147,7 @@ def _indexed(binding: Binding, limits: Mapping[str, int]) -> Iterable[tuple[Var,
         case View(arg, _):
             yield from ((arg, limits[v.name]) for v in binding.vars if v.name in limits)
         case KernelCall(kernel, args, _):
-            result = limits.get(binding.var.name)
+            result = limits.get(binding.name) if len(binding.vars) == 1 else None
             yield from _indexed_by_kernel(kernel, args, result)
 
 

@@ -105,6 +105,8 @@ def _chain(
     """
     if not isinstance(binding.expr, KernelCall):
         return
+    if len(binding.vars) > 1:
+        return
     found = _weighted(binding.expr, constants)
     if found is None or _own_form(binding.expr, found, constants) is None:
         return
@@ -247,7 +249,7 @@ def _kernel(
     if not shifted:
         c = replace(c, out=out.name)
         return Kernel(
-            kernel.name, (data, weight, out), (c,), (data.name, weight.name), out.name, constants
+            kernel.name, (data, weight, out), (c,), (data.name, weight.name), (out.name,), constants
         )
     names = {data.name, weight.name, out.name}
     shift, acc = (
@@ -261,6 +263,6 @@ def _kernel(
         tensors,
         (replace(c, out=acc), second),
         (data.name, weight.name, shift),
-        out.name,
+        (out.name,),
         constants | {shift},
     )

@@ -162,7 +162,7 @@ def _evaluated(
         (*(kernel.spec(n) for n in used), out),
         (replace(c, expr=Apply("cast_int32", (whole,))),),
         used,
-        c.out,
+        (c.out,),
     )
     return np.asarray(evaluate_kernel(made, [values[n].array for n in used], {}))
 

@@ -168,7 +168,7 @@ def _chain(kernel: Kernel, product: int, shares: int) -> Softmax | None:
 
 def _writer(kernel: Kernel, tensor: str) -> int | None:
     found = [n for n, c in enumerate(kernel.computes) if c.out == tensor]
-    return found[0] if len(found) == 1 and tensor != kernel.output else None
+    return found[0] if len(found) == 1 and tensor not in kernel.outputs else None
 
 
 def _users(kernel: Kernel, tensor: str) -> set[int]:

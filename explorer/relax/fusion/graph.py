@@ -17,6 +17,7 @@ from explorer.ir.calls import (
     ShapeOf,
     Var,
     View,
+    updates_of,
 )
 from explorer.ir.kernel import Apply, Expr
 from explorer.ir.program import Binding, Function, Program
@@ -84,11 +85,10 @@ def pinned(function: Function) -> dict[str, str]:
     root: dict[str, str] = {}
     last: dict[str, int] = {}
     for number, binding in enumerate(function.body):
-        source = _memory_of(binding)
-        if source is not None:
-            root[binding.vars[0].name] = root.get(source.name, source.name)
+        for var, source in _memory_of(binding):
+            root[var.name] = root.get(source.name, source.name)
             if isinstance(binding.expr, KernelCall):
-                last[root[binding.vars[0].name]] = number
+                last[root[var.name]] = number
     found: dict[str, str] = {}
     for number, binding in enumerate(function.body):
         for var in binding.reads:
@@ -97,14 +97,14 @@ def pinned(function: Function) -> dict[str, str]:
     return found
 
 
-def _memory_of(binding: Binding) -> Var | None:
-    """The value in whose memory a binding's value lies."""
+def _memory_of(binding: Binding) -> tuple[tuple[Var, Var], ...]:
+    """The values of a binding that lie in the memory of others, each with the other."""
     match binding.expr:
         case View(arg, _) | MatchCast(arg):
-            return arg
-        case KernelCall(kernel, args, _) if kernel.updates:
-            return args[kernel.inputs.index(kernel.updates)]
-    return None
+            return ((binding.var, arg),)
+        case KernelCall() as call:
+            return updates_of(call, binding.vars)
+    return ()
 
 
 def _finding(

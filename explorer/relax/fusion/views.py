@@ -30,6 +30,6 @@ def view_kernel(binding: Binding, program: Program) -> Kernel | None:
         (TensorSpec("x", before.dims, before.element), TensorSpec("y", after.dims, after.element)),
         (Compute("y", over, Read("x", index), origin=binding.origin),),
         ("x",),
-        "y",
+        ("y",),
         frozenset({"x"}) if arg.name in program.constants else frozenset(),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import Kernel, reads
+from explorer.ir.in_place import read_after
+from explorer.ir.kernel import Kernel
 from explorer.ir.types import ITEM_BYTES
 
 
-def writes_over(kernel: Kernel, tensor: str) -> str:
-    """Why the output must not lie on an input; "" where each element is read before it is written,
+def writes_over(kernel: Kernel, output: str, tensor: str) -> str:
+    """Why an output must not lie on an input; "" where each element is read before it is written,
     by the task that writes it, and by no other.
 
     Generated loops keep the order of their loads and stores for any addresses: nothing in them is
@@ -15,15 +16,11 @@ def writes_over(kernel: Kernel, tensor: str) -> str:
     """
     if tensor in kernel.constants or kernel.updates:
         return "its bytes are not the call's to write"
-    if len(kernel.computes) != 1 or kernel.computes[0].reduce:
+    if any(c.out not in kernel.outputs or c.reduce for c in kernel.computes):
         return "other elements are read after an element is written"
-    (compute,) = kernel.computes
-    mine, its = kernel.spec(kernel.output), kernel.spec(tensor)
+    mine, its = kernel.spec(output), kernel.spec(tensor)
     if mine.shape != its.shape or ITEM_BYTES[mine.dtype] != ITEM_BYTES[its.dtype]:
         return "its elements lie elsewhere"
     if mine.dtype != its.dtype:
         return "dtypes are kept apart"
-    for read in reads(compute.expr):
-        if read.tensor == tensor and read.index != compute.target:
-            return "it is read at another index than is written"
-    return ""
+    return read_after(kernel, output, tensor)

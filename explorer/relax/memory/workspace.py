@@ -92,10 +92,10 @@ def workspaces(
     made = dict.fromkeys(c.out for c in kernel.computes)
     if len(made) < 2:
         return []
-    tile = {a.name: 1 for c in kernel.computes if c.out == kernel.output for a in c.axes}
+    tile = {a.name: 1 for c in kernel.computes if c.out in kernel.outputs for a in c.axes}
     regions = propagate(kernel, tile).tensors
     for tensor in made:
-        if tensor == kernel.output or tensor not in regions:
+        if tensor in kernel.outputs or tensor not in regions:
             continue
         item = ITEM_BYTES[kernel.dtype(tensor)]
         kept = item
@@ -105,7 +105,7 @@ def workspaces(
         if reason:
             size = product((*kernel.shape(tensor), item))
             refused = _refusal(kernel, tensor, set(scope))
-            found.append(Workspace(binding.var.name, tensor, size, kept, reason, refused))
+            found.append(Workspace(binding.name, tensor, size, kept, reason, refused))
     return found
 
 
@@ -142,6 +142,8 @@ def _refusal(kernel: Kernel, tensor: str, scope: set[str]) -> str:
         return "its shape cannot be written at the call"
     if kernel.updates:
         return "the kernel writes into another tensor"
+    if len(kernel.outputs) > 1:
+        return "the kernel writes several tensors"
     before, after = _cut(kernel, tensor)
     made = {c.out for c in before} - {tensor}
     crossing = sorted({r.tensor for c in after for r in reads(c.expr)} & made)
@@ -191,7 +193,7 @@ def _part(
         tuple(t for t in kernel.tensors if t.name in used),
         computes,
         inputs,
-        output,
+        (output,),
         kernel.constants & set(inputs),
     )
     return KernelCall(new, tuple(args[t] for t in inputs))

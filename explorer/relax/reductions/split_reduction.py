@@ -74,6 +74,8 @@ class SplitReduction:
         """The axis to cut and into how many parts; or why a compute is left as it is."""
         if sum(k.out == c.out for k in kernel.computes) > 1:
             return "others write parts of the same tensor"
+        if len(kernel.outputs) > 1:
+            return "others write tensors at the same points"
         if contraction(c) is None:
             return self.choose_plain(kernel, c, env)
         if not self.contractions:

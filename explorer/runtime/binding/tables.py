@@ -121,7 +121,7 @@ class Blocks:
         """One kernel call's arguments, in the order in which its code takes them."""
         kernel = operator.call.kernel
         values = dict(zip(kernel.inputs, operator.args, strict=True))
-        values[kernel.output] = operator.result
+        values |= zip(kernel.outputs, operator.results, strict=True)
         scratch = 0
         for argument in self.codes[operator.binding].arguments:
             if argument.kind == "scratch":

@@ -20,9 +20,12 @@ def is_aligned(reader: OperatorTask, producer: OperatorTask) -> bool:
     very place where it was stored.
     """
     made, used = producer.call.kernel, reader.call.kernel
+    if len(made.outputs) > 1 or len(used.outputs) > 1:
+        return False
     wrote, writes = _writer(made), _writer(used)
-    names = [t for t, a in zip(used.inputs, reader.args, strict=True) if a == producer.result]
-    if wrote is None or writes is None or not names or made.updates or used.updates in names:
+    names = [t for t, a in zip(used.inputs, reader.args, strict=True) if a in producer.results]
+    over = made.updates or used.updated(used.output) in names
+    if wrote is None or writes is None or not names or over:
         return False
     before, after = _cuts(wrote, producer.call.tiling), _cuts(writes, reader.call.tiling)
     if not before or [c[1:] for c in before] != [c[1:] for c in after]:

@@ -130,16 +130,21 @@ def _elsewhere(name: str, uses: Uses) -> str:
 
 def _over(program: UProgram, operator: OperatorTask) -> Iterator[tuple[str, str, str]]:
     """(result, the root of an input, why the kernel must not write the one over the other)."""
+    for output, result in zip(operator.call.kernel.outputs, operator.results, strict=True):
+        if program.values[result].root == result:
+            yield from _over_one(program, operator, output, result)
+
+
+def _over_one(
+    program: UProgram, operator: OperatorTask, output: str, result: str
+) -> Iterator[tuple[str, str, str]]:
     kernel = operator.call.kernel
-    result = program.values[operator.result]
-    if result.root != operator.result:
-        return
     for tensor, arg in zip(kernel.inputs, operator.args):
         value = program.values[arg]
-        why = writes_over(kernel, tensor)
+        why = writes_over(kernel, output, tensor)
         if value.offset != 0 or value.type.bytes != program.values[value.root].type.bytes:
             why = "it is a part of a value"
         if sum(program.values[a].root == value.root for a in operator.args) > 1:
             why = "its bytes are read under two names"
         if program.values[value.root].home == "buffer":
-            yield result.name, value.root, why
+            yield result, value.root, why

@@ -234,7 +234,7 @@ class Planner:
         for n, (operator, reads) in enumerate(zip(run.operators, run.reads)):
             fact = self.task_facts(operator, sizes)
             tasks = fact.tasks
-            if not all(extents.shape(operator.result)):
+            if not all(extents.shape(operator.results[0])):
                 tasks = 0  # nothing to write
             waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
             constant, constant_bytes = self._largest_constant(operator, extents)
@@ -277,14 +277,19 @@ def own_cache_bytes(device: Device) -> int:
 
 
 def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
-    """Each operator waits for those that write what it reads, and for those of its run that used
-    the storage that it writes before it.
+    """Each operator waits for those that write what it reads, for those that read what it writes
+    over, and for those of its run that used the storage that it writes before it.
     """
     writers: dict[str, int] = {}
+    readers: dict[str, set[int]] = {}  # since it was written
     reads, aligned = [], []
     for n, operator in enumerate(part.operators):
         roots = [program.values[a].root for a in operator.args]
         waits = {writers[r] for r in roots if r in writers}
+        written = [program.values[r].root for r in operator.results]
+        waits |= {n for r in written for n in readers.pop(r, ())}
+        for r in {*roots} - {*written}:
+            readers.setdefault(r, set()).add(n)
         here = begin + n
         turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
         aligned.append(
@@ -297,14 +302,14 @@ def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list
         )
         waits |= turn
         reads.append(tuple(sorted(waits)))
-        writers[program.values[operator.result].root] = n
+        writers |= dict.fromkeys(written, n)
     return Run(key_of(part), part.operators, tuple(reads), tuple(aligned))
 
 
 def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
-    """Whether it takes another's result as it is, and no view of that memory."""
-    root = program.values[producer.result].root
-    return all(a == producer.result for a in reader.args if program.values[a].root == root)
+    """Whether it takes another's results as they are, and no views of that memory."""
+    roots = {program.values[r].root for r in producer.results}
+    return all(a in producer.results for a in reader.args if program.values[a].root in roots)
 
 
 def _direct(program: UProgram) -> dict[str, int]:

@@ -59,7 +59,7 @@ class SheetTimes:
             [
                 Gridded(
                     o.name,
-                    self.of(o, sizes) if all(extents.shape(o.result)) else (),
+                    self.of(o, sizes) if all(extents.shape(o.results[0])) else (),
                     waits,
                     o.origin,
                 )

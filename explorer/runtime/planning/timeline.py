@@ -70,7 +70,8 @@ class Uses:
         for operator in part.operators:
             self.position()
             self.read(operator.args)
-            self.write(operator.result)
+            for result in operator.results:
+                self.write(result)
         self.stretches.append(Stretch(key_of(part), begin, len(self.blocks)))
 
     def position(self) -> None:

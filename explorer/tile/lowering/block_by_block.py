@@ -111,7 +111,7 @@ def _fits(kernel: Kernel, regions: Regions, n: int, name: str, extent: Dim) -> b
     once = [i.bare == name for i in c.target].count(True) == 1
     other = any(name in i.variables for i in c.target if i.bare != name)
     padded = any(r.fill is not None for k in kernel.computes for r in reads(k.expr))
-    return alone and whole and once and not other and not padded and c.out != kernel.output
+    return alone and whole and once and not other and not padded and c.out not in kernel.outputs
 
 
 def _at_block(c: Compute, name: str, inner: Mapping[str, int]) -> Compute:

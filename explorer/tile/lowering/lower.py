@@ -11,7 +11,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
-from explorer.ir.kernels.normal import epilogue_of, writers
+from explorer.ir.kernels.normal import epilogue_of, stores, writers
 from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
@@ -65,7 +65,7 @@ def sums_of(kernel: Kernel, device: Device) -> Device:
 
 def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
     """The tile variables: the axes of the output that are cut, outermost first."""
-    last = writers(kernel, kernel.output)[-1]
+    last = stores(kernel)[-1]
     cut = []
     for a in last.axes:
         size = tiling.size(a.name)
@@ -171,7 +171,7 @@ def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
     """An intermediate that is read past its border is filled before it is written for the first
     time.
     """
-    if tensor in p.kernel.inputs or tensor == p.kernel.output:
+    if tensor in p.kernel.inputs or tensor in p.kernel.outputs:
         return []
     if any(c.out == tensor for c in p.kernel.computes[:n]):
         return []
@@ -225,7 +225,7 @@ def _run(
             break
         if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
             break
-        if c.out != kernel.output and not c.is_plain:
+        if c.out not in kernel.outputs and not c.is_plain:
             break
         more = min(shared, len(c.axes) - (0 if c.reduce and not _is_across(c) else 1), _turns(c))
         while more and _ranges(p, n, more) != _ranges(p, start, more):
@@ -237,6 +237,8 @@ def _run(
         run.append(c)
         made.add(c.out)
         shared = more
+    if all(c.out in kernel.outputs for c in run):
+        return run[:1], shared  # one loop over vectors does them side by side
     return run, shared
 
 
@@ -275,7 +277,7 @@ def _folded(kernel: Kernel) -> frozenset[str]:
     """The tensors made inside that folds alone read past their border: no contraction, whose
     addresses are affine from one row to the next.
     """
-    made = {c.out for c in kernel.computes} - {kernel.output}
+    made = {c.out for c in kernel.computes} - {*kernel.outputs}
     past = {r.tensor for c in kernel.computes for r in reads(c.expr) if r.fill is not None}
     other = {
         r.tensor
@@ -297,7 +299,7 @@ def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[
     others = (*kernel.computes[:start], *kernel.computes[start + len(run) :])
     outside = {r.tensor for k in others for r in reads(k.expr)}
     for n, c in enumerate(run, start):
-        if c.out not in outside and c.out != kernel.output:
+        if c.out not in outside and c.out not in kernel.outputs:
             rest = p.regions.tensors[c.out][shared:]
             size = product(tuple(r.size for r in rest))
             made = p.buffer(c.out, "scratch", size, kernel.dtype(c.out), "L1")

@@ -96,7 +96,7 @@ class Places:
         if tensor not in self.places:
             kernel = self.kernel
             shape, dtype = kernel.shape(tensor), kernel.dtype(tensor)
-            if tensor != kernel.output and tensor not in kernel.inputs:
+            if tensor not in kernel.outputs and tensor not in kernel.inputs:
                 region = self.regions.tensors[tensor]
                 if tensor in self.folded:
                     region = tuple(inside(r, n) for r, n in zip(region, shape, strict=True))
@@ -104,13 +104,15 @@ class Places:
             else:
                 kind = (
                     "output"
-                    if tensor == kernel.output
+                    if tensor in kernel.outputs
                     else "constant"
                     if tensor in kernel.constants
                     else "input"
                 )
                 size = product(shape)
-                level = level_of(size, dtype, self.env) if kind != "constant" else "memory"
+                over = any(tensor in pair for pair in kernel.updates)  # its lines are there
+                near = over or kind == "constant"
+                level = "memory" if near else level_of(size, dtype, self.env)
                 made = self.buffer(tensor, kind, size, dtype, level)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
         return self.places[tensor]

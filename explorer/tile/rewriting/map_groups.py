@@ -37,14 +37,12 @@ def together(body: Sequence[Statement], device: Device) -> list[tuple[Statement,
 
 def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | None:
     """The map under the axes of the maps before it; None where it has other points, or reads
-    what they write, or writes what they read.
+    what they write (but an output at the same point), or writes what they read.
     """
     maps = tuple(m for m in group if isinstance(m, Map))
     if len(maps) < len(group) or len(maps) == MOST_TOGETHER:
         return None
-    written = {m.target.buffer.name for m in maps}
-    read = {f.buffer.name for m in maps for f in fetches(m.expr)}
-    if written & {f.buffer.name for f in fetches(new.expr)} or new.target.buffer.name in read:
+    if new.target.buffer in {f.buffer for m in maps for f in fetches(m.expr)}:
         return None
     first = maps[0]
     names = {s.axis: f.axis for s, f in zip(new.spans, first.spans, strict=False)}
@@ -52,4 +50,8 @@ def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | Non
         return None
     values = {old: var(axis) for old, axis in names.items() if old != axis}
     joined = Map(moved(new.target, values), first.spans, substitute(new.expr, values))
+    made = {m.target.buffer: m.target for m in maps}
+    for f in fetches(joined.expr):
+        if f.buffer in made and (f.buffer.kind != "output" or f != made[f.buffer]):
+            return None
     return joined if vector_form(OnePass((*maps, joined)), device) is not None else None

@@ -65,7 +65,9 @@ def _could(producer: Group, readers: Sequence[Group], facts: Facts) -> bool:
     form, name = form_of(producer.kernel), producer.name
     if form.contractions != 1 or form.reductions or form.parts > 1:
         return False
-    if producer.kernel.updates or name in facts.results or name in facts.connect:
+    if producer.kernel.updates or len(producer.kernel.outputs) > 1:
+        return False
+    if name in facts.results or name in facts.connect:
         return False
     if sum(g.uses[name] for g in readers) != facts.uses[name]:
         return False

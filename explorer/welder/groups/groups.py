@@ -102,7 +102,7 @@ def alone(number: int, binding: Binding, call: KernelCall, env: ShapeEnv) -> Gro
     own = replace(call.kernel, computes=numbered)
     shared, names = share_inputs(own, tuple(a.name for a in call.args))
     kernel = _normal(shared, env)
-    name = binding.var.name
+    name = binding.name
     return Group(
         number,
         name,

@@ -5,6 +5,7 @@ and the smallest change that would flip it.
 from __future__ import annotations
 
 from explorer.ir.decisions import Refusal
+from explorer.ir.in_place import wrong_update
 from explorer.ir.kernel import Affine
 from explorer.ir.kernels.kernel_size import Size
 from explorer.welder.groups.groups import Facts, Group, Merge
@@ -23,6 +24,9 @@ def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> R
     if facts.connect.get(value) == last:
         change = f"connect {value} at a nearer level"
         return Refusal("connect", 1, 0, f"it is kept apart by hand, in {last}", change)
+    several = len(producer.kernel.outputs)
+    if several > 1:
+        return Refusal("outputs", several, 1, f"its kernel stores {several} tensors for others")
     found = other_readers(group, value, facts)
     if found is not None:
         return found
@@ -76,8 +80,12 @@ def impossible(merge: Merge) -> Refusal | None:
     if computes > MOST_COMPUTES:
         text = f"the group would have {computes} computes, at most {MOST_COMPUTES}"
         return _bound("computes", computes, MOST_COMPUTES, text)
-    if merge.producer.updates or merge.tensor == merge.consumer.updates:
+    taken = {name for _, name in merge.consumer.updates}
+    if merge.producer.updates or merge.tensor in taken:
         return Refusal("in place", 1, 0, "it lies in the memory of a larger tensor")
+    why = wrong_update(merge.welded)
+    if why:
+        return Refusal("in place", 1, 0, why)
     parts = form_of(merge.producer).parts
     if parts > 1:
         text = f"it is written in {parts} parts, by several computes, and stored whole"

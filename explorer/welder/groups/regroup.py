@@ -35,7 +35,7 @@ class Kernels:
     def around(program: Program, value: str, device: Device) -> Kernels | None:
         """Those of the function in which a kernel makes the value."""
         for f in program.functions:
-            if any(isinstance(b.expr, KernelCall) and b.var.name == value for b in f.body):
+            if any(isinstance(b.expr, KernelCall) and b.name == value for b in f.body):
                 return Kernels(f, program.env, device)
         return None
 
@@ -43,7 +43,7 @@ class Kernels:
     def bindings(self) -> Mapping[str, tuple[int, Binding]]:
         """Every kernel call, with its place."""
         return {
-            b.var.name: (n, b)
+            b.name: (n, b)
             for n, b in enumerate(self.function.body)
             if isinstance(b.expr, KernelCall)
         }
@@ -106,7 +106,8 @@ class Kernels:
     def _alone(self, name: str) -> Group:
         number, binding = self.bindings[name]
         group = alone(number, binding, binding.kernel_call, self.env)
-        named = _after_values(group.kernel, tuple(a.name for a in group.args), name)
+        made = tuple(v.name for v in binding.vars)
+        named = _after_values(group.kernel, tuple(a.name for a in group.args), made)
         return replace(group, kernel=named)
 
     def _joined(self, group: Group, producer: Group, value: str) -> Group | Refusal:
@@ -135,9 +136,9 @@ def tensor_of(value: str) -> str:
     return f"value {value}"
 
 
-def _after_values(kernel: Kernel, inputs: Sequence[str], output: str) -> Kernel:
-    names = {t: tensor_of(v) for t, v in zip(kernel.inputs, inputs, strict=True)}
-    return rename_tensors(kernel, names | {kernel.output: tensor_of(output)})
+def _after_values(kernel: Kernel, inputs: Sequence[str], outputs: Sequence[str]) -> Kernel:
+    given, made = zip(kernel.inputs, inputs, strict=True), zip(kernel.outputs, outputs, strict=True)
+    return rename_tensors(kernel, {t: tensor_of(v) for t, v in (*given, *made)})
 
 
 def _named(both: Merged, value: str) -> Kernel:

@@ -64,4 +64,5 @@ def _two_outputs(producer: Group, group: Group) -> Refusal:
 
 def is_whole(kernel: Group) -> bool:
     """Whether a kernel writes all of its output by itself, so that it can have company."""
-    return not kernel.kernel.updates and form_of(kernel.kernel).parts == 1
+    alone = len(kernel.kernel.outputs) == 1 and not kernel.kernel.updates
+    return alone and form_of(kernel.kernel).parts == 1

@@ -99,7 +99,7 @@ def _tiled(part: Kernel, device: Device, at: int, levels: Mapping[str, int]) -> 
     """The best of the best few tiles of a sub-graph in a memory."""
     found = subtiles(part, device, at, NEAR_VISITED)
     inner = {c.out: levels[c.out] for c in part.computes if c.out in levels}
-    inner.pop(part.output, None)
+    inner = {t: at_ for t, at_ in inner.items() if t not in part.outputs}
     best: Layer | None = None
     for tile in found[:NEAR_KEPT]:
         layer = _inside(part, device, at, tile, inner) if tile.fits else tile

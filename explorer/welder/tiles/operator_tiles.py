@@ -165,7 +165,7 @@ def _shared(part: Kernel, share: Mapping[str, int]) -> Kernel:
     return replace(
         part,
         computes=tuple(
-            replace(c, axes=tuple(map(cut, c.axes))) if c.out == part.output else c
+            replace(c, axes=tuple(map(cut, c.axes))) if c.out in part.outputs else c
             for c in part.computes
         ),
     )

@@ -147,7 +147,7 @@ class _Planner:
         """The memory of a task's tile, and those behind it."""
         memory, kernel = self.memories[at], self.kernel
         if at == len(self.memories) - 1:
-            border = (*kernel.inputs, kernel.output)
+            border = (*kernel.inputs, *kernel.outputs)
             held = sum(_whole_bytes(kernel, n) for n in border if n in self.regions.tensors)
             return LevelBytes(memory.name, held, None, 0)
         units = self.device.units

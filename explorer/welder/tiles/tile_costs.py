@@ -142,12 +142,12 @@ def base_tile(kernel: Kernel, device: Device) -> Tile:
 
 
 def _work(kernel: Kernel, tile: Tile) -> float:
-    """Points of all computes but those of the output, for each element of the output."""
+    """Points of all computes but those of outputs, for each element of an output."""
     regions = propagate(kernel, tile)
     total = sum(
         prod(int(regions.axes[n][a.name].size) for a in (*c.axes, *c.reduce))
         for n, c in enumerate(kernel.computes)
-        if c.out != kernel.output
+        if c.out not in kernel.outputs
     )
     return total / max(1, prod(tile.values()))
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
-from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.contraction import contraction
 
 
@@ -47,7 +46,7 @@ def links(kernel: Kernel) -> tuple[Link, ...]:
     """Every intermediate of a group, in the order in which they are written."""
     found = []
     for t in dict.fromkeys(c.out for c in kernel.computes):
-        if t == kernel.output:
+        if t in kernel.outputs:
             continue
         sources = tuple(n for n, c in enumerate(kernel.computes) if c.out == t)
         targets = tuple(
@@ -134,8 +133,8 @@ def sub_kernel(kernel: Kernel, numbers: Sequence[int]) -> tuple[Kernel, tuple[st
     taken = dict.fromkeys(r.tensor for c in computes for r in reads(c.expr))
     used = {
         r.tensor for n, c in enumerate(kernel.computes) if n not in numbers for r in reads(c.expr)
-    } | {kernel.output}
-    outputs = [t for t in made if t in used]
+    } | {*kernel.outputs}
+    outputs = tuple(t for t in made if t in used)
     inputs = tuple(t for t in taken if t not in made)
     names = {*made, *inputs}
     part = replace(
@@ -143,9 +142,8 @@ def sub_kernel(kernel: Kernel, numbers: Sequence[int]) -> tuple[Kernel, tuple[st
         tensors=tuple(t for t in kernel.tensors if t.name in names),
         computes=computes,
         inputs=inputs,
-        output=outputs[-1],
+        outputs=outputs[-1:],
         constants=kernel.constants & set(inputs),
-        updates=kernel.updates if kernel.updates in names else "",
+        updates=tuple(u for u in kernel.updates if u[0] == outputs[-1] and u[1] in names),
     )
-    assert writers(part, part.output)
-    return part, tuple(outputs[:-1])
+    return part, outputs[:-1]
