@@ -35,22 +35,33 @@ def run_kernel(
     env: ShapeEnv = ShapeEnv(),
     device: Device = HERE,
 ) -> np.ndarray:
-    """The kernel's output; fails where anything outside of the output was written."""
+    """The kernel's one output; fails where anything outside of it was written."""
+    (found,) = run_outputs(kernel, tiling, arrays, sizes, env, device)
+    return found
+
+
+def run_outputs(
+    kernel: Kernel,
+    tiling: Tiling,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int] | None = None,
+    env: ShapeEnv = ShapeEnv(),
+    device: Device = HERE,
+) -> tuple[np.ndarray, ...]:
+    """The kernel's outputs, each in the memory of the input that it updates if there is one; fails
+    where anything outside of them was written.
+    """
     sizes = sizes or {}
     code = build_kernel(kernel, tiling, env, device)
-    dtype = kernel.dtype(kernel.output)
-    shape = evaluate_shape(kernel.shape(kernel.output), sizes)
-    poison = np.nan if dtype.startswith("float") else 77
-    guarded = np.full(prod(shape) + 2 * GUARD, poison, dtype)
-    before = guarded.copy()
-    out = guarded[GUARD : GUARD + prod(shape)]
+    taken = {name: output for output, name in kernel.updates}
+    guarded = {n: _guarded(kernel, n, arrays, sizes) for n in kernel.outputs}
+    before = {n: g.copy() for n, g in guarded.items()}
     keep: list[np.ndarray] = []
     block: list[int] = []
     for a in code.arguments:
         match a.kind:
-            case "tensor" if a.name == kernel.output:
-                block.append(out.ctypes.data + a.begin_bytes(sizes))
-                continue
+            case "tensor" if taken.get(a.name, a.name) in guarded:
+                keep.append(guarded[taken.get(a.name, a.name)][GUARD:])
             case "tensor":
                 keep.append(np.ascontiguousarray(arrays[a.name]))
             case "packed":
@@ -68,6 +79,24 @@ def run_kernel(
     args = np.array(block, np.int64)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     function(code.address)(0, code.tasks(sizes), args.ctypes.data)
-    for part in (slice(None, GUARD), slice(GUARD + prod(shape), None)):
-        assert np.array_equal(guarded[part], before[part], equal_nan=dtype.startswith("float"))
-    return out.reshape(shape)
+    out = []
+    for name, found in guarded.items():
+        shape = evaluate_shape(kernel.shape(name), sizes)
+        for part in (slice(None, GUARD), slice(GUARD + prod(shape), None)):
+            nan = kernel.dtype(name).startswith("float")
+            assert np.array_equal(found[part], before[name][part], equal_nan=nan)
+        out.append(found[GUARD : GUARD + prod(shape)].reshape(shape))
+    return tuple(out)
+
+
+def _guarded(
+    kernel: Kernel, name: str, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> np.ndarray:
+    """Room for an output between guards, with what it is written over."""
+    dtype = kernel.dtype(name)
+    count = prod(evaluate_shape(kernel.shape(name), sizes))
+    made = np.full(count + 2 * GUARD, np.nan if dtype.startswith("float") else 77, dtype)
+    taken = kernel.updated(name)
+    if taken is not None:
+        made[GUARD : GUARD + count] = arrays[taken].ravel()
+    return made

@@ -27,14 +27,8 @@ def rows(start: int, to: int = 0, extent: int = 9, updates: str = "") -> Kernel:
         tensors.append(TensorSpec(updates, (7, 5)))
         inputs.append(updates)
     made = Compute("y", (ROWS, COLUMNS), both, store=(i + to, j))
-    return Kernel(
-        "rows",
-        tuple(tensors),
-        (made,),
-        tuple(inputs),
-        ("y",),
-        updates=((("y", updates),) if updates else ()),
-    )
+    over = (("y", updates),) if updates else ()
+    return Kernel("rows", tuple(tensors), (made,), tuple(inputs), ("y",), updates=over)
 
 
 def test_a_kernel_begins_at_the_front_and_says_where_that_is() -> None:

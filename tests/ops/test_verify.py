@@ -102,7 +102,7 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ),
     ("comes from no source", compute_of(lambda c: replace(c, origin=frozenset()))),
     ("writes 1 indices", compute_of(lambda c: replace(c, store=(var("n"),)))),
-    ("must write", kernel_of(output="x")),
+    ("must write", kernel_of(outputs=("x",))),
     ("stands twice", kernel_of(inputs=("x", "x"))),
 ]
 

@@ -174,11 +174,9 @@ class _Poisoned:
 
     def written_over(self, root, operator):
         """Whether the last user wrote its own result into these bytes."""
-        place, made = (
-            self.bound.places.of(root),
-            [self.bound.places.of(r) for r in operator.results],
-        )
-        return root not in map(self.root, operator.results) and place in made
+        places, results = self.bound.places, operator.results
+        made = [places.of(r) for r in results]
+        return root not in map(self.root, results) and places.of(root) in made
 
     def library(self, task):
         call = task.call

@@ -314,7 +314,8 @@ def align(kernel: Kernel) -> Kernel:
         renamed = {a: var(b) for a, b in names.items()}
         moved = {u: v.substitute(renamed) for u, v in values.items()}
         axes = tuple(Axis(names[a.name], a.extent) for a in c.axes)
-        beside = kernel.outputs if user.out in kernel.outputs else ()  # they share its axes
+        shared = len(kernel.outputs) > 1 and user.out in kernel.outputs
+        beside = kernel.outputs if shared else ()
         computes = (
             _with_axes(k, axes, moved) if k is user or k.out in beside else k
             for k in kernel.computes

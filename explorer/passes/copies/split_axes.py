@@ -53,7 +53,7 @@ def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
     axis.
     """
     out = kernel.computes[n].out
-    beside = kernel.outputs if out in kernel.outputs else (out,)
+    beside = kernel.outputs if out in kernel.outputs else (out,)  # outputs share their axes
     return any(
         a.name == axis
         for m, c in enumerate(kernel.computes)
