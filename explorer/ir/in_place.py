@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from explorer.ir.calls import KernelCall, Var, updates_of
 from explorer.ir.kernel import Kernel, reads
 from explorer.ir.kernels.normal import stores
+from explorer.ir.program import Binding
 
 
 def read_after(kernel: Kernel, output: str, tensor: str) -> str:
@@ -24,13 +28,37 @@ def read_after(kernel: Kernel, output: str, tensor: str) -> str:
     return ""
 
 
+def is_whole(kernel: Kernel, output: str) -> bool:
+    """Whether one compute writes every element of an output."""
+    extents = [tuple(a.extent for a in c.axes) for c in stores(kernel) if c.out == output]
+    return extents == [kernel.shape(output)]
+
+
 def wrong_update(kernel: Kernel) -> str:
     """Why what a kernel writes over cannot be; "" where it can. Of an input that is written over in
     part, what is read is taken to be another part.
     """
     for output, tensor in kernel.updates:
-        extents = [tuple(a.extent for a in c.axes) for c in stores(kernel) if c.out == output]
-        why = read_after(kernel, output, tensor) if extents == [kernel.shape(output)] else ""
+        why = read_after(kernel, output, tensor) if is_whole(kernel, output) else ""
         if why:
             return f"{output!r} is written over {tensor!r}: {why}"
     return ""
+
+
+def written_over(body: Sequence[Binding]) -> frozenset[str]:
+    """The values that kernels write over, all of each or a part."""
+    return frozenset(arg.name for _, _, arg in _updates(body))
+
+
+def overwritten(body: Sequence[Binding]) -> dict[str, int]:
+    """The values of which nothing is left, by the place of the kernel that writes over them."""
+    return {arg.name: n for n, whole, arg in _updates(body) if whole}
+
+
+def _updates(body: Sequence[Binding]) -> Iterator[tuple[int, bool, Var]]:
+    """Each value that is written over: where, whether all of it is, and the value."""
+    for n, b in enumerate(body):
+        if isinstance(b.expr, KernelCall):
+            kernel, pairs = b.expr.kernel, updates_of(b.expr, b.vars)
+            for (output, _), (_, arg) in zip(kernel.updates, pairs, strict=True):
+                yield n, is_whole(kernel, output), arg

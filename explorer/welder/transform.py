@@ -10,6 +10,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import FusionGroup, TileEdge, TileGraph
+from explorer.ir.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
@@ -91,7 +92,8 @@ class Weld:
                 readers.setdefault(v.name, []).append(b.vars[0].name)
         results = frozenset(v.name for v in f.outputs)
         connect = dict(self.options.connect)
-        return Facts(self.device, env, self.price, uses, readers, results, connect)
+        over = overwritten(f.body)
+        return Facts(self.device, env, self.price, uses, readers, results, connect, over)
 
 
 def _check(options: Options, device: Device) -> None:

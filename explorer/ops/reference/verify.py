@@ -8,7 +8,18 @@ from typing import NoReturn
 
 from explorer.errors import VerifyError
 from explorer.ir.annotations import Match, match, signature_of, unify
-from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop, OpCall, Var, View
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    Var,
+    View,
+    updates_of,
+)
+from explorer.ir.in_place import is_whole
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, product
 from explorer.ir.stage import Stage
@@ -46,6 +57,8 @@ class _Function:
         self.scope = {*scope, *parameter_symbols(function)}
         self.functions = {f.name: f for f in program.functions}
         self.defined: dict[str, Annotation] = {n: c.type for n, c in program.constants.items()}
+        self.memory: dict[str, str] = {}  # of a value that lies in another's memory, whose
+        self.over: dict[str, str] = {}  # values that are no more, and what was written over them
 
     def verify(self) -> None:
         for param in self.function.params:
@@ -56,12 +69,26 @@ class _Function:
             self.binding(binding)
             for var in binding.vars:
                 self.define(var, "a binding")
+            self.lies(binding)
             self.scope |= defined_by(binding)
         for var in self.function.outputs:
             self.read(var, f"the outputs of {self.function.name!r}")
         names = self.function.output_names
         if names and len(names) != len(self.function.outputs):
             _wrong("there are other numbers of outputs and of their names", self.function.name)
+
+    def lies(self, binding: Binding) -> None:
+        """Note what lies in whose memory, and what is written over as a whole."""
+        match binding.expr:
+            case View(arg) | MatchCast(arg):
+                self.memory[binding.var.name] = self.memory.get(arg.name, arg.name)
+            case KernelCall(kernel) as call:
+                for output, (var, arg) in zip(kernel.updates, updates_of(call, binding.vars)):
+                    root = self.memory.get(arg.name, arg.name)
+                    if is_whole(kernel, output[0]):
+                        same = [n for n, r in self.memory.items() if r == root]
+                        self.over |= dict.fromkeys((root, *same), var.name)
+                    self.memory[var.name] = root
 
     def define(self, var: Var, what: str) -> None:
         if var.name in self.defined:
@@ -73,6 +100,8 @@ class _Function:
     def read(self, var: Var, where: str) -> None:
         if var.name not in self.defined:
             _wrong(f"reads {var.name!r} before it is bound", where)
+        if var.name in self.over:
+            _wrong(f"reads {var.name!r}, over which {self.over[var.name]!r} was written", where)
         known = self.defined[var.name]
         if self.program.stage >= Stage.TYPED and not same(known, var.type, self.env):
             _wrong(

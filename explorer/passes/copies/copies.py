@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from explorer.ir.calls import KernelCall, Var, View
+from explorer.ir.in_place import written_over
 from explorer.ir.kernel import Affine, Kernel, reads
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import simplify
@@ -56,6 +57,7 @@ class _Folder:
         self.outputs = outputs
         self.uses = Counter(v.name for b in body for v in b.reads)
         self.stored: set[str] = set()  # kernels whose store took a copy in
+        self.over = written_over(body)  # nothing else may be read where these lie
         self.defined = definitions(body)
 
     def folded(self) -> Function:
@@ -174,6 +176,8 @@ class _Folder:
             if binding is None or found is None:
                 return best
             source, copy = found
+            if source.name in self.over:
+                return best
             allowed = (
                 never
                 if isinstance(copy, ViewMap) and not passed_copy and not self._moves(source)
@@ -247,6 +251,8 @@ class _Folder:
         if binding is None or found is None:
             return
         source, copy = found
+        if name in self.over or source.name in self.over:
+            return
         if isinstance(copy, ViewMap):
             self._view_of_source(binding, source, copy)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop, Var
+from explorer.ir.in_place import written_over
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.substitution import with_reads
@@ -37,7 +38,7 @@ def _same_constants(program: Program) -> dict[str, Var]:
 
 def _merged(function: Function, same: dict[str, Var]) -> Function:
     values = dict(same)
-    fixed = {v.name for v in function.outputs}
+    fixed, over = {v.name for v in function.outputs}, written_over(function.body)
     first: dict[object, int] = {}
     body: list[Binding] = []
     for binding in function.body:
@@ -45,7 +46,8 @@ def _merged(function: Function, same: dict[str, Var]) -> Function:
         if expr != binding.expr:
             binding = replace(binding, expr=expr)
         types = tuple(v.type for v in binding.vars)
-        at = None if _stays(binding) else first.setdefault((binding.expr, types), len(body))
+        stays = _stays(binding) or any(v.name in over for v in binding.vars)
+        at = None if stays else first.setdefault((binding.expr, types), len(body))
         if at is None or at == len(body) or any(v.name in fixed for v in binding.vars):
             body.append(binding)
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from explorer.devices.model import Device
@@ -59,7 +59,7 @@ class Group:
 class Facts:
     """What a policy may know beside the groups: the machine, the symbols, Roller's modelled time of
     a kernel, how often and by which bindings each value is read in the whole function, its results,
-    and edges that are put at a level by hand.
+    edges that are put at a level by hand, and where values are written over as a whole.
     """
 
     device: Device
@@ -69,6 +69,7 @@ class Facts:
     readers: Mapping[str, Sequence[str]]
     results: frozenset[str]
     connect: Mapping[str, str]
+    over: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

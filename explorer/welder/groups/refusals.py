@@ -27,6 +27,10 @@ def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> R
     several = len(producer.kernel.outputs)
     if several > 1:
         return Refusal("outputs", several, 1, f"its kernel stores {several} tensors for others")
+    gone = (a.name for a in producer.args if producer.number < facts.over.get(a.name, -1))
+    late = next((n for n in gone if facts.over[n] < group.number), None)
+    if late is not None:
+        return Refusal("in place", 1, 0, f"{late} is written over before it would be read")
     found = other_readers(group, value, facts)
     if found is not None:
         return found

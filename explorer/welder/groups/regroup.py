@@ -15,6 +15,7 @@ from math import inf
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Refusal
+from explorer.ir.in_place import overwritten
 from explorer.ir.kernel import Kernel, rename_tensors
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
@@ -58,7 +59,8 @@ class Kernels:
             for v in dict.fromkeys(b.reads):
                 readers.setdefault(v.name, []).append(b.vars[0].name)
         results = frozenset(v.name for v in self.function.outputs)
-        return Facts(self.device, self.env, _Unpriced(), uses, readers, results, {})
+        over = overwritten(self.function.body)
+        return Facts(self.device, self.env, _Unpriced(), uses, readers, results, {}, over)
 
     def readers(self, value: str) -> tuple[str, ...]:
         """The kernels that read a value."""
