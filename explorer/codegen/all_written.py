@@ -44,16 +44,17 @@ def _check(
             case KernelCall(kernel) as call if b.name in codes:
                 over = {v.name: of.name for v, of in updates_of(call, b.vars)}
                 for output, var in zip(kernel.outputs, b.vars, strict=True):
-                    name, before = var.name, over.get(var.name)
-                    root[name] = name if before is None else root.get(before, before)
-                    if before is None:
+                    name, before = var.name, over.get(var.name, var.name)
+                    root[name] = root.get(before, before)
+                    if before == name:
                         parts[name] = []
-                    if root[name] in parts:
-                        try:
-                            parts[root[name]] += _boxes(codes[b.name], output, numbers, known)
-                        except Unknown:
-                            del parts[root[name]]
-                        sizes[name] = kernel.shape(output)
+                    if root[name] not in parts:
+                        continue
+                    try:
+                        parts[root[name]] += _boxes(codes[b.name], output, numbers, known)
+                    except Unknown:
+                        del parts[root[name]]
+                    sizes[name] = kernel.shape(output)
     for name, boxes in parts.items():
         with suppress(Unknown):
             wrong = unwritten(boxes, prod(map(numbers, sizes[name])))

@@ -49,6 +49,24 @@ def product(m: Dim, n: Dim, k: Dim) -> Kernel:
     )
 
 
+def beside(m: Dim, n: Dim, k: Dim) -> Kernel:
+    """What is above zero of a product, turned, in its epilogue; and what has nothing to do with it,
+    over the same axes, which are not the product's.
+    """
+    first, over = product(m, n, k), (Axis("p", n), Axis("q", m))
+    return Kernel(
+        "beside",
+        (*first.tensors[:3], *(TensorSpec(t, (n, m)) for t in "yzr")),
+        (
+            first.computes[0],
+            Compute("y", over, apply("max", at("t", over[::-1]), 0.0)),
+            Compute("z", over, apply("mul", at("r", over), 2.0)),
+        ),
+        ("a", "b", "r"),
+        ("y", "z"),
+    )
+
+
 def ends(m: Dim, n: Dim) -> Kernel:
     """The largest and the smallest of each row, and their distance."""
     i, r = Axis("i", m), Axis("r", n)

@@ -23,7 +23,16 @@ from explorer.tile.covered import Numbers, boxes_of, unwritten
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps
 from tests.codegen.running import run_outputs
-from tests.codegen.several_outputs import IN_PLACE, adam, ends, product, shares, signs, values
+from tests.codegen.several_outputs import (
+    IN_PLACE,
+    adam,
+    beside,
+    ends,
+    product,
+    shares,
+    signs,
+    values,
+)
 from tests.tile.programs import HERE, after, with_lanes
 
 N = symbol("n")
@@ -35,6 +44,8 @@ KERNELS: list[tuple[Kernel, Sizes]] = [
     *((adam((N, 3), IN_PLACE[1:2]), {"n": n}) for n in (0, 1, 11, 1001)),
     *((product(m, n, k), {}) for m, n, k in ((1, 1, 1), (13, 37, 11), (64, 96, 33), (5, 7, 0))),
     (product(N, 24, 17), {"n": 19}),
+    *((beside(m, n, k), {}) for m, n, k in ((1, 1, 1), (13, 37, 11), (64, 96, 33))),
+    (beside(N, 24, 17), {"n": 19}),
     *((ends(m, n), {}) for m, n in ((1, 1), (13, 7), (37, 64), (0, 3))),
     *((shares(m, n), {}) for m, n in ((1, 1), (13, 7), (33, 64))),
     *((signs(shape), {}) for shape in ((1,), (1003,), (5, 9))),
@@ -52,6 +63,7 @@ def tilings(kernel: Kernel, sizes: Sizes) -> list[Tiling]:
 @pytest.mark.parametrize(("kernel", "sizes"), KERNELS, ids=lambda v: getattr(v, "name", str(v)))
 def test_each_output_is_what_the_reference_says(kernel: Kernel, sizes: Sizes) -> None:
     verify_kernel(kernel)
+    verify_kernel(normalise(kernel))  # one grid still cuts all outputs
     given = values(kernel, sizes)
     want = evaluate_outputs(kernel, [given[n] for n in kernel.inputs], sizes)
     for tiling in tilings(kernel, sizes):

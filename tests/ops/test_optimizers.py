@@ -132,3 +132,31 @@ def test_only_what_is_read_is_made(tmp_path: Path) -> None:
         b.expr.kernel for b in compiled.program.kernel_calls if isinstance(b.expr, KernelCall)
     ]
     assert [k.outputs for k in kernels] == [("y0", "y1"), ("y0",)]
+
+
+def test_a_step_takes_in_what_makes_its_gradient(tmp_path: Path) -> None:
+    """A product of matrices whose one reader is the step is never stored; what reads the step's
+    results stays apart, since those are stored for others too.
+    """
+    shape, shared = [96, 64], {"domain": DOMAIN, "alpha": 0.5, "beta": 0.75}
+    kinds = {"rate": [], "a": shape, "w": [64, 64], "x": shape, "m0": shape, "m1": shape}
+    nodes = [
+        helper.make_node("MatMul", ["a", "w"], ["g"]),
+        helper.make_node("Adam", ["rate", "time", "x", "g", "m0", "m1"], ["p", "q", "r"], **shared),
+        helper.make_node("Tanh", ["q"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in kinds.items()]
+    inputs.insert(1, helper.make_tensor_value_info("time", TensorProto.INT64, []))
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in ("p", "r", "y")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    path = tmp_path / "layer.onnx"
+    graph = helper.make_graph(nodes, "layer", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=opsets), path)
+    model = explorer.load(path)
+    compiled = explorer.compile(model, check=True)
+    assert [len(b.vars) for b in compiled.program.kernel_calls] == [3, 1]
+    values = inputs_of(path, {}, 3)
+    want = evaluate(model.program, values)
+    found = compiled.run(values)
+    for name, right in want.items():
+        np.testing.assert_allclose(found[name], right, rtol=2e-5, atol=1e-5, err_msg=name)

@@ -35,7 +35,7 @@ def value(name: str) -> Var:
 def mapped(name: str, arg: str, expr: Expr) -> Binding:
     """A value made of another one, element by element."""
     specs = (TensorSpec("x", SHAPE), TensorSpec("y", SHAPE))
-    kernel = Kernel(name, specs, (Compute("y", OVER, expr, origin=ORIGIN),), ("x",), ("y",))
+    kernel = Kernel("map", specs, (Compute("y", OVER, expr, origin=ORIGIN),), ("x",), ("y",))
     return Binding((value(name),), KernelCall(kernel, (value(arg),)), ORIGIN)
 
 
@@ -95,6 +95,15 @@ def check(program: Program, options: explorer.Options, runs: int = 5) -> None:
 def test_what_is_written_over_was_read_before(threads: int, policy: str) -> None:
     rammer, memory = RammerOptions(threads=threads), MemoryOptions(policy=policy)
     check(training(), explorer.Options(rammer=rammer, memory=memory))
+
+
+def test_a_step_waits_for_what_reads_the_memory_that_it_writes_over() -> None:
+    compiled = explorer.compile(Model("steps", "", training()))
+    (run,) = compiled.executable.planner.runs
+    place = {o.binding: n for n, o in enumerate(run.operators)}
+    assert place["read"] in run.reads[place["x1"]]
+    assert place["between"] in run.reads[place["x2"]]
+    assert place["read"] not in run.reads[place["x2"]]  # the step between waited for it
 
 
 def test_a_copy_that_is_written_over_stays_a_copy() -> None:
