@@ -111,13 +111,13 @@ class MeasureTiles:
         decided = {t.binding: t for t in program.decisions.tilings}
         calls = program.kernel_calls
         for n, binding in enumerate(calls):
-            told(f"measure tiles: {binding.var.name}", n, len(calls))
-            found = decided.get(binding.var.name)
+            told(f"measure tiles: {binding.name}", n, len(calls))
+            found = decided.get(binding.name)
             if found is not None:
-                decided[binding.var.name] = self._measured(program, binding, found)
+                decided[binding.name] = self._measured(program, binding, found)
 
         def chosen(binding: Binding) -> Binding:
-            found = decided.get(binding.var.name)
+            found = decided.get(binding.name)
             if not isinstance(binding.expr, KernelCall) or found is None or not found.measured:
                 return binding
             return replace(binding, expr=replace(binding.expr, tiling=found.chosen))
