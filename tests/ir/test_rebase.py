@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,34 @@ def test_a_place_may_be_a_symbol() -> None:
     x = np.arange(60, dtype=np.float32).reshape(12, 5)
     env = ShapeEnv((SymbolBound("n", 1, 8, 4),))
     np.testing.assert_array_equal(run_kernel(kernel, Tiling(), {"x": x}, {"n": 4}, env), x[8:])
+
+
+def test_a_place_read_and_the_next_one_written_begin_at_the_first_whatever_the_symbol_is() -> None:
+    n, i, j = symbol("n"), var("i"), var("j")
+
+    def step(t: int) -> Kernel:
+        tensors = (TensorSpec("x", (9 * n, 5)), TensorSpec("y", (9 * n, 5)))
+        read = apply("tanh", Read("x", (i + t * n, j)))
+        made = Compute("y", (Axis("i", n), COLUMNS), read, store=(i + (t + 1) * n, j))
+        return Kernel("step", tensors, (made,), ("x",), "y", updates="x")
+
+    env = ShapeEnv((SymbolBound("n", 1, 8, 4),))
+    texts = {print_kernel(step(t), Tiling(), env, HERE)[0] for t in range(8)}
+    assert len(texts) == 1
+    assert rebased(step(2)).offsets == {"x": 10 * n, "y": 10 * n}
+    for size in (1, 3):
+        memory = np.random.default_rng(0).standard_normal((9 * size, 5)).astype(np.float32)
+        found = run_kernel(step(2), Tiling(), {"x": memory}, {"n": size}, env)
+        expected = np.tanh(memory[2 * size : 3 * size])
+        np.testing.assert_allclose(found[3 * size : 4 * size], expected, rtol=1e-5)
+
+
+def test_places_that_no_proof_orders_stay() -> None:
+    n, m, i, j = symbol("n"), symbol("m"), var("i"), var("j")
+    both = apply("add", Read("x", (i + n, j)), Read("x", (i + m, j)))
+    tensors = (TensorSpec("x", (n + m + 2, 5)), TensorSpec("y", (2, 5)))
+    made = Compute("y", (ROWS, COLUMNS), both)
+    kernel = Kernel("rows", tensors, (made,), ("x",), "y")
+    assert not rebased(kernel).offsets
+    ahead = replace(kernel, computes=(replace(made, expr=Read("x", (i + n - 1, j))),))
+    assert rebased(ahead).offsets == {"x": 5 * n - 5}

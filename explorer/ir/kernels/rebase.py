@@ -77,7 +77,16 @@ def _least(values: Sequence[Dim]) -> Dim:
     whole = [v for v in values if isinstance(v, int)]
     if len(whole) == len(values):
         return max(0, min(whole))
-    return values[0] if all(v == values[0] for v in values) else 0
+    different = tuple(dict.fromkeys(values))
+    if len(different) == 1:
+        return different[0]
+    return next((v for v in different if v != 0 and _is_least(v, different)), 0)
+
+
+def _is_least(value: Dim, values: Sequence[Dim]) -> bool:
+    """Whether one of the values is below none of them whatever the symbols are, and not negative."""
+    rest = [simplify(v - value) for v in values]
+    return all(d >= 0 if isinstance(d, int) else bool(d.is_nonnegative) for d in (value, *rest))
 
 
 def _rows(indices: Touched, kernel: Kernel, start: tuple[Dim, ...] | None) -> int | None:
