@@ -28,8 +28,8 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 from explorer.measure.interval import Interval, median_interval
+from explorer.runtime.teams import teams
 from explorer.runtime.workers import overheads
-from explorer.runtime.workers.workers import team
 
 STEPS, WIDTH = 1000, 192
 SPIN = (
@@ -174,7 +174,7 @@ def main() -> None:
     )
     parser.add_argument("--no-busy", action="store_true", help="the first table only")
     given = parser.parse_args()
-    team()
+    teams()
     print(f"{cores()} cores")
     for line in costs(given.tries):
         print(line, flush=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
-from explorer.runtime.workers.workers import team
 from tests.runtime.hand_kernels import add_tasks, note
 
 STOP = (isa.END, 0, 0, 0, 0)
@@ -31,7 +31,7 @@ class Notes:
 
     def run(self):
         self.count[0] = 0
-        self.launch.run(team())
+        self.launch.run(teams())
         return [tuple(map(int, row)) for row in self.rows[: int(self.count[0])]]
 
 
@@ -120,7 +120,7 @@ def test_fill_writes_a_byte_or_a_word():
 
 def test_stamps_stand_in_the_order_of_the_rows_and_do_not_overlap():
     notes = Notes([[run(0), run(1), run(0)], [run(1)]], 2)
-    stamps = notes.launch.trace(team(), 100)
+    stamps = notes.launch.trace(teams(), 100)
     assert [list(unit[:, 0]) for unit in stamps.units] == [[0, 1, 2], [0]]
     for unit in stamps.units:
         times = unit[:, 1:].reshape(-1)
@@ -132,9 +132,9 @@ def test_a_loop_that_makes_more_stamps_than_fit_says_how_many():
     head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 5, 0)]
     rows = [*head, run(0), (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
     notes = Notes([rows], 1, [limit])
-    stamps = notes.launch.trace(team(), 100)
+    stamps = notes.launch.trace(teams(), 100)
     assert len(stamps.units[0]) == 100 and stamps.needed == 6000
-    assert len(notes.launch.trace(team(), 6000).units[0]) == 6000
+    assert len(notes.launch.trace(teams(), 6000).units[0]) == 6000
 
 
 def test_a_launch_runs_right_after_one_with_more_units():
@@ -146,5 +146,5 @@ def test_a_launch_runs_right_after_one_with_more_units():
         rows = [rows_of([run(0, cuts[u], cuts[u + 1]), STOP]) for u in range(units)]
         launch = Launch(rows, 1, 0)
         launch.code[:, :, 0], launch.code[:, :, 1] = add_tasks.address, address_of(args)
-        launch.run(team())
+        launch.run(teams())
         assert (y == x + np.arange(1000)).all()

@@ -21,9 +21,10 @@ from explorer.rammer import Options
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.instructions import END, JUMP, RUN, WAIT
 from explorer.runtime.executable import Executable
+from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
-from explorer.runtime.workers.workers import Team, team
+from explorer.runtime.workers.workers import Team
 from tests.runtime.hand_kernels import add_tasks
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
@@ -42,7 +43,7 @@ def halves(x, y, units=2):
     return launch, args
 
 
-def test_launches_from_many_threads_queue_and_all_come_out_right():
+def test_launches_from_many_threads_all_come_out_right():
     wrong = []
 
     def many(seed):
@@ -50,7 +51,7 @@ def test_launches_from_many_threads_queue_and_all_come_out_right():
         launch, keep = halves(x, y, units=1 + seed % 3)
         for _ in range(200):
             y[:] = 0
-            launch.run(team())
+            launch.run(teams())
             wrong.extend([seed] * int((y != x + np.arange(500)).any()))
         assert keep.size
 
@@ -67,7 +68,7 @@ def test_the_number_of_units_changes_from_launch_to_launch():
     for units in (2, 1, 4, 2, 3):
         y[:] = 0
         launch, keep = halves(x, y, units)
-        launch.run(team())
+        launch.run(teams())
         assert (y == 2 * x).all() and keep.size
 
 
@@ -83,8 +84,8 @@ def test_there_are_no_more_hands_than_asked_for_and_they_carry_every_unit():
         assert own.workers == min(hands, units) - 1
         own.stop()
     launch, keep = halves(x, y, 2 + cores())
-    launch.run(team())
-    assert team().workers <= max(3, cores() - 1) and keep.size
+    launch.run(teams())
+    assert teams().workers <= max(3, cores() - 1) and keep.size
 
 
 def spin(units):
@@ -227,7 +228,7 @@ def test_threads_run_the_same_and_different_programs_at_once():
 def test_idle_workers_use_no_processor_time():
     x, y = np.arange(64), np.zeros(64, np.int64)
     launch, keep = halves(x, y)
-    launch.run(team())
+    launch.run(teams())
     time.sleep(0.05)
     before = time.process_time()
     time.sleep(0.4)
@@ -248,22 +249,22 @@ def test_a_stopped_team_starts_again():
 
 def test_an_impossible_number_of_units_is_refused():
     with pytest.raises(BadOption, match="1 to 256 units, found 0"):
-        team().launch(0, 0)
+        teams().launch(0, 0)
 
 
 SCRIPT = """
 import os, sys
 import numpy as np
 from explorer.counters import counters
-from tests.runtime.test_workers import halves, team
+from tests.runtime.test_workers import halves, teams
 x, y = np.arange(64), np.zeros(64, np.int64)
 launch, keep = halves(x, y)
-launch.run(team())
+launch.run(teams())
 """
 CHILD = """
 child = os.fork()
 y[:] = 0
-launch.run(team())
+launch.run(teams())
 assert (y == 2 * x).all()
 if child:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -274,13 +275,13 @@ if child:
 BUSY_CHILD = """
 import threading
 def many():
-    for _ in range(500): launch.run(team())
+    for _ in range(500): launch.run(teams())
 threads = [threading.Thread(target=many) for _ in range(3)]
 for thread in threads: thread.start()
 for _ in range(5):
     child = os.fork()
     if not child:
-        for _ in range(3): launch.run(team())
+        for _ in range(3): launch.run(teams())
         counters.add("runs")
         os._exit(0)
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]): sys.exit(1)

@@ -9,9 +9,9 @@ from time import perf_counter_ns
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, Row, rows_of
-from explorer.runtime.workers.workers import team
 
 BURST_BYTES = 4 << 20  # that one unit reads in a timed run
 RUNS, LARGE_RUNS = 30, 6
@@ -99,6 +99,6 @@ def _rate(kernel: int, base: int, share: int, units: int, copies: bool) -> float
     seconds = []
     for _ in range(runs):
         begin = perf_counter_ns()
-        launch.run(team())
+        launch.run(teams())
         seconds.append((perf_counter_ns() - begin) / 1e9)
     return round(share * repeats / min(seconds) / 1e9, 1)

@@ -22,9 +22,9 @@ from explorer.ir.types import DType, numpy_dtype
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.turns import Clock
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of, aligned_array, in_place
 from explorer.runtime.workers.launch import Launch, Row, rows_of
-from explorer.runtime.workers.workers import team
 from explorer.tile.lowering.packing import pack_constant
 
 LAUNCH_US = 200.0  # at most so long are the runs that one launch does, if a run is not longer
@@ -91,7 +91,7 @@ class PreparedKernel:
         count = self.runs if runs is None else runs
         if count not in self._launches:
             self._launches[count] = self._made(count)
-        self._launches[count].run(team())
+        self._launches[count].run(teams())
 
     def best_us(self, budget_us: float = 3000.0, clock: Clock = perf_counter_ns) -> float:
         """Microseconds of a run, the best of as many launches as the budget has room for, and of 3

@@ -19,9 +19,9 @@ from explorer.runtime.binding.results import Outputs
 from explorer.runtime.binding.tables import ARENA, FIRST_INPUT, Blocks, Places, Template
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.plan import Plan
+from explorer.runtime.teams import Launcher
 from explorer.runtime.workers.arena import ALIGNMENT, address_of, aligned_bytes
 from explorer.runtime.workers.launch import Launch
-from explorer.runtime.workers.workers import Team
 
 Array = np.ndarray
 
@@ -142,7 +142,7 @@ class Arena:
         for n, array in enumerate(arrays):
             self._moving[n] = address_of(array)
 
-    def replay(self, team: Team, traced: Traced | None = None) -> None:
+    def replay(self, team: Launcher, traced: Traced | None = None) -> None:
         """Do what the recording says, which is made before the first run."""
         if self.recording is None:
             counters.add("captures")

@@ -21,9 +21,9 @@ from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
 from explorer.runtime.binding.assemble import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.binding.views import Views
+from explorer.runtime.teams import Launcher
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.launch import Launch, Stamps
-from explorer.runtime.workers.workers import Team
 
 if TYPE_CHECKING:
     from explorer.runtime.binding.bound import Arena
@@ -76,7 +76,7 @@ class Traced:
 class Run:
     """One run of a recording, by a team."""
 
-    team: Team
+    team: Launcher
     traced: Traced | None
 
     def launch(self, code: LaunchCode, launch: Launch) -> None:
@@ -103,7 +103,7 @@ def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Are
     return (*recorder.steps(steps), *ends)
 
 
-def replay(recording: Recording, team: Team, traced: Traced | None = None) -> None:
+def replay(recording: Recording, team: Launcher, traced: Traced | None = None) -> None:
     """Do the deeds; an exception of a library call reaches the caller."""
 
     _do(recording, Run(team, traced))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.teams import Launcher
 from explorer.runtime.workers.arena import address_of
-from explorer.runtime.workers.workers import Team
 
 Row = tuple[int, int, int, int, int]
 
@@ -68,16 +68,16 @@ class Launch:
         self._words[isa.L_MOVED] = len(self._moves)
         self._words[isa.L_BASES] = address_of(bases)
 
-    def run(self, team: Team) -> None:
+    def run(self, team: Launcher) -> None:
         """Follow the rows to their end."""
         team.launch(self._address, self._units)
 
-    def span(self, team: Team) -> int:
+    def span(self, team: Launcher) -> int:
         """Follow the rows; cycles from their begin to their end."""
         self.run(team)
         return int(self._words[isa.L_END] - self._words[isa.L_BEGIN])
 
-    def trace(self, team: Team, capacity: int) -> Stamps:
+    def trace(self, team: Launcher, capacity: int) -> Stamps:
         """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
         room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
         room.fill(0)  # else the first stamp on a page waits for the system to give it

@@ -13,10 +13,10 @@ import numpy as np
 
 from explorer.allowance import cores
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.teams import teams
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, Row, rows_of
-from explorer.runtime.workers.workers import team
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256
@@ -89,7 +89,7 @@ class _Tried:
         self.launch.code[:, :, 0] = ctypes.cast(nothing, ctypes.c_void_p).value or 0
         self.turns = np.array([turns], np.int64)
         self.launch.slots[0] = address_of(self.turns)
-        self.team, self.rate = team(), clock.cycles_per_us()
+        self.team, self.rate = teams(), clock.cycles_per_us()
         self.taken = 0
         self.launch.run(self.team)
 

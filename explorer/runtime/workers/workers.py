@@ -1,4 +1,4 @@
-"""Persistent worker threads that follow device programs; the calling thread is hand 0.
+"""A group of persistent worker threads that follow device programs; the calling thread is hand 0.
 
 A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
 nothing.
@@ -6,13 +6,13 @@ nothing.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import platform
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -39,7 +39,7 @@ JOIN_SECONDS = 1.0
 
 
 class Team:
-    """The threads that carry units, shared by all compilations; launches from several threads
+    """The threads that carry the units of one launch at a time; launches from several threads
     queue. There are at most `hands`, the caller's own among them: as many as cores are allowed."""
 
     def __init__(self, hands: int = 0) -> None:
@@ -56,9 +56,9 @@ class Team:
         self._call = native().call
         self._set_times(clock.cycles_per_us())
         self._most = min(hands or cores(), isa.MAX_UNITS)
-        self._units = 1
         self._callers_core = -1
-        self._owner = 0  # the thread whose launch runs
+        self.owner = 0  # the thread whose launch runs
+        self.running = 0  # hands that this launch has
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
         self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
 
@@ -92,21 +92,20 @@ class Team:
         """How often a hand has carried another one's unit."""
         return int(self._words[isa.T_TAKEN])
 
-    def launch(self, block: int, units: int) -> None:
-        """Run the launch block at an address; returns when all its units have ended.
+    def launch(self, block: int, units: int, free: Callable[[Team], int] | None = None) -> None:
+        """Run the launch block at an address; returns when all its units have ended. It has no more
+        hands than `free` says when its turn has come.
 
         Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
         signal's handler that this thread's own launch let run: that one could never end.
         """
-        if self._owner == threading.get_ident():
+        if self.owner == threading.get_ident():
             raise BadOption("a run began inside another one of this thread", try_="another thread")
         with self._lock:
-            if units > self._units or units < 1:
-                self._prepare(units)
-            if units > 1:
-                self._leave_the_callers_core()
-            self._owner = threading.get_ident()
             try:
+                self.owner = threading.get_ident()
+                hands = units if units == 1 or free is None else free(self)
+                self.running = self._called(units, hands)
                 unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
                 while unfinished:
                     unfinished = self._call(isa.ASK_RESUME, self._address, block)
@@ -114,7 +113,7 @@ class Team:
                 self._call(isa.ASK_ABANDON, self._address, 0)
                 raise
             finally:
-                self._owner = 0
+                self.owner = self.running = 0
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
         """End every worker, each within a time; a later launch starts fresh ones."""
@@ -126,8 +125,6 @@ class Team:
             for thread in self._threads:
                 thread.join(seconds)
             self._threads = [t for t in self._threads if t.is_alive()]
-            self._units = 1
-            self._words[isa.T_HANDS] = 1
             if not self._threads:
                 self._words[isa.T_STOP] = 0
         finally:
@@ -150,17 +147,22 @@ class Team:
             with suppress(OSError):  # it is where it is: slower, not wrong
                 os.sched_setaffinity(thread, others)
 
-    def _prepare(self, units: int) -> None:
+    def _called(self, units: int, hands: int) -> int:
+        """How many hands the next launch has; those of them that are missing are started."""
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
-        try:
-            while len(self._threads) < min(units, self._most) - 1:
-                self._start(len(self._threads) + 1)
-        except RuntimeError:  # those that there are carry every unit
-            self._most = 1 + len(self._threads)
-        self._words[isa.T_HANDS] = 1 + len(self._threads)
-        self._units = units
-        self._callers_core = -1
+        wanted = max(1, min(units, hands, self._most))
+        if wanted > 1 + len(self._threads):
+            self._callers_core = -1
+            try:
+                while wanted > 1 + len(self._threads):
+                    self._start(len(self._threads) + 1)
+            except RuntimeError:  # those that there are carry every unit
+                wanted = self._most = 1 + len(self._threads)
+        if wanted > 1:
+            self._leave_the_callers_core()
+        self._words[isa.T_HANDS] = wanted
+        return wanted
 
     def _start(self, hand: int) -> None:
         mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2 * hand)
@@ -191,32 +193,3 @@ def _library_addresses() -> list[int]:
 def _futex_number() -> int:
     """The system call that sleeps on a word; 0 where there is none."""
     return FUTEX_NUMBERS.get(platform.machine(), 0) if sys.platform == "linux" else 0
-
-
-_team: Team | None = None
-_making = threading.Lock()
-
-
-def team() -> Team:
-    """The team of this process; after a fork, the child's own."""
-    global _team
-    if _team is None:
-        with _making:
-            if _team is None:
-                _team = Team()
-    return _team
-
-
-def _forget_after_fork() -> None:
-    global _team, _making
-    _team, _making = None, threading.Lock()
-
-
-@atexit.register
-def _stop_at_exit() -> None:
-    if _team is not None:
-        _team.stop()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
