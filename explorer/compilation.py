@@ -71,7 +71,9 @@ class Compilation:
         codes: Mapping[str, KernelCode],
         recompile: Callable[[Options], Compilation],
         check: bool = False,
+        donate: tuple[str, ...] = (),
     ) -> None:
+        self.donate = donate
         self.model = model
         self.device = device
         self.options = options
@@ -147,7 +149,14 @@ class Compilation:
                 where=self.model.name,
                 try_="compile without `until`",
             )
-        return Executable(self.program, self.codes, self.device, poisoned=self.check)
+        return Executable(
+            self.program, self.codes, self.device, poisoned=self.check, donated=self.donate
+        )
+
+    @property
+    def donated(self) -> dict[str, str]:
+        """For each donated input the output that takes its memory over; "" where no output can."""
+        return self.executable.takeovers()
 
     @property
     def runnable(self) -> Executable:
@@ -224,7 +233,9 @@ class Compilation:
         *more: np.ndarray,
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        """The outputs by name, for inputs by name or in order.
+        """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or those
+        of donated inputs. An array of `out` may be an input, or overlap one: the answer is as if it
+        were written when all else is over.
 
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from time import perf_counter
@@ -127,6 +127,7 @@ def compile(
     until: Stage | str = Stage.EMITTED,
     check: bool = False,
     *,
+    donate: Collection[str] = (),
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Compilation:
@@ -134,13 +135,28 @@ def compile(
 
     `model`: a Model, or what `explorer.load` takes. `target`: "cpu" (this machine), or a device,
     its name or its data sheet's path to look at what would be done there; only this machine runs.
-    `check` validates every step on random inputs, and lets runs write over NaN. `progress(step,
+    `check` validates every step on random inputs, and lets runs write over NaN. `donate` names the
+    inputs whose arrays a run may write an output into, as JAX's `donate_argnums`. `progress(step,
     done, steps)` is told how far it is. Raises BadModelFile, UnsupportedOperator, TraceError,
     BadOption, BadPolicy, BadPass, NoSuchDevice, BadSheet, or Cancelled where `cancelled()` says so.
     """
     given = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
-    return _compiled(given, device_of(target), chosen, until, check, progress, cancelled)
+    donated = _donated(given, donate)
+    return _compiled(given, device_of(target), chosen, until, check, progress, cancelled, donated)
+
+
+def _donated(given: Model, donate: Collection[str]) -> tuple[str, ...]:
+    known = tuple(given.inputs)
+    names = (donate,) if isinstance(donate, str) else tuple(donate)
+    for name in names:
+        if name not in known:
+            raise BadOption(
+                f"{given.name} has no input {name!r} to donate",
+                where=str(name),
+                expected=", ".join(known),
+            )
+    return names
 
 
 def _compiled(
@@ -151,6 +167,7 @@ def _compiled(
     check: bool,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
+    donated: tuple[str, ...] = (),
 ) -> Compilation:
     """With the passes that the options hold, and no others."""
     printed = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
@@ -175,9 +192,9 @@ def _compiled(
             snapshots = (*snapshots, emitted)
 
     def again(changed: Options) -> Compilation:
-        return _compiled(given, device, changed, last, check)
+        return _compiled(given, device, changed, last, check, donated=donated)
 
-    return Compilation(given, device, chosen, snapshots, codes, again, check)
+    return Compilation(given, device, chosen, snapshots, codes, again, check, donated)
 
 
 def _setting_key(device: Device) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 import numpy as np
@@ -45,7 +45,8 @@ Names = tuple[tuple[str, int], ...]
 
 class Executable:
     """Runs from any thread. `device` is the one that the plan is made for. `poisoned`: before each
-    run what it is to write is filled with NaN, so that what no task writes shows.
+    run what it is to write is filled with NaN, so that what no task writes shows. The memory of
+    inputs that are `donated` may be taken over by an output.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Executable:
         device: Device,
         level: LevelPolicy = lowest,
         poisoned: bool = False,
+        donated: Collection[str] = (),
     ) -> None:
         self.program, self.codes, self.device = program, codes, device
         self.poisoned = poisoned
@@ -69,6 +71,7 @@ class Executable:
                 try_="fewer threads",
             )
         self.tasks = uprogram(program, level)
+        self.donated = tuple(n for n, name in enumerate(self.tasks.inputs) if name in donated)
         self.task_times = TaskTimes(program, codes, device, self.rammer.profile, self.units)
         self.planner = Planner(
             self.tasks,
@@ -213,16 +216,19 @@ class Executable:
         outputs = bound.outputs
         given = [usable(inputs[name]) for name in self.tasks.inputs]
         later: dict[int, Array] = {}
-        if out:
-            arrays, later = outputs.given(out, given)
+        if out or self.donated:
+            arrays, later = outputs.given(out or {}, given, self._owned(inputs, given))
+            theirs = {id(a) for a in (*given, *(out or {}).values())}
+            made = sum(id(a) not in theirs for a in arrays)
         else:
             arrays = outputs.fresh()
-        counters.add_all(runs=int(whole), arrays_made=len(arrays) - len(out or ()) + len(later))
+            made = len(arrays)
+        counters.add_all(runs=int(whole), arrays_made=made)
         arena = bound.take()
         try:
             arena.point([*given, *arrays])
             if self.poisoned:
-                _poison([arena.memory, *arrays])
+                _poison([arena.memory, *_apart(arrays, given)])
             arena.replay(teams(), traced)
         finally:
             bound.give(arena)
@@ -230,6 +236,24 @@ class Executable:
             np.copyto(target, arrays[n])
             arrays[n] = target
         return dict(zip(outputs.names, arrays))
+
+    def takeovers(self) -> dict[str, str]:
+        """For each donated input the output that is written into its memory, where their shapes are
+        one and the caller's array is one that kernels can write; "" where none can be.
+        """
+        if self.frames is not None:
+            return {self.tasks.inputs[n]: "" for n in self.donated}
+        names, taken = self.tasks.output_names, dict[int, int]()
+        for at in self.donated:
+            over = self.planner.overwritable.items()
+            found = (n for n, inputs in over if at in inputs and n not in taken.values())
+            taken[at] = next(found, -1)
+        return {self.tasks.inputs[at]: names[n] if n >= 0 else "" for at, n in taken.items()}
+
+    def _owned(self, inputs: Mapping[str, Array], given: Sequence[Array]) -> list[int]:
+        """The donated inputs that kernels work on where the caller has them."""
+        names = self.tasks.inputs
+        return [n for n in self.donated if given[n] is inputs[names[n]]]
 
     def _bound(self, inputs: Mapping[str, Array], sizes: Sizes) -> Bound:
         """The binding of these shapes; the checks are made for the first inputs of each kind."""
@@ -293,6 +317,11 @@ class Executable:
             for operator, reads in zip(run.operators, run.reads):
                 out[operator.name] |= {run.operators[n].name for n in reads}
         return out
+
+
+def _apart(arrays: Sequence[Array], given: Sequence[Array]) -> list[Array]:
+    """Those that are not written over an input."""
+    return [a for a in arrays if not any(np.may_share_memory(a, g) for g in given)]
 
 
 def _poison(arrays: Iterable[Array]) -> None:

@@ -84,7 +84,7 @@ def _least(values: Sequence[Dim]) -> Dim:
 
 
 def _is_least(value: Dim, values: Sequence[Dim]) -> bool:
-    """Whether one of the values is below none of them whatever the symbols are, and not negative."""
+    """Whether a value is the least of them whatever the symbols are, and not negative."""
     rest = [simplify(v - value) for v in values]
     return all(d >= 0 if isinstance(d, int) else bool(d.is_nonnegative) for d in (value, *rest))
 

@@ -48,7 +48,7 @@ class Bound:
             (plan.shape(name), numpy_dtype(program.values[name].type.element))
             for name in program.outputs
         ]
-        self.outputs = Outputs.of(program.output_names, kinds)
+        self.outputs = Outputs.of(program.output_names, kinds, plan.planner.overwritable)
         direct = set(plan.direct.values())
         self.copied = tuple((n, o) for n, o in enumerate(program.outputs) if n not in direct)
         self.pool: list[Arena] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -50,27 +51,36 @@ def is_usable(array: Array) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The names of a program's outputs, and their kinds for a binding."""
+    """The names of a program's outputs, and their kinds for a binding.
+
+    `over`: by position of an output the inputs whose very memory kernels may write it into.
+    """
 
     names: Sequence[str]
     kinds: Sequence[Kind]
     position: Mapping[str, int]
+    over: Mapping[int, frozenset[int]]
 
     @staticmethod
-    def of(names: Sequence[str], kinds: Sequence[Kind]) -> Outputs:
+    def of(
+        names: Sequence[str],
+        kinds: Sequence[Kind],
+        over: Mapping[int, frozenset[int]] = MappingProxyType({}),
+    ) -> Outputs:
         """These names with these kinds."""
-        return Outputs(names, kinds, {name: n for n, name in enumerate(names)})
+        return Outputs(names, kinds, {name: n for n, name in enumerate(names)}, over)
 
     def fresh(self) -> list[Array]:
         """A new array for each output."""
         return [aligned_array(shape, dtype) for shape, dtype in self.kinds]
 
     def given(
-        self, out: Mapping[str, Array], inputs: Sequence[Array]
+        self, out: Mapping[str, Array], inputs: Sequence[Array], donated: Sequence[int] = ()
     ) -> tuple[list[Array], dict[int, Array]]:
         """What kernels write, by position, and the caller's arrays to copy it to afterwards.
 
-        What kernels write shares no byte with an input, or with another output. Raises ShapeError
+        What kernels write shares no byte with another output, nor with an input, unless it is that
+        input, may be written over it, and `out` says so or the input is donated. Raises ShapeError
         and DtypeError where an array is no place for its output.
         """
         targets: dict[int, Array] = {}
@@ -79,11 +89,25 @@ class Outputs:
             if n < 0 or (target.shape, target.dtype) != self.kinds[n]:
                 self._refuse(name, target)
             targets[n] = target
-        direct = _direct(inputs, targets)
+        wanted = {**targets, **self._taken_over(inputs, donated, targets)} if donated else targets
+        direct = _direct(inputs, wanted, self.over)
         if len(direct) == len(self.kinds):
             return [direct[n] for n in range(len(self.kinds))], {}
         arrays = [direct[n] if n in direct else aligned_array(*k) for n, k in enumerate(self.kinds)]
         return arrays, {n: a for n, a in targets.items() if n not in direct}
+
+    def _taken_over(
+        self, inputs: Sequence[Array], donated: Sequence[int], targets: Mapping[int, Array]
+    ) -> dict[int, Array]:
+        """An output for each donated input that can take one, by position."""
+        out: dict[int, Array] = {}
+        for at in donated:
+            kind = inputs[at].shape, inputs[at].dtype
+            for n, over in self.over.items():
+                if at in over and n not in out and n not in targets and self.kinds[n] == kind:
+                    out[n] = inputs[at]
+                    break
+        return out
 
     def _refuse(self, name: str, target: Array) -> NoReturn:
         if name not in self.position:
@@ -105,18 +129,32 @@ class Outputs:
         )
 
 
-def _direct(given: Sequence[Array], targets: Mapping[int, Array]) -> Mapping[int, Array]:
-    """Those that kernels can write, and that share no byte with an input or one before them."""
+def _direct(
+    given: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
+) -> Mapping[int, Array]:
+    """Those that kernels can write: in order, the ones that share no byte with an input that they
+    must not be written over, or with one before them.
+    """
     taken = [*targets.values()]
     if all([_is_writable(a) for a in taken]) and not _overlap([*given, *taken]):
         return targets
     out: dict[int, Array] = {}
-    seen = list(given)
+    seen: list[Array] = []
     for n, target in targets.items():
-        if _is_writable(target) and not any(np.may_share_memory(target, a) for a in seen):
+        allowed = over.get(n, frozenset())
+        apart = _is_writable(target) and not any(np.may_share_memory(target, a) for a in seen)
+        if apart and all(
+            (at in allowed and _is_same_memory(target, a)) or not np.may_share_memory(target, a)
+            for at, a in enumerate(given)
+        ):
             out[n] = target
         seen.append(target)
     return out
+
+
+def _is_same_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays in C order are the same elements."""
+    return address_of(a) == address_of(b) and (a.shape, a.dtype) == (b.shape, b.dtype)
 
 
 def _is_writable(array: Array) -> bool:

@@ -22,6 +22,7 @@ from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, sche
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
+from explorer.runtime.donation import overwritable
 from explorer.runtime.planning.aligned_reads import is_aligned
 from explorer.runtime.planning.allocations import calls_of, loops_of, straights
 from explorer.runtime.planning.extents import Extents, ExtentsOf
@@ -219,6 +220,11 @@ class Planner:
             _run(part, self.program, begins[key_of(part)], turns)
             for part in straights(self.program.parts)
         )
+
+    @cached_property
+    def overwritable(self) -> Mapping[int, frozenset[int]]:
+        """For each output, by position, the inputs in whose memory a run may write it."""
+        return overwritable(self.program, self.uses, self.direct, self.runs)
 
     def _every(self, sizes: Sizes, extents: Extents) -> tuple[VDevice, list[Facts]]:
         """The units, and the facts of each run; a data sheet's units depend on what runs there."""
