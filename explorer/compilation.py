@@ -233,8 +233,8 @@ class Compilation:
         *more: np.ndarray,
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or those
-        of donated inputs. An array of `out` may be an input, or overlap one: the answer is as if it
+        """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or
+        those of donated inputs. An array of `out` may be an input, or overlap one: the answer is as if it
         were written when all else is over.
 
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the

@@ -31,6 +31,7 @@ class Counts:
     tilings_measured: int = 0  # candidates of Roller's that were compiled and timed
     walls_planned: int = 0  # bindings for which a brick wall was laid
     walls_remembered: int = 0  # bindings whose brick wall was remembered
+    estimates_made: int = 0  # kernels whose time was modelled for a wall; equal code counts once
     arenas_made: int = 0  # arenas allocated for a binding
     runs: int = 0  # runs of a compiled program
     captures: int = 0  # recordings made of what a run does: one for each arena of a binding

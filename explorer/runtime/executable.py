@@ -11,6 +11,7 @@ from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import BadOption, ShapeError
+from explorer.garbage import rare_collections
 from explorer.grinder import lowest, uprogram
 from explorer.grinder.policy import LevelPolicy
 from explorer.ir.decisions import MemoryPlan, Wall
@@ -271,9 +272,10 @@ class Executable:
         names = tuple(sorted(sizes.items()))
         found = self._bounds.get(names)
         if found is None:
-            self.planner.check_room(sizes)
-            self.planner.check_time(sizes)
-            made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
+            with rare_collections():
+                self.planner.check_room(sizes)
+                self.planner.check_time(sizes)
+                made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
             made.check_room(self.program.name)
             self._make_room(made)
             found = self._bounds.setdefault(names, made)

@@ -5,12 +5,13 @@ measured, else by the cost model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from explorer.codegen.build import KernelCode
 from explorer.cost.estimate import Estimate, tasks
 from explorer.cost.levels import levels_of
+from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.grinder import LibraryTask, OperatorTask
 from explorer.ir.decisions import Tiling
@@ -58,7 +59,8 @@ class TaskTimes:
         fits = profile is not None and profile.fits(threads or device.units)
         self.profile = profile if fits else None
         self._known: dict[str, tuple[Kernel, Tiling, Estimate]] = {}
-        self._estimates: dict[tuple[Kernel, Tiling], Estimate] = {}  # equal kernels share one
+        self._estimates: dict[object, Estimate] = {}  # calls of equal code share one
+        self._times: tuple[object, dict[Estimate, tuple[float, float]]] = (None, {})  # a binding's
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> TaskFact:
         """What is known of a call under a binding."""
@@ -75,12 +77,10 @@ class TaskTimes:
     def modelled(self, operator: OperatorTask, sizes: Sizes) -> TaskFact:
         """What the cost model says of a call under a binding."""
         kernel, tiling, estimate = self._normal(operator)
-        terms = estimate.terms(sizes)
         code = self.codes.get(operator.binding)
         count = tasks(kernel, tiling, sizes) if code is None else code.tasks(sizes)
-        us = sum(us for _, us in terms)
-        kept_us = estimate.kept_us(sizes) if kernel.constants else us
-        return TaskFact(count, us, kept_us if kept_us < us else 0.0)
+        us, kept_us = self._us(estimate, sizes)
+        return TaskFact(count, us, kept_us if kernel.constants and kept_us < us else 0.0)
 
     def key_of(self, operator: OperatorTask, sizes: Sizes) -> Key | None:
         """What a time is kept under: the code's hash, and the sizes that it asks for; None without
@@ -112,14 +112,37 @@ class TaskTimes:
         text = f"{call.library} {call.function} {call.attrs!r} {shapes}"
         return blake2b(text.encode(), digest_size=16).hexdigest(), ()
 
+    def _us(self, estimate: Estimate, sizes: Sizes) -> tuple[float, float]:
+        """The time of a task, and of one whose constants are near, worked out once a binding."""
+        binding = tuple(sorted(sizes.items()))
+        known, times = self._times
+        if known != binding:
+            times = {}
+            self._times = binding, times
+        if estimate not in times:
+            us = sum(us for _, us in estimate.terms(sizes))
+            times[estimate] = us, estimate.kept_us(sizes)
+        return times[estimate]
+
     def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Estimate]:
         if operator.binding not in self._known:
             kernel = normalise(operator.call.kernel)
             found = operator.call.tiling
             tiling = found if isinstance(found, Tiling) else Tiling()
-            estimate = self._estimates.get((kernel, tiling))
+            key = self._alike(operator, kernel, tiling)
+            estimate = self._estimates.get(key)
             if estimate is None:
-                estimate = Estimate(kernel, tiling, self.device)
-                self._estimates[kernel, tiling] = estimate
+                counters.add("estimates_made")
+                estimate = self._estimates[key] = Estimate(kernel, tiling, self.device)
             self._known[operator.binding] = (kernel, tiling, estimate)
         return self._known[operator.binding]
+
+    def _alike(self, operator: OperatorTask, kernel: Kernel, tiling: Tiling) -> object:
+        """What calls have in common whose tasks take the same time: one code, for operands of the
+        same shapes. The names of axes and tensors, and where in a tensor it begins, say nothing.
+        """
+        code = self.codes.get(operator.binding)
+        if code is None:
+            return kernel, tiling
+        shapes = tuple(kernel.shape(name) for name in (*kernel.inputs, kernel.output))
+        return code.key, shapes, replace(tiling, tile=tuple(("", n) for _, n in tiling.tile))
