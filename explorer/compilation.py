@@ -234,8 +234,8 @@ class Compilation:
         out: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
         """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or
-        those of donated inputs. An array of `out` may be an input, or overlap one: the answer is as if it
-        were written when all else is over.
+        those of donated inputs. An array of `out` may be an input, or overlap one: the answer is as
+        if it were written when all else is over.
 
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs.
