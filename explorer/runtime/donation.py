@@ -30,27 +30,35 @@ def overwritable(
         writes = uses.writes.get(root, [])
         if len(writes) != 1 or writes[0] not in operators or uses.blocks[writes[0]]:
             continue
-        found = _dying(program, uses, operators[writes[0]], writes[0], runs)
+        found = _dying(program, uses, operators[writes[0]], root, writes[0], runs)
         if found:
             out[position] = frozenset(program.inputs.index(name) for name in found)
     return out
 
 
 def _dying(
-    program: UProgram, uses: Uses, operator: OperatorTask, position: int, runs: Sequence[Run]
+    program: UProgram,
+    uses: Uses,
+    operator: OperatorTask,
+    root: str,
+    position: int,
+    runs: Sequence[Run],
 ) -> list[str]:
-    """The inputs that a kernel may write over."""
+    """The inputs that a kernel may write over with the result of that root."""
+    kernel = operator.call.kernel
+    made = zip(kernel.outputs, operator.results, strict=True)
+    output = next(o for o, result in made if program.values[result].root == root)
     begin, over = _over_before(uses, position, runs)
     found: list[str] = []
-    for tensor, arg in zip(operator.call.kernel.inputs, operator.args, strict=True):
-        root = program.values[arg].root
-        alone = sum(program.values[a].root == root for a in operator.args) == 1
-        if program.values[root].home != "input" or arg != root or not alone:
+    for tensor, arg in zip(kernel.inputs, operator.args, strict=True):
+        given = program.values[arg].root
+        alone = sum(program.values[a].root == given for a in operator.args) == 1
+        if program.values[given].home != "input" or arg != given or not alone:
             continue
-        others = [p for p in uses.uses[root] if p != position]
+        others = [p for p in uses.uses[given] if p != position]
         ordered = all(p < begin or p in over for p in others)
-        if ordered and not writes_over(operator.call.kernel, tensor):
-            found.append(root)
+        if ordered and not writes_over(kernel, output, tensor):
+            found.append(given)
     return found
 
 
