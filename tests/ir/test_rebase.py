@@ -96,7 +96,7 @@ def test_a_place_read_and_the_next_one_written_begin_at_the_first_whatever_the_s
         tensors = (TensorSpec("x", (9 * n, 5)), TensorSpec("y", (9 * n, 5)))
         read = apply("tanh", Read("x", (i + t * n, j)))
         made = Compute("y", (Axis("i", n), COLUMNS), read, store=(i + (t + 1) * n, j))
-        return Kernel("step", tensors, (made,), ("x",), "y", updates="x")
+        return Kernel("step", tensors, (made,), ("x",), ("y",), updates=(("y", "x"),))
 
     env = ShapeEnv((SymbolBound("n", 1, 8, 4),))
     texts = {print_kernel(step(t), Tiling(), env, HERE)[0] for t in range(8)}

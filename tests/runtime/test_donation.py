@@ -1,10 +1,13 @@
 """Outputs in the memory of inputs: the answer is what it would be anywhere else."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import explorer
 from explorer import np as xp
@@ -203,3 +206,42 @@ def test_what_no_output_can_take_over_is_said() -> None:
     np.testing.assert_array_equal(a, kept)
     with pytest.raises(BadOption, match="no input 'c' to donate"):
         explorer.compile(product, donate=("c",))
+
+
+ADAM = ("x", "v", "h")  # a parameter and both moments, which a step writes anew
+
+
+def adam(path: Path, count: int) -> Path:
+    """One step of ONNX's Adam on a parameter."""
+    value = helper.make_tensor_value_info
+    names = ["r", "t", *ADAM[:1], "g", *ADAM[1:]]
+    node = helper.make_node("Adam", names, ["x1", "v1", "h1"], domain="ai.onnx.preview.training")
+    given = [value("r", TensorProto.FLOAT, []), value("t", TensorProto.INT64, [])]
+    given += [value(n, TensorProto.FLOAT, [count]) for n in names[2:]]
+    made = [value(n, TensorProto.FLOAT, [count]) for n in ("x1", "v1", "h1")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.preview.training", 1)]
+    graph = helper.make_graph([node], "adam", given, made)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("count", [1, 7, 1009, 70_001])
+def test_a_step_of_adam_writes_over_the_parameter_and_both_moments(
+    count: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    given = {n: rng.random(count).astype(np.float32) for n in ("x", "g", "v", "h")}
+    given |= {"r": np.float32(0.01).reshape(()), "t": np.array(3, np.int64)}
+    path = adam(tmp_path / "adam.onnx", count)
+    plain, donating = explorer.compile(path), explorer.compile(path, donate=ADAM)
+    assert len(plain.program.kernel_calls) == 1
+    taken = ("x1", "v1", "h1") if count > 1 else ("", "", "")  # one element is copied
+    assert donating.donated == dict(zip(ADAM, taken, strict=True))
+    want = {n: a.copy() for n, a in plain.run(given).items()}
+    for compiled, turn in ((donating, None), (plain, 0), (plain, 1)):
+        mine = {n: a.copy() for n, a in given.items()}
+        places = None if turn is None else np.roll(np.array(ADAM), turn)
+        out = {} if places is None else {f"{n}1": mine[p] for n, p in zip(ADAM, places)}
+        found = compiled.run(mine, out=out or None)
+        for name, right in want.items():
+            np.testing.assert_array_equal(found[name], right)

@@ -144,5 +144,5 @@ class TaskTimes:
         code = self.codes.get(operator.binding)
         if code is None:
             return kernel, tiling
-        shapes = tuple(kernel.shape(name) for name in (*kernel.inputs, kernel.output))
+        shapes = tuple(kernel.shape(name) for name in (*kernel.inputs, *kernel.outputs))
         return code.key, shapes, replace(tiling, tile=tuple(("", n) for _, n in tiling.tile))
