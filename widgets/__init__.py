@@ -44,7 +44,7 @@ def show(
     inputs: Arrays | None = None,
     measured: bool = False,
 ) -> Room | Rooms:
-    """One room (`widgets.rooms.gallery.ROOMS`), about a source operator where one is named;
+    """One room (`widgets.rooms.gallery.PICTURES`), about a source operator where one is named;
     `measured` times the tiles that Roller's rooms offer.
     """
     from widgets.page import shell
@@ -62,15 +62,16 @@ def data(
     measured: bool = False,
 ) -> Any:
     """The rows behind a room's picture, without Jupyter; `measured` as in `show`."""
-    from widgets.rooms.gallery import rows
+    from widgets.rooms.gallery import named
     from widgets.session.session import Session
 
+    picture = named(room)
     session = Session(c, sizes=sizes, inputs=inputs)
-    if room == "rammer":
+    if picture.live == "wall":
         session.run_once()
     if measured:
         session.time_tiles(op)
-    return rows(room, session, op)
+    return picture.draw(session, op)[0]
 
 
 def race(result: Result) -> Room:

@@ -13,7 +13,6 @@ from playwright.sync_api import Browser, Page
 
 from explorer.errors import IronworksError
 from tests.browser.driver import Tab
-from widgets.model.house import fixed_parts
 from widgets.page import front_end
 from widgets.page.shell import CHANGES, refused
 from widgets.rooms import gallery
@@ -85,8 +84,8 @@ def rooms(
 ) -> Iterator[Page]:
     """Rooms alone. `named`: the page knows the operators."""
     parts: dict[str, Any] = {
-        **fixed_parts(),
-        "rooms": [[name, gallery.room(name)[0]] for name in names],
+        **gallery.page_parts(),
+        "rooms": [gallery.named(name).told() for name in names],
         "title": title,
         "op": op,
     }
@@ -100,7 +99,7 @@ def rooms(
 @contextmanager
 def house(browser: Browser, folder: Path, session: Session, **window: Any) -> Iterator[Page]:
     """The whole house."""
-    parts = {**fixed_parts(), **session.parts()}
+    parts = {**gallery.page_parts(), **session.parts()}
     content = {"mount": "house", "parts": parts, "bytes": encoded(session.buffers())}
     with opened(
         browser, folder, session, content, **{"width": 1440, "height": 900, **window}

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from tests.browser.over_session import HAS, enter, rooms
+from tests.widgets.of_family import of_family
 from tests.widgets.test_rammer_rooms import UNITS, wide
-from widgets.rooms import gallery
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
@@ -31,7 +31,7 @@ def room(
     browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
     width, scheme = getattr(request, "param", (1000, "light"))
-    names, look = gallery.ABOUT_WALLS, {"width": width, "scheme": scheme}
+    names, look = of_family("walls"), {"width": width, "scheme": scheme}
     with rooms(browser, tmp_path, session, names, "Rammer", **look) as page:
         yield page
 

@@ -11,8 +11,8 @@ from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets import made_by_hand as hand
+from tests.widgets.of_family import of_family
 from widgets.page.report import document
-from widgets.rooms import gallery
 from widgets.session.jobs import Job
 from widgets.session.session import Session
 from widgets.session.tuning import Subject
@@ -40,7 +40,7 @@ def session() -> Session:
 def room(
     browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
-    op, names = getattr(request, "param", FC), (*gallery.ABOUT_TILES, "layout")
+    op, names = getattr(request, "param", FC), (*of_family("tiles"), "layout")
     with rooms(browser, tmp_path, session, names, "Roller", op, named=False, width=900) as page:
         yield page
 
@@ -115,5 +115,5 @@ def test_a_timing_can_be_cancelled(room: Page, session: Session) -> None:
 def test_a_saved_page_holds_the_pictures_and_one_data_sheet() -> None:
     session = Session(hand.HandMade(), compare=hand.compare)
     answers = document(session, code=False)["answers"]
-    for name in gallery.ABOUT_TILES:
+    for name in of_family("tiles"):
         assert f"picture|-1|{name}" in answers and f"picture|v100|-1|{name}" in answers

@@ -14,16 +14,16 @@ import explorer
 import explorer.np as enp
 from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
+from tests.widgets.of_family import of_family
 from widgets.model.compiled import Compiled
-from widgets.rooms import gallery
+from widgets.model.hand import Move
 from widgets.session.jobs import Job
 from widgets.session.moves import Hands
 from widgets.session.session import Session
-from widgets.welder.move_state import Move
 
 pytestmark = pytest.mark.browser
 
-ROOMS = (*gallery.ABOUT_GROUPS, "groups")
+ROOMS = (*of_family("groups"), "groups")
 
 
 @explorer.trace

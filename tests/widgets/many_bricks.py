@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.widgets import made_by_hand as hand
 from widgets.model.brick_wall import CAUSES, Call, WallRows
-from widgets.rooms.inspection import Walls
+from widgets.model.on_show import Walls
 from widgets.session.session import Session
 from widgets.session.wall_views import WallViews
 

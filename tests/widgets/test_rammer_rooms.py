@@ -16,8 +16,9 @@ from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.moved_by_hand import ByHand
 from explorer.tuning.races.side_by_side import side_by_side
+from tests.widgets.of_family import of_family
+from widgets.model.on_show import View
 from widgets.rammer import view as rammer_view
-from widgets.roller.rolled import View
 from widgets.rooms import gallery
 from widgets.session.answers import Seen
 from widgets.session.session import Session
@@ -110,7 +111,7 @@ def test_units_bricks_and_rkernels_are_knobs(session: Session) -> None:
     assert fine.account.bricks >= coarse.account.bricks
     kind = rammer_view.rammed(seen(session, kernels="efficient"))
     assert kind.chosen.policy == "wavefront, efficient rKernels"
-    told = rammer_view.controls(kind, View(kernels="efficient"))["more"]
+    told = rammer_view.WALLS.controls(seen(session, kernels="efficient"), "")["more"]
     assert [name for name, *_ in told] == ["policy", "units", "kernels", "bricks"]
     for name, _, options, at in told:
         assert options[at] == {"policy": "wavefront", "units": 2, "kernels": "efficient"}.get(
@@ -185,7 +186,7 @@ def test_a_brick_before_what_it_reads_bounces_with_both_ends(session: Session) -
 
 def test_a_program_without_kernels_has_rooms_too() -> None:
     session = Session(explorer.compile(explorer.load(nothing), options=UNITS, until="PLANNED"))
-    for room in gallery.ABOUT_WALLS:
+    for room in of_family("walls"):
         _, table = both(session, room)
         assert table.rows
     head = replace(session.views).packed[0]["wall_planned"]

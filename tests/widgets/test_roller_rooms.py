@@ -16,12 +16,23 @@ from explorer.measure.compare import Measurement
 from explorer.roller.construct.steps import Construction
 from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
+from tests.widgets.of_family import of_family
 from widgets.draw.svg import Svg, text_width
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, first_setting
-from widgets.roller import rewrites, roofline, scale_out, staircase, tile_panels
+from widgets.model.on_show import Times, View
+from widgets.roller import (
+    rewrites,
+    roofline,
+    roofline_picture,
+    scale_out,
+    staircase,
+    staircase_picture,
+    tile_panels,
+    tile_panels_picture,
+)
 from widgets.roller import view as roller_view
-from widgets.roller.rolled import Rolled, Times, View
+from widgets.roller.rolled import Rolled
 from widgets.roller.staircase_picture import MOST, figure
 from widgets.roller.storage_picture import words
 from widgets.roller.tile_panels import Storage
@@ -203,7 +214,7 @@ def test_before_roller_has_run_a_room_says_so() -> None:
             return hand.WELDED
 
     early = Session(Early(), compare=hand.compare)
-    for name in gallery.ABOUT_TILES:
+    for name in of_family("tiles"):
         figure, table = gallery.picture(name, early)
         assert "Roller has tiled nothing" in figure.text() and not table.rows
 
@@ -225,16 +236,16 @@ def outside(figure: Svg) -> list[str]:
 
 def test_no_text_leaves_its_drawing(session: Session) -> None:
     for rolled in every(session):
-        for name in gallery.ABOUT_TILES:
+        for name in of_family("tiles"):
             data, draw = ROOMS[name]
             assert outside(draw(data(rolled))) == [], (name, rolled.device.name, rolled.binding)
 
 
 ROOMS = {
-    "roller": (tile_panels.data, gallery.tile_panels_picture.figure),
-    "staircase": (staircase.data, gallery.staircase_picture.figure),
+    "roller": (tile_panels.data, tile_panels_picture.figure),
+    "staircase": (staircase.data, staircase_picture.figure),
     "waves": (scale_out.data, scale_out.figure),
-    "roofline": (roofline.data, gallery.roofline_picture.figure),
+    "roofline": (roofline.data, roofline_picture.figure),
     "tile_program": (rewrites.data, rewrites.figure),
 }
 

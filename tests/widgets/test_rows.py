@@ -18,7 +18,7 @@ from widgets.draw.svg import fit, text_width
 from widgets.grinder import task_tree
 from widgets.memory import memory_plan
 from widgets.model import brick_wall, dataflow_graph, operators, stage_strip
-from widgets.program import program_diff
+from widgets.program import dataflow_picture, program_diff
 from widgets.program.generated_source import line_origins
 from widgets.rammer import png, race_chart
 from widgets.roller import tile_layout
@@ -36,7 +36,7 @@ def session() -> Session:
     return found
 
 
-@pytest.mark.parametrize("room", gallery.ROOMS)
+@pytest.mark.parametrize("room", [p.name for p in gallery.PICTURES])
 def test_every_room_has_rows_a_drawing_and_a_table(session: Session, room: str) -> None:
     figure, table = gallery.picture(room, session, "conv")
     for scheme in ("", "light", "dark"):
@@ -207,10 +207,10 @@ def test_hostile_names_stay_text() -> None:
     sources = tuple(replace(s, name=name) if s.name == "conv" else s for s in hand.SOURCES)
     node = dataflow_graph.Node(name, name, "operator", "conv", (name,))
     graph = dataflow_graph.Graph((node,), (), ((0,),), {}, len(sources), False)
-    tree = ElementTree.fromstring(dataflow_graph.figure(graph, name).text("light"))
+    tree = ElementTree.fromstring(dataflow_picture.figure(graph, name).text("light"))
     marked = [e.get("data-op") for e in tree.iter() if e.get("data-op")]
     assert marked == [name.replace(" ", "%20")]
-    assert "<script" not in dataflow_graph.table(graph).html()
+    assert "<script" not in dataflow_picture.table(graph).html()
 
 
 def test_a_label_is_cut_in_its_middle() -> None:

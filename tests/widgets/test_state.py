@@ -1,14 +1,12 @@
 import json
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import SnapshotError
-from widgets.page import front_end
+from widgets.rooms import gallery
 from widgets.session.state import (
-    CHOICES,
     LONGEST_TEXT,
     State,
     checked,
@@ -88,12 +86,11 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         checked({"op": "x" * 1000})
 
 
-def test_every_picture_that_the_page_names_can_be_kept() -> None:
-    text = front_end.text("house.js")
-    pictures = re.search(r"const PICTURES = \{(.*?)\n\};", text, re.DOTALL)
-    wall = re.search(r"const WALL = (.*);", text)
-    assert pictures and wall
-    rooms = re.findall(r'\["(\w+)", "', pictures[1] + wall[1])
-    assert len(rooms) > 15 and {"rammer", "connections"} <= set(rooms)
-    assert set(rooms) <= set(CHOICES["room"])
-    assert checked({"stage": "WELDED", "room": "connections"}).room == "connections"
+def test_every_picture_under_a_stage_can_be_kept_and_no_other() -> None:
+    shown = [p["name"] for p in gallery.page_parts()["pictures"] if p["stage"]]
+    assert len(shown) > 15
+    for name in shown:
+        assert checked({"stage": "WELDED", "room": name}).room == name
+    for name in ("codegen", "nothing", "Brick wall"):
+        with pytest.raises(SnapshotError, match="room"):
+            checked({"room": name})

@@ -19,11 +19,13 @@ from explorer.ir.program import Program
 from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
+from tests.widgets.of_family import of_family
 from tests.widgets.test_roller_rooms import outside
 from widgets.draw.table import time_text
 from widgets.model.compiled import Compiled
+from widgets.model.hand import Move, Outcome, Totals
+from widgets.model.on_show import View
 from widgets.page.report import document
-from widgets.roller.rolled import View
 from widgets.rooms import gallery
 from widgets.session.answers import Seen
 from widgets.session.jobs import Job
@@ -35,7 +37,6 @@ from widgets.welder import tile_curve_picture as curve_picture
 from widgets.welder import tile_graph_picture as graph_picture
 from widgets.welder import tile_stream_picture as stream_picture
 from widgets.welder import view as welder_view
-from widgets.welder.move_state import Move, Outcome, Totals
 from widgets.welder.stream_layout import bands_of
 from widgets.welder.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
 from widgets.welder.welded import Welded
@@ -256,7 +257,7 @@ def test_bytes_of_a_level_apart_are_the_sum_of_the_kernels(golden: Session) -> N
 def test_odd_sizes_are_drawn(rows: int, device: str) -> None:
     c = explorer.compile(explorer.load(small), until="planned")
     session = Session(c, sizes={"n": rows})
-    for room in (*gallery.ABOUT_GROUPS, "groups"):
+    for room in (*of_family("groups"), "groups"):
         figure, table = gallery.picture(room, Seen(session, View(device)))
         assert outside(figure) == [] and table.rows and len(figure.text()) < 120_000
 
@@ -272,7 +273,7 @@ def test_before_welder_has_run_a_room_says_so() -> None:
             return super().snapshots[:3]
 
     early = Session(Early(), compare=hand.compare)
-    for name in gallery.ABOUT_GROUPS:
+    for name in of_family("groups"):
         figure, table = gallery.picture(name, early)
         assert "Welder has left no groups" in figure.text() and not table.rows
     assert "Welder has not run" in gallery.picture("groups", early)[0].text()
@@ -292,7 +293,7 @@ def test_all_groups_are_drawn_or_counted() -> None:
 
 def test_a_saved_page_holds_the_groups_and_one_data_sheet() -> None:
     answers = document(Session(hand.HandMade(), compare=hand.compare), code=False)["answers"]
-    for name in gallery.ABOUT_GROUPS:
+    for name in of_family("groups"):
         assert f"picture|-1|{name}" in answers and f"picture|0|{name}" in answers
     for name in ("welder", "curve"):
         assert f"picture|v100|-1|{name}" in answers

@@ -83,8 +83,8 @@ export const icon = (name, box = 16) => s("svg", { viewBox: `0 0 ${box} ${box}`,
 export const tool = (name, label, hint, act, attributes = {}) =>
   h("button", { class: "tb", type: "button", title: hint, "aria-label": label, onclick: act, ...attributes }, icon(name), h("span", {}, label));
 
-/** Tabs: `options` are [value, label] pairs. */
+/** Tabs: `options` are [value, label, hint] rows, the hint where there is one. */
 export function tabs(options, now, pick, label) {
-  return h("span", { class: "tabs", role: "tablist", "aria-label": label }, options.map(([value, text]) =>
-    h("button", { role: "tab", type: "button", "data-tab": value, "aria-selected": String(value === now), onclick: () => pick(value) }, text)));
+  return h("span", { class: "tabs", role: "tablist", "aria-label": label }, options.map(([value, text, hint]) =>
+    h("button", { role: "tab", type: "button", title: hint, "data-tab": value, "aria-selected": String(value === now), onclick: () => pick(value) }, text)));
 }

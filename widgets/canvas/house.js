@@ -12,14 +12,6 @@ import { inspectorView } from "./inspector.js";
 import { roomsView } from "./rooms.js";
 import { renderRoom } from "./room.js";
 
-// The pictures of a stage, the first one first; every other stage shows the wall.
-const WALL = [["rammer", "Brick wall"]];
-const PICTURES = {
-  TYPED: [["relax", "Shapes"], ["heap", "Shape heap"], ["calls", "Calls"]],
-  LEGALIZED: [["levels", "Three levels"], ["fusion", "Fusion"]],
-  TASKED: [["grinder", "uTask tree"]], WELDED: [["welder", "Memory levels"], ["curve", "Tile curve"], ["connections", "What if"], ["groups", "Tile graph"]],
-  ROLLED: [["roller", "Tiles"], ["staircase", "Staircase"], ["waves", "Waves"], ["roofline", "Roofline"], ["tile_program", "Tile program"], ["layout", "Tune"]], RAMMED: [...WALL, ["policies", "Policies"], ["accept", "Accept rule"], ["layers", "Two layers"], ["rtasks", "rTasks"]], PLANNED: [["memory", "Memory plan"]],
-};
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 let houses = 0;
@@ -38,7 +30,9 @@ export function mount(el, host) {
     language: saved.language ?? "numba", tab: saved.tab ?? "p", inspector: saved.inspector ?? "tile", graph: saved.graph ?? "",
     room: saved.room ?? "",
   };
-  const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [];
+  const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [], known = host.get("pictures");
+  /** The pictures of the stage, the first one first; a stage that has none shows the wall. */
+  const pictures = () => { const own = known.filter(p => p.stage === state.stage); return own.length ? own : known.filter(p => p.live === "wall"); };
   let lit = new Set(), busy = 0, cleanups = [];
 
   const ctx = {
@@ -65,7 +59,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const rooms = roomsView({ host, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
+  const rooms = roomsView({ host, pictures: known, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Brick wall", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -168,16 +162,16 @@ export function mount(el, host) {
 
   // The main picture follows the stage
   async function picture_() {
-    const known = PICTURES[state.stage] ?? WALL, [room, title] = known.find(([name]) => name === state.room) ?? known[0], number = ++reads.picture, own = room === "rammer";
+    const mine = pictures(), shown = mine.find(p => p.name === state.room) ?? mine[0], number = ++reads.picture, own = shown.live === "wall";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
-    put(heads.w, h("h2", {}, title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : "planned; not measured yet") : h("span", { class: "s cut" }, state.stage),
-      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, known.length > 1 ? tabs(known, room, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : "planned; not measured yet") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
+      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(mine.map(p => [p.name, p.title, p.words]), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
       own && host.alive && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
-    body.querySelector(".pw").setAttribute("aria-label", title);
+    body.querySelector(".pw").setAttribute("aria-label", shown.title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
-    const done = await rooms.show(room, state.table);
+    const done = await rooms.show(shown.name, state.table);
     if (!done || number !== reads.picture) return;
     picture.hidden = false;
     picture.style.background = "var(--pane)";
@@ -189,7 +183,7 @@ export function mount(el, host) {
   const nudge = (along, across) => picture.hidden && wall.hand.picked ? wall.hand.nudge(along, across) || true : false;
   /** The stage's next picture. */
   function nextRoom() {
-    const names = (PICTURES[state.stage] ?? WALL).map(([name]) => name);
+    const names = pictures().map(p => p.name);
     if (names.length < 2) return false;
     enter(names[(Math.max(0, names.indexOf(state.room)) + 1) % names.length]);
   }

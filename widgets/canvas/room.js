@@ -3,12 +3,12 @@ import { h, put, tabs } from "./dom.js";
 import { kernelHost } from "./host.js";
 import { roomsView } from "./rooms.js";
 
-/** Put rooms into `el` over a host with the parts `rooms` ([name, title] pairs), `title`, `names` of the operators and `op`, the one to begin with. */
+/** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators and `op`, the one to begin with. */
 export function mountRoom(el, host) {
-  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: rooms[0][0], table: false, op: host.get("op") };
+  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: rooms[0].name, table: false, op: host.get("op") };
   const root = h("div", { class: "ironworks", "data-lm-suppress-shortcuts": "true" }), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
-  const view = roomsView({ host, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
+  const view = roomsView({ host, pictures: rooms, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
   const word = name => name.replaceAll(" ", "%20"); // as widgets/draw/svg.py writes it
   /** All rooms are about the group of this operator. */
   function choose(op) {
@@ -23,12 +23,12 @@ export function mountRoom(el, host) {
     choose(names.findIndex(name => mine.includes(word(name))));
   });
   const show = () => {
-    put(head, h("b", {}, host.get("title")), tabs(rooms, state.room, room => { state.room = room; show(); }, "Picture"), live, h("span", { class: "sp" }),
+    put(head, h("b", {}, host.get("title")), tabs(rooms.map(p => [p.name, p.title, p.words]), state.room, room => { state.room = room; show(); }, "Picture"), live, h("span", { class: "sp" }),
       h("button", { class: "btn", type: "button", "aria-pressed": String(state.table), title: "Show as a table (T)", onclick: flip }, "Table"));
     view.show(state.room, state.table).then(light);
   };
   const flip = () => { state.table = !state.table; show(); };
-  const next = () => { const at = rooms.findIndex(([name]) => name === state.room); state.room = rooms[(at + 1) % rooms.length][0]; show(); };
+  const next = () => { const at = rooms.findIndex(p => p.name === state.room); state.room = rooms[(at + 1) % rooms.length].name; show(); };
   const article = h("article", { class: "room live", tabindex: 0, "aria-label": host.get("title"), onkeydown: keys }, head, picture);
   function keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input,select,textarea")) return;

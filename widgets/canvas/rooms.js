@@ -4,28 +4,24 @@ import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
 
-const BELOW = { welder: "curve" }; // a picture that has another one below it
-// Which rooms choose a device and a tile together.
-const FAMILY = { policies: "rammer", accept: "rammer", layers: "rammer", rtasks: "rammer", welder: "welder", curve: "welder", connections: "welder", roller: "roller", staircase: "roller", waves: "roller", roofline: "roller", tile_program: "roller" };
-
-/** Rooms shown in `picture`. `ctx`: host, op(), say(text), take(kind, args), pick(ops). */
+/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
-  const views = {}, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
+  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 
-  const weld = weldView({ host: ctx.host, device: () => viewOf("connections").device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
+  const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
 
   /** The device and tile of a room's family; another operator begins with the tile in use. */
   function viewOf(room) {
-    const family = FAMILY[room], found = views[family] ??= { device: "", rank: -1, about: null, more: {} }, kernel = ctx.op();
+    const { family } = known[room], found = views[family] ??= { device: "", rank: -1, about: null, more: {} }, kernel = ctx.op();
     if (found.about !== kernel) { found.about = kernel; found.rank = -1; }
     return found;
   }
   function question(room, table) {
-    const view = viewOf(room), extra = FAMILY[room] ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
-    return ctx.host.ask("picture", { room, op: table && !(view.device || FAMILY[room] && ctx.host.alive) ? -1 : ctx.op(), ...extra });
+    const view = viewOf(room), { family } = known[room], extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
+    return ctx.host.ask("picture", { room, op: table && !(view.device || family && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
 
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */
@@ -34,7 +30,7 @@ export function roomsView(ctx, picture) {
     let data, more = null;
     try {
       ({ data } = await question(room, table));
-      if (BELOW[room] && !table) more = await question(BELOW[room], false).catch(() => null);
+      if (known[room].below && !table) more = await question(known[room].below, false).catch(() => null);
     } catch (error) {
       if (number !== asked) return false;
       put(picture, view.device || view.rank >= 0 || Object.keys(view.more).length ? h("button", { class: "btn", type: "button", style: "margin:12px 12px 0", onclick: () => { view.device = ""; view.rank = -1; view.more = {}; show(room, table); } }, "Back to what is in use") : null, h("div", { class: "empty" }, error.sentence ?? String(error)));
@@ -47,7 +43,7 @@ export function roomsView(ctx, picture) {
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     below.innerHTML = more ? more.data.svg : "";
     if (!table) steps = stepperBar(drawn);
-    const live = !table && ctx.host.alive, form = live ? { layout: tuning.box, connections: weld.box }[room] : null;
+    const live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null;
     put(picture, data.controls?.devices ? bar : null, steps?.bar, form, drawn, more ? below : null);
     if (form === tuning.box) tuning.load(ctx.op());
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 from explorer.ir.decisions import TaskTree
 from explorer.ir.program import Program
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
 from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
 
 LEVELS = ("host", "device", "unit")
 _INKS = {"host": "v0", "device": "v1", "unit": "v2"}
@@ -142,3 +145,17 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
 def _said(row: TaskRow) -> str:
     barriers = f"{row.barriers_per_trip} barriers a trip" if row.barriers_per_trip else ""
     return "; ".join(t for t in (barriers, row.reason) if t)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = data(s.now.compiled.program)
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="grinder",
+    title="uTask tree",
+    words="Loops, branches and calls as uTasks, each at the hardware level that runs it.",
+    stage=Stage.TASKED,
+    draw=_draw,
+)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
 from widgets.draw.symbol_marks import named
 from widgets.draw.table import Cell, Table, size_text
-from widgets.memory import memory_plan
+from widgets.memory import memory_plan, memory_policies
 from widgets.memory.memory_plan import MemoryRows
 from widgets.memory.memory_policies import PolicyRow, PolicyRows, StorageRow, TurnRow
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
 from widgets.relax.shapes_picture import around
 
 LEFT, RIGHT = 84.0, 668.0
@@ -195,3 +198,20 @@ def _turn(t: TurnRow, symbols: Sequence[str], on: bool, marks: list[str], y: flo
         *(label(306, y + 14 * i, line, "", symbols=symbols) for i, line in enumerate(lines)),
     ]
     return y + 14 * len(lines) + 3
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = memory_plan.data(s.plan)
+    c, sizes = s.now.compiled, dict(s.now.sizes)
+    policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
+    names = tuple(b.name for b in c.program.env.symbols)
+    return (rows, policies), figure(rows, policies, names, op), table(rows, policies)
+
+
+PICTURE = Picture(
+    name="memory",
+    title="Memory plan",
+    words="Where every intermediate lies in the arena, and when; what other policies would take.",
+    stage=Stage.PLANNED,
+    draw=_draw,
+)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from explorer.ir.program import Program
 from explorer.ir.stage import PROMISES, Stage
-from widgets.draw.svg import Svg, label, rect
-from widgets.draw.table import Table
 from widgets.model.compiled import Compiled, Snapshot
 
 OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it ran
@@ -72,46 +70,3 @@ def changes(before: Program, after: Program) -> int:
     old = {b.vars: b for _, b in before.bindings()}
     count = sum(old.get(b.vars) != b for _, b in after.bindings())
     return count or int(before.decisions is not after.decisions)
-
-
-def table(cells: tuple[StageCell, ...]) -> Table:
-    """One row a stage."""
-    return Table(
-        ("stage", "seconds", "run", "changes", "checked"),
-        tuple(
-            (c.stage, round(c.seconds, 4), _state(c), c.changes, _mark(c.checked)) for c in cells
-        ),
-    )
-
-
-def _state(cell: StageCell) -> str:
-    return ("kept" if cell.kept else "new") if cell.ran else "not run"
-
-
-def _mark(checked: None | bool | str) -> str:
-    match checked:
-        case None:
-            return "not checked"
-        case True:
-            return "equal"
-        case False:
-            return "differs"
-    return checked
-
-
-def figure(cells: tuple[StageCell, ...]) -> Svg:
-    """The cells side by side, with a bar for the share of the time."""
-    wide, most = 110, max((c.seconds for c in cells), default=0) or 1
-    marks = []
-    for i, cell in enumerate(cells):
-        x = i * wide
-        style = "i w" if cell.changes else "q"
-        marks += [
-            rect(
-                x + 0.5, 0.5, wide - 1, 51, "var(--app)", 'stroke="var(--line)"', title=cell.promise
-            ),
-            label(x + 10, 20, cell.stage, style),
-            label(x + 10, 38, f"{cell.seconds:.3f} s, {_state(cell)}"),
-            rect(x, 50, max(2, wide * cell.seconds / most), 2, "var(--ink3)"),
-        ]
-    return Svg(wide * len(cells), 52, "".join(marks), "Stages of the compilation")

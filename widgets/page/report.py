@@ -6,35 +6,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from typing import Any
 
 from explorer.errors import IronworksError
 from widgets.draw.table import time_text
-from widgets.model.house import fixed_parts
+from widgets.model.picture import Picture
 from widgets.page import front_end
-from widgets.roller import view as roller_view
 from widgets.rooms import gallery
-from widgets.rooms.gallery import ABOUT_GROUPS, ABOUT_TILES
 from widgets.session.session import Session
-from widgets.welder import view as welder_view
 
 LANGUAGES = ("numba", "llvm", "assembly")
-ABOUT_AN_OPERATOR = (
-    "groups",
-    *ABOUT_GROUPS,
-    *ABOUT_TILES,
-    "layout",
-    "relax",
-    "calls",
-    "levels",
-    "fusion",
-)  # pictures that follow the selection
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
-SHEETS = ("v100",)  # and of one kernel for these devices
-EACH_OPERATOR = ("relax", "calls", "levels", "fusion")  # and show it before it is one with others
 
 
 def question_key(kind: str, args: Mapping[str, Any]) -> str:
@@ -61,7 +46,7 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
             ask("kernel", call=call, language=language)
     _pictures(session, answers)
     return {
-        "parts": {**fixed_parts(), **session.parts()},
+        "parts": {**gallery.page_parts(), **session.parts()},
         "answers": answers,
         "bytes": {n: base64.b64encode(b).decode() for n, b in session.buffers().items()},
         "saved": "A saved page: everything can be looked at, nothing can be compiled again.",
@@ -69,29 +54,33 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
 
 
 def _pictures(session: Session, answers: dict[str, Any]) -> None:
-    """Each room's picture; those that follow the selection once a kernel."""
-    shared: dict[tuple[str, tuple[str, ...]], Any] = {}
-    heavy = {
-        **dict.fromkeys(ABOUT_TILES, roller_view.heaviest_calls(session, HEAVIEST)),
-        **dict.fromkeys(ABOUT_GROUPS, welder_view.greatest_groups(session, HEAVIEST)),
-    }
-    for room in gallery.ROOMS:
-        whole = session.answer("picture", {"room": room, "op": -1})
-        for op, operator in enumerate(session.house.operators):
-            answer = whole
-            if room in ABOUT_AN_OPERATOR and operator.calls:
-                if room in heavy and operator.calls[0] not in heavy[room]:
-                    continue
-                mine = (operator.name,) if room in EACH_OPERATOR else operator.calls
-                key = (room, mine)
-                if key not in shared:
-                    shared[key] = {"svg": _about(session, room, operator.name)} | _chosen(whole)
-                answer = shared[key]
-            answers[question_key("picture", {"room": room, "op": op})] = {"data": answer}
-        answers[question_key("picture", {"room": room, "op": -1})] = {"data": whole}
-        for device in SHEETS if room in heavy and room != "connections" else ():
-            args = {"room": room, "op": -1, "device": device}
+    """Each picture; those that follow the selection once a kernel, or once an operator."""
+    for picture in gallery.PICTURES:
+        whole = session.answer("picture", {"room": picture.name, "op": -1})
+        for op, answer in _of_operators(session, picture, whole):
+            key = question_key("picture", {"room": picture.name, "op": op})
+            answers[key] = {"data": answer}
+        answers[question_key("picture", {"room": picture.name, "op": -1})] = {"data": whole}
+        for device in picture.family.sheets if picture.family else ():
+            args = {"room": picture.name, "op": -1, "device": device}
             answers[question_key("picture", args)] = {"data": session.answer("picture", args)}
+
+
+def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tuple[int, Any]]:
+    """The picture of each operator by position; of all but the heaviest kernels left out where it
+    has a family of tiles or groups.
+    """
+    family = picture.family
+    heavy = family.heaviest(session, HEAVIEST) if family and family.heaviest else None
+    shared: dict[tuple[str, ...], Any] = {}
+    for op, operator in enumerate(session.house.operators):
+        if not picture.about or not operator.calls:
+            yield op, whole
+        elif heavy is None or operator.calls[0] in heavy:
+            mine = (operator.name,) if picture.about == "operator" else operator.calls
+            if mine not in shared:
+                shared[mine] = {"svg": _about(session, picture, operator.name)} | _chosen(whole)
+            yield op, shared[mine]
 
 
 def _chosen(whole: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,18 +89,18 @@ def _chosen(whole: Mapping[str, Any]) -> dict[str, Any]:
     return {"controls": found | {"tiles": []}} if found else {}
 
 
-def _about(session: Session, room: str, op: str) -> str:
+def _about(session: Session, picture: Picture, op: str) -> str:
     """The picture around an operator. The page lights the selection, so that neighbours may have
     one picture; tables are asked for without an operator.
     """
-    figure, _ = gallery.picture(room, session, op)
+    _, figure, _ = picture.draw(session, op)
     return replace(figure, selected="").text()
 
 
 def page(session: Session, *, code: bool = True) -> str:
     """The file's text: the house on top, then every room as a drawing with its table."""
     name = escape(session.now.compiled.model.name)
-    rooms = "".join(_room(session, room) for room in gallery.ROOMS)
+    rooms = "".join(_room(session, picture) for picture in gallery.PICTURES)
     script = front_end.script().replace("export default", "const page =")
     return "\n".join(
         (
@@ -154,11 +143,11 @@ def _inert(text: str) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
-def _room(session: Session, room: str) -> str:
-    title, _ = gallery.room(room)
-    figure, table = gallery.picture(room, session)
+def _room(session: Session, picture: Picture) -> str:
+    _, figure, table = picture.draw(session, "")
+    title, words = escape(picture.title), escape(picture.words)
     return (
-        f'<article class="room"><header><b>{escape(title)}</b></header>'
+        f'<article class="room"><header><b>{title}</b><span class="s">{words}</span></header>'
         f'<div class="picture">{figure.text()}</div>'
         f"<details><summary>Table</summary>{table.html()}</details></article>"
     )

@@ -15,17 +15,14 @@ from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, stacked
 from widgets.draw.table import Table
 from widgets.model.compiled import Arrays, Compiled
-from widgets.model.house import fixed_parts
+from widgets.model.picture import Picture
 from widgets.page import front_end
-from widgets.rammer import png, race_chart
-from widgets.roller import view as roller_view
-from widgets.roller.rolled import Rolled
+from widgets.program import stages_picture
+from widgets.rammer import brick_wall_picture, png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
 from widgets.session.session import Session
 from widgets.session.wall_views import Binary
-from widgets.welder import view as welder_view
-from widgets.welder.welded import Welded
 
 JSON_PARTS = (
     "bar",
@@ -44,7 +41,7 @@ JSON_PARTS = (
     "revision",
 )
 BYTE_PARTS = ("wall_planned", "wall_measured", "wall_more")
-FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane")
+FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures")
 
 
 def _part() -> Any:
@@ -93,7 +90,7 @@ class House(Asked):
 
     def __init__(self, session: Session) -> None:
         session.run_once()
-        super().__init__(**fixed_parts(), **_told(session))
+        super().__init__(**gallery.page_parts(), **_told(session))
         self.session = session
         self.on_msg(self._asked)
         self.observe(self._looked, "state")
@@ -116,7 +113,7 @@ class House(Asked):
         table.
         """
         bundle = super()._repr_mimebundle_(**kwargs)
-        figure, _ = gallery.picture("rammer", self.session)
+        figure = brick_wall_picture.PICTURE.draw(self.session, "")[1]
         walls = self.session.walls
         image = png.wall(walls.planned, walls.measured) if walls.planned else b""
         return _with_still(bundle, figure, _words(self.session), image)
@@ -149,8 +146,8 @@ def _told(session: Session) -> dict[str, Any]:
 
 
 def _words(session: Session) -> str:
-    stages = gallery.picture("stages", session)[1].text()
-    return f"{gallery.picture('rammer', session)[1].caption}\n{stages}"
+    stages = stages_picture.PICTURE.draw(session, "")[2].text()
+    return f"{brick_wall_picture.PICTURE.draw(session, '')[2].caption}\n{stages}"
 
 
 def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
@@ -165,16 +162,16 @@ def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
     return bundle
 
 
-# The rooms of one system: its name, the pictures that stand alone as well, and those that do not.
-ALONE = {
-    "roller": ("Roller", gallery.ABOUT_TILES, ("layout",)),
-    "welder": ("Welder", gallery.ABOUT_GROUPS, ("groups",)),
-    "rammer": ("Rammer", ("rammer", *gallery.ABOUT_WALLS), ()),
-}
+SYSTEMS = {Stage.WELDED: "Welder", Stage.ROLLED: "Roller", Stage.RAMMED: "Rammer"}
+
+
+def _opens(picture: Picture) -> bool:
+    """Whether all pictures of its stage are shown with it: it is the first one of a system."""
+    return picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
 
 
 class Rooms(Asked):
-    """One system's rooms alone: for every device, with what can be done by hand in them."""
+    """One system's pictures alone: for every device, with what can be done by hand in them."""
 
     _esm = front_end.script()
     _css = front_end.styles()
@@ -183,35 +180,30 @@ class Rooms(Asked):
     names = _part()
     op = _part()
 
-    def __init__(self, session: Session, system: str, op: str) -> None:
-        name, self.still, more = ALONE[system]
-        rooms = [[room, gallery.room(room)[0]] for room in (*self.still, *more)]
+    def __init__(self, session: Session, first: Picture, op: str) -> None:
+        assert first.stage is not None
+        pictures = gallery.of_stage(first.stage)
+        self.still = [p for p in pictures if p is first or p.family]  # the others are for the page
         names = [o.name for o in session.house.operators]
-        mine = _about(session, system, op)
-        title = f"{name}, {session.now.compiled.model.name}"
+        mine = _about(session, first, op)
+        title = f"{SYSTEMS[first.stage]}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
-        super().__init__(rooms=rooms, title=title, names=names, op=at)
+        super().__init__(rooms=[p.told() for p in pictures], title=title, names=names, op=at)
         self.session, self.mine = session, op
         self.on_msg(self._asked)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live rooms; and for pages without a kernel all pictures below each other."""
         bundle = super()._repr_mimebundle_(**kwargs)
-        found = [gallery.picture(name, self.session, self.mine) for name in self.still]
-        text = "\n\n".join(table.text(12) for _, table in found)
-        return _with_still(bundle, stacked([figure for figure, _ in found]), text)
+        found = [p.draw(self.session, self.mine) for p in self.still]
+        text = "\n\n".join(table.text(12) for _, _, table in found)
+        return _with_still(bundle, stacked([figure for _, figure, _ in found]), text)
 
 
-def _about(session: Session, system: str, op: str) -> str:
+def _about(session: Session, first: Picture, op: str) -> str:
     """The operator that a system's pictures are about where they were asked about `op`."""
-    found: Rolled | Welded | None
-    if system == "rammer":
-        return op
-    if system == "roller":
-        found = roller_view.rolled(session, op)
-    else:
-        found = welder_view.welded(session, op)
-    return op if found is None or op in found.ops else found.ops[0]
+    ops = first.family.about(session, op) if first.family else ()
+    return op if not ops or op in ops else ops[0]
 
 
 class Room(anywidget.AnyWidget):
@@ -269,15 +261,16 @@ def show(
     measured: bool = False,
 ) -> Room | Rooms:
     """One room, about a source operator where one is named. `measured` times Roller's tiles."""
+    picture = gallery.named(room)
     session = Session(c, sizes=sizes, inputs=inputs)
-    if room == "rammer" and c.program.stage is Stage.EMITTED:  # a sheet has no code
+    if picture.live == "wall" and c.program.stage is Stage.EMITTED:  # a sheet has no code
         session.run_once()
     if measured:
         session.time_tiles(op)
-    title, _ = gallery.room(room)
-    if room in ALONE:
-        return Rooms(session, room, op)
-    return Room(title, c.model.name, *gallery.picture(room, session, op))
+    if _opens(picture):
+        return Rooms(session, picture, op)
+    _, figure, table = picture.draw(session, op)
+    return Room(picture.title, c.model.name, figure, table)
 
 
 def race(result: race_chart.Result) -> Room:

@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from explorer.errors import BadOption
 from explorer.ir import kernel as ir
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from widgets.draw.svg import Svg, fit, label
 from widgets.draw.table import Table
 from widgets.model.compiled import Kernel
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
 
 LANGUAGES = ("numba", "llvm", "assembly")
 
@@ -142,3 +145,19 @@ def figure(rows: SourceRows, limit: int = 60) -> Svg:
     if len(rows.lines) > limit:
         marks.append(label(40, limit * 17 + 12, f"… and {len(rows.lines) - limit} lines more", "q"))
     return Svg(960, (len(shown) + 1) * 17, "".join(marks), f"{rows.language} of {rows.kernel}")
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    kernels = s.now.compiled.kernels
+    if not kernels:
+        raise BadOption("no kernel was generated: compile through to code")
+    rows = data(next((k for k in kernels if op in k.origins), kernels[0]))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="codegen",
+    title="Generated source",
+    words="The Numba source that was generated for a kernel.",
+    draw=_draw,
+)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from explorer.ir.program import Program
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table
 from widgets.draw.theme import family_token
+from widgets.model.on_show import OnShow
 from widgets.model.outline import Line, lines
+from widgets.model.picture import Drawn, Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +121,19 @@ def _around_changes(rows: tuple[DiffLine, ...], context: int = 2) -> list[DiffLi
         j for i, r in enumerate(rows) if r.mark != " " for j in range(i - context, i + context + 1)
     }
     return [r for i, r in enumerate(rows) if i in near] if near else list(rows)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    """The largest step: from graph operators to kernels, if that was reached."""
+    steps = s.now.compiled.snapshots
+    step = next((x for x in steps if x.stage == Stage.LEGALIZED), steps[-1])
+    rows = data(step.before, step.after)
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="program",
+    title="Program before and after",
+    words="The program's text before and after its operators became kernels, line against line.",
+    draw=_draw,
+)

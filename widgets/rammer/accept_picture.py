@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.ir.decisions import Candidate
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, time_text
-from widgets.rammer.view import Rammed
+from widgets.model.picture import Picture
+from widgets.rammer.view import WALLS, Rammed, of_walls
 
 WIDTH, LEFT, BAR, ROW = 780.0, 140.0, 190.0, 36.0
 MOST = 40  # waves that are drawn; the table has all
@@ -100,3 +102,13 @@ def _decided(found: Rammed, y: float) -> Iterator[str]:
         said = f"products by {weight} are done {chosen}: {costs}"
         yield label(12, y + 12, fit(said, WIDTH - 24), "i", title=said)
         y += 34
+
+
+PICTURE = Picture(
+    name="accept",
+    title="Accept rule",
+    words="For each wave whether the policy let it join the rProgram before it, by their times.",
+    stage=Stage.RAMMED,
+    family=WALLS,
+    draw=of_walls(figure, table),
+)

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
 from explorer.measure.walls import WallComparison
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.table import time_text
 from widgets.draw.theme import family_token
 from widgets.model.brick_wall import CAUSES, NAMES, WallRows
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
 from widgets.rammer.wall_lanes import Blocks, lane_blocks
 from widgets.rammer.wall_slices import Window
-from widgets.rammer.wall_table import caption
+from widgets.rammer.wall_table import caption, table
 
 WIDTH, GUTTER = 960, 84
 ROOM = 60_000  # bytes of blocks, so that the text of the picture stays small
@@ -183,3 +187,21 @@ def family_mark(x: float, y: float, family: str) -> Sequence[str]:
         rect(x, y, 13, 11, f"url(#p-{family_token(family)})", 'stroke="var(--line2)"'),
         label(x + 18, y + 10, family),
     )
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    planned, measured = s.walls.planned, s.walls.measured
+    if planned is None:
+        raise BadOption("nothing is scheduled: compile through Rammer")
+    drawn = figure(planned, measured, op, s.walls.compared)
+    return (planned, measured), drawn, table(planned, measured, op, s.walls.compared)
+
+
+PICTURE = Picture(
+    name="rammer",
+    title="Brick wall",
+    words="The tasks of all operators on the machine's units, as planned and as measured.",
+    stage=Stage.RAMMED,
+    live="wall",
+    draw=_draw,
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.ir.stage import Stage
 from explorer.tuning.races.side_by_side import Side
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.table import Table, time_text
 from widgets.model.brick_wall import NAMES
-from widgets.rammer.view import Rammed
+from widgets.model.picture import Picture
+from widgets.rammer.view import WALLS, Rammed, of_walls
 
 WIDTH, LEFT, BAR, ROW = 780.0, 170.0, 300.0, 34.0
 
@@ -112,3 +114,13 @@ def _legend(found: Rammed, y: float) -> Iterator[str]:
         yield label(x + 18, y + 10, said)
         x += 34 + text_width(said)
     yield path(f"M{LEFT} {y - 6:g}H{WIDTH - 12:g}", "var(--line)")
+
+
+PICTURE = Picture(
+    name="policies",
+    title="Policies",
+    words="Every policy's wall: how long it is, what fills it, and what it costs to begin.",
+    stage=Stage.RAMMED,
+    family=WALLS,
+    draw=of_walls(figure, table),
+)

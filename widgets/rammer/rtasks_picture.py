@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.ir.stage import Stage
 from explorer.rammer import ROperator
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Cell, Table, size_text, time_text
-from widgets.rammer.view import Rammed
+from widgets.model.picture import Picture
+from widgets.rammer.view import WALLS, Rammed, of_walls
 
 WIDTH, LEFT, BAR, ROW, MOST = 780.0, 210.0, 290.0, 20.0, 24
 
@@ -98,3 +100,13 @@ def _drawn(row: tuple[Cell, ...], y: float, scale: float) -> Iterator[str]:
         yield path(bars or "M0 0", "var(--pane)" if measured else "var(--ink3)")
     words = f"{int(tasks):,} × {time_text(us)}, {kernel}, {row[5]}"
     yield label(LEFT + wide + 6, y + 13, fit(words, WIDTH - LEFT - wide - 14), title=words)
+
+
+PICTURE = Picture(
+    name="rtasks",
+    title="rTasks",
+    words="Every rOperator's rTasks: how many, how long one takes, and which rKernel was taken.",
+    stage=Stage.RAMMED,
+    family=WALLS,
+    draw=of_walls(figure, table),
+)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from explorer.ir.stage import Stage
 from explorer.tuning.races.side_by_side import Side
 from widgets.draw.svg import Svg, fit, label, rect, text_width
 from widgets.draw.table import Table, time_text
 from widgets.model.brick_wall import WallRows
+from widgets.model.picture import Picture
 from widgets.rammer.brick_wall_picture import (
     GUTTER,
     INSIDE,
@@ -18,7 +20,7 @@ from widgets.rammer.brick_wall_picture import (
     shared_lanes,
     units_of,
 )
-from widgets.rammer.view import MOST_COUNTED, Rammed
+from widgets.rammer.view import MOST_COUNTED, WALLS, Rammed, of_walls
 
 HIGH = 190.0  # of one wall
 MOST_LANES = 60
@@ -94,3 +96,13 @@ def _wall(rows: WallRows, y: float, scale: float, selected: str) -> list[str]:
     marks += lane_marks(rows, lanes, scale, y, high, step, selected, outlined=False)
     marks += cuts(rows, scale, y - 2, y + lanes * step + 2)
     return marks
+
+
+PICTURE = Picture(
+    name="layers",
+    title="Two layers",
+    words="Rammer's wall over that of two-layer scheduling, on one axis.",
+    stage=Stage.RAMMED,
+    family=WALLS,
+    draw=of_walls(figure, table),
+)

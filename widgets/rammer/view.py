@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import explorer
 from explorer.devices.catalogue import device_names
@@ -13,27 +13,17 @@ from explorer.ir.decisions import Candidate
 from explorer.rammer import POLICIES
 from explorer.rammer.one_kernel import OneKernel
 from explorer.tuning.races.side_by_side import BASELINE, Side, side, side_by_side
+from widgets.draw.svg import Svg
+from widgets.draw.table import Table
 from widgets.model.brick_wall import Call, WallRows, data
-from widgets.model.house import House
-from widgets.model.knobs import Setting
-from widgets.roller.rolled import View
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Draw, Drawn, Family
 from widgets.roller.view import device_of
 
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_COUNTED = 64  # units: the waits of a data sheet's are millions
 BRICKS = (1, 2, 4, 8, 16, 32)
 KERNELS = ("", "fastest", "efficient")
-
-
-class RammerOnShow(Protocol):
-    """What Rammer's pictures are made from: what is on show, and from which point of view."""
-
-    @property
-    def now(self) -> Setting: ...
-    @property
-    def house(self) -> House: ...
-    @property
-    def view(self) -> View: ...
 
 
 @dataclass(frozen=True)
@@ -73,14 +63,14 @@ class Rammed:
         return data(of.wall, self.calls)
 
 
-def rammed(s: RammerOnShow) -> Rammed:
+def rammed(s: OnShow) -> Rammed:
     """The walls of the view; raises NoSuchDevice or BadOption for what there is not."""
     view = s.view
     key = repr(("rammed", view, s.now.compiled.options.rammer))
     return s.house.kept(key, s.now.sizes, lambda: _rammed(s))
 
 
-def _rammed(s: RammerOnShow) -> Rammed:
+def _rammed(s: OnShow) -> Rammed:
     c: Any = s.now.compiled
     own = s.view.device in ("", c.device.name)
     own_policy = c.options.rammer.policy
@@ -106,7 +96,7 @@ def _rammed(s: RammerOnShow) -> Rammed:
     return Rammed(c.device.name, own, mine, sides, s.house.calls, named, decided, decisions.order)
 
 
-def _laid(s: RammerOnShow, own: bool) -> tuple[Any, tuple[Side, ...]]:
+def _laid(s: OnShow, own: bool) -> tuple[Any, tuple[Side, ...]]:
     """The compilation of the view, and its walls under every policy: laid once, whichever policy
     and rKernels are looked at.
     """
@@ -123,7 +113,7 @@ def _laid(s: RammerOnShow, own: bool) -> tuple[Any, tuple[Side, ...]]:
     return s.house.kept(key, s.now.sizes, lay)
 
 
-def _on_data_sheet(s: RammerOnShow) -> Any:
+def _on_data_sheet(s: OnShow) -> Any:
     """The model compiled for the data sheet of the view, with as many units as that has."""
     c: Any = s.now.compiled
     rammer = replace(c.options.rammer, threads=0, profile=None)
@@ -132,8 +122,9 @@ def _on_data_sheet(s: RammerOnShow) -> Any:
     return s.house.kept(key, (), lambda: explorer.compile(c.model, device, options))
 
 
-def controls(found: Rammed, view: View) -> Mapping[str, Any]:
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     """What may be chosen in the pictures, with what is on show."""
+    found, view = rammed(s), s.view
     names = dict.fromkeys(("this-cpu", found.device, *device_names()))
     units = found.chosen.wall.units
     count = sorted({*UNITS, units})
@@ -156,3 +147,16 @@ def controls(found: Rammed, view: View) -> Mapping[str, Any]:
 
 def _at(values: tuple[int, ...], value: int) -> int:
     return values.index(value) if value in values else 0
+
+
+WALLS = Family("walls", _controls)
+
+
+def of_walls(figure: Callable[[Rammed], Svg], table: Callable[[Rammed], Table]) -> Draw:
+    """A picture about walls of any device and policy."""
+
+    def draw(s: OnShow, op: str) -> Drawn:
+        found = rammed(s)
+        return found, figure(found), table(found)
+
+    return draw

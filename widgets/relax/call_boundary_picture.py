@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, text_width
 from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.relax import call_boundary
 from widgets.relax.call_boundary import BoundaryRow, MatchRow
 from widgets.relax.shapes_picture import around
 
@@ -105,3 +109,20 @@ def _row(r: MatchRow, symbols: Sequence[str], y: float) -> Iterator[str]:
         yield f'<circle cx="{so + 4:g}" cy="{y - 4:g}" r="3" fill="none" stroke="var(--ink2)"/>'
     x = so + 22 + wide * (1.1 if bad else 1)
     yield label(x, y, fit(r.reason, RIGHT - x), "q", symbols=symbols, title=r.reason)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    c = s.now.compiled
+    rows = s.house.kept("calls", (), lambda: call_boundary.data(c))
+    names = tuple(b.name for b in c.program.env.symbols)
+    return rows, figure(rows, names, op), table(rows)
+
+
+PICTURE = Picture(
+    name="calls",
+    title="Calls",
+    words="At each call what a parameter says beside what its argument says, and what follows.",
+    stage=Stage.TYPED,
+    about="operator",
+    draw=_draw,
+)

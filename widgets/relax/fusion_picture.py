@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, rect, stepped, text_width, wrapped
 from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.relax import fusion
 from widgets.relax.fusion import FusionRows, NodeRow
 from widgets.relax.shapes_picture import around
 
@@ -163,3 +167,18 @@ def _arcs(
         )
         if inside:
             yield f'<path d="M{GUTTER:g} {end:g}l-6 -3v6z" fill="{ink}"/>'
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled))
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="fusion",
+    title="Fusion",
+    words="How FuseOps groups operators by pattern kind, and why one stays out.",
+    stage=Stage.LEGALIZED,
+    about="operator",
+    draw=_draw,
+)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.relax import levels
 from widgets.relax.levels import CallRow, EntryRow, LevelRows
 from widgets.relax.shapes_picture import around
 
@@ -139,3 +143,19 @@ def _entry(e: EntryRow, y: float) -> Iterator[str]:
     text = fit(e.text, wide - 16, mono=e.level == "kernel")
     style = "mono" if e.level == "kernel" else "q"
     yield label(TO + 8, y + 13, text, style, symbols=e.symbols, title=said)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    known = s.house.operators
+    rows = s.house.kept("levels", (), lambda: levels.data(s.now.compiled, known))
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="levels",
+    title="Three levels",
+    words="Graph operators, loops and library calls of one program, and which became which.",
+    stage=Stage.LEGALIZED,
+    about="operator",
+    draw=_draw,
+)

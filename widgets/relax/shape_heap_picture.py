@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, rect, symbol_label, text_width, wrapped
 from widgets.draw.table import Cell, Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.relax import shape_heap
 from widgets.relax.shape_heap import FILLS, HeapRows, SlotRow, StepRow, WrongRow
 
 SLOTS, STEPS = 14, 26
@@ -187,3 +191,18 @@ def _cells(w: WrongRow, slots: Sequence[SlotRow], y: float) -> Iterator[str]:
     if len(slots) > most:
         more = f"{len(slots) - most} more"
         yield label(RIGHT - text_width(more), y + 20, more, "q")
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    program, sizes = s.now.compiled.program, dict(s.now.sizes)
+    rows = s.house.kept("heap", s.now.sizes, lambda: shape_heap.data(program, sizes))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="heap",
+    title="Shape heap",
+    words="The sizes that a run computes, the checks of its inputs, and what a wrong input meets.",
+    stage=Stage.TYPED,
+    draw=_draw,
+)

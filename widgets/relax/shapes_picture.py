@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, symbol_label
 from widgets.draw.table import Cell, Table, size_text
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.relax import shapes
 from widgets.relax.shapes import KNOWN, ShapeRows, SymbolRow, UseRow, ValueRow
 
 SHOWN = 14
@@ -168,3 +172,19 @@ def _use(u: UseRow, y: float) -> list[str]:
         label(216, y, fit(u.text, room, mono=True), "mono", symbols=u.symbols, title=u.text),
         label(RIGHT, y, size_text(u.bytes) if u.bytes else "", "i", anchor="end"),
     ]
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    sizes = s.now.sizes
+    rows = s.house.kept("relax", sizes, lambda: shapes.data(s.now.compiled, dict(sizes), s.plan))
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="relax",
+    title="Shapes",
+    words="The shape of every value as it was deduced, and where each symbol comes from.",
+    stage=Stage.TYPED,
+    about="operator",
+    draw=_draw,
+)

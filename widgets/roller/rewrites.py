@@ -10,11 +10,14 @@ from textwrap import wrap
 
 from explorer.errors import BadOption
 from explorer.ir.kernels.normal import normalise
+from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.tile.rewrites import steps
 from widgets.draw.svg import Svg, label, rect, stepped, text_width
 from widgets.draw.table import Table
+from widgets.model.picture import Picture
 from widgets.roller.rolled import Rolled
+from widgets.roller.view import TILES, of_tile
 
 WIDTH, LINE, HEAD = 780.0, 16.0, 24.0
 MOST = 40  # lines of a step that are drawn
@@ -134,3 +137,14 @@ def _pieces(line: str) -> list[str]:
     if len(found) > LONGEST:
         found = [*found[: LONGEST - 1], f"{found[LONGEST - 1][: columns - 2]} …"]
     return [piece.replace(" ", "\u00a0") for piece in found]
+
+
+PICTURE = Picture(
+    name="tile_program",
+    title="Tile program",
+    words="The plain tile program, then what each rewrite changed, up to the one that is printed.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=of_tile(data, figure, table),
+)

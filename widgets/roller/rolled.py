@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TypeAlias
 
 from explorer.cost.estimate import tasks
 from explorer.devices.model import Device, MemoryLevel
@@ -24,24 +23,9 @@ from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.scale_out import Waves
 from explorer.roller.construct.steps import Construction
 from widgets.draw.table import time_text
+from widgets.model.on_show import Times
 
 MOST = 10  # tiles to choose from
-Times: TypeAlias = Mapping[Tiling, Measurement]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
-    to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
-    bricks a share and which rKernels, "" and 0 for those in use.
-    """
-
-    device: str = ""
-    rank: int = -1
-    policy: str = ""
-    units: int = 0
-    bricks: int = 0
-    kernels: str = ""
 
 
 @dataclass(frozen=True, slots=True)

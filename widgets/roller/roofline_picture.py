@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.table import Table, time_text
-from widgets.roller.roofline import Point, Roof, RooflineRows
+from widgets.model.picture import Picture
+from widgets.roller.roofline import Point, Roof, RooflineRows, data
+from widgets.roller.view import TILES, of_tile
 
 WIDTH, LEFT, RIGHT = 780.0, 12.0, 768.0
 X0, X1, TOP, FLOOR = 76.0, 660.0, 72.0, 372.0
@@ -256,3 +259,14 @@ def _legend(rows: RooflineRows) -> Iterator[str]:
         )
         yield path(f"M{LEFT + 244} {y + 14:g}h24", "var(--ink3)", 'stroke-dasharray="5 3"')
         yield label(LEFT + 274, y + 18, "of 1 unit alone")
+
+
+PICTURE = Picture(
+    name="roofline",
+    title="Roofline",
+    words="What each tile to choose from can reach under the device's compute and bandwidth.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=of_tile(data, figure, table),
+)

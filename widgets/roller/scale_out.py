@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from explorer.ir.stage import Stage
 from explorer.roller.construct.scale_out import Waves
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table
+from widgets.model.picture import Picture
 from widgets.roller.rolled import Rolled
+from widgets.roller.view import TILES, of_tile
 
 LEFT, RIGHT, FIRST, WIDTH = 12.0, 768.0, 104.0, 780.0
 HEAD, TAIL = 9, 2  # waves that are drawn where there are more
@@ -144,3 +147,14 @@ def _shares(rows: WaveRows, y: float) -> Iterator[str]:
     yield label(LEFT + 17, end + 4, "in use")
     yield rect(LEFT + 66, end - 4, 12, 9, "url(#p-g-imbalance)", 'stroke="var(--edge)"')
     yield label(LEFT + 83, end + 4, "idle: nothing is left for these units")
+
+
+PICTURE = Picture(
+    name="waves",
+    title="Waves",
+    words="Copies of one unit's tile over all units, in waves, and what the last one leaves idle.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=of_tile(data, figure, table),
+)

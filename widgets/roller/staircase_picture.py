@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from math import log2
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, rect, stepped, text_width
 from widgets.draw.table import Table
+from widgets.model.picture import Picture
 from widgets.roller.choices_picture import choices
-from widgets.roller.staircase import StaircaseRows, StepRow, sentence
+from widgets.roller.staircase import StaircaseRows, StepRow, data, sentence
+from widgets.roller.view import TILES, of_tile
 
 WIDTH, LEFT, RIGHT = 780.0, 12.0, 768.0
 FIRST, MOST = 88.0, 48
@@ -204,3 +207,14 @@ def _legend(y: float) -> Iterator[str]:
     yield rect(x, y - 11, 14, 14, "var(--ink)", 'rx="2"')
     yield label(x + 7, y, "1", "inv w", anchor="middle")
     yield label(x + 19, y, "a result, by rank")
+
+
+PICTURE = Picture(
+    name="staircase",
+    title="Staircase",
+    words="How Roller enlarged the tile step by step, and which rule ended each way.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=of_tile(data, figure, table),
+)

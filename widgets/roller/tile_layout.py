@@ -12,11 +12,14 @@ from explorer.ir.decisions import Candidate, Micro, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, size_text, time_text
 from widgets.draw.theme import TERM_INKS
 from widgets.model.knobs import tile_label
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,3 +301,19 @@ def _bar(
         )
         at += us * scale
     return marks
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = data(s.now.compiled.program, dict(s.now.sizes))
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="layout",
+    title="Tune",
+    words="A kernel's output cut into tasks and register tiles; any tile can be tried and timed.",
+    stage=Stage.ROLLED,
+    about="kernel",
+    live="tile",
+    draw=_draw,
+)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
 from widgets.draw.table import Table, size_text
+from widgets.model.picture import Picture
 from widgets.roller.storage_picture import storage
-from widgets.roller.tile_panels import DataTile, LevelPanel, PanelRows, Plane
+from widgets.roller.tile_panels import DataTile, LevelPanel, PanelRows, Plane, data
+from widgets.roller.view import TILES, of_tile
 
 WIDTH, LEFT, RIGHT = 780.0, 12.0, 768.0
 COLUMN, GAP, FIRST = 196.0, 12.0, 148.0
@@ -238,3 +241,14 @@ def _row(
             yield rect(x + before * CELL, y, -before * CELL, ROW - 0.6, ground, edge)
         if after > wide:
             yield rect(x + wide * CELL, y, (after - wide) * CELL, ROW - 0.6, ground, edge)
+
+
+PICTURE = Picture(
+    name="roller",
+    title="Tiles",
+    words="The tile of every operand at each memory level, and what it is aligned to.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=of_tile(data, figure, table),
+)

@@ -4,8 +4,8 @@ show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.catalogue import device_names
@@ -17,26 +17,17 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding
 from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import expression_of
-from widgets.model.house import House
-from widgets.model.knobs import Setting
-from widgets.roller.rolled import Rolled, Times, View, constructed, weighed
+from widgets.draw.svg import Svg
+from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Draw, Drawn, Family, nothing
+from widgets.roller.rolled import Rolled, constructed, weighed
+
+SHEETS = ("v100",)  # devices that a saved page shows a kernel or a group on
+R = TypeVar("R")
 
 
-class RollerOnShow(Protocol):
-    """What Roller's pictures are made from: what is on show, which part of it, and what the clock
-    said of tiles that were tried.
-    """
-
-    @property
-    def now(self) -> Setting: ...
-    @property
-    def house(self) -> House: ...
-    @property
-    def view(self) -> View: ...
-    def times(self, binding: str) -> Times: ...
-
-
-def rolled(s: RollerOnShow, op: str) -> Rolled | None:
+def rolled(s: OnShow, op: str) -> Rolled | None:
     """The kernel that computes a source operator, else the one with the most work, on the device of
     the view; None where Roller has tiled nothing.
 
@@ -89,7 +80,7 @@ def device_of(name: str) -> Device:
 Tiled = tuple[Binding, Kernel, TilingDecision]
 
 
-def _tiled(s: RollerOnShow) -> list[Tiled]:
+def _tiled(s: OnShow) -> list[Tiled]:
     program = s.now.compiled.program
     return [
         (b, b.expr.kernel, d)
@@ -98,7 +89,7 @@ def _tiled(s: RollerOnShow) -> list[Tiled]:
     ]
 
 
-def _call(s: RollerOnShow, op: str) -> Tiled | None:
+def _call(s: OnShow, op: str) -> Tiled | None:
     """The tiled kernel of an operator, else that with the most work."""
     tiled = _tiled(s)
     mine = next((t for t in tiled if op and op in t[0].origin), None)
@@ -108,7 +99,7 @@ def _call(s: RollerOnShow, op: str) -> Tiled | None:
     return next(t for t in tiled if t[0].name in heaviest)
 
 
-def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
+def heaviest_calls(s: OnShow, count: int) -> tuple[str, ...]:
     """The tiled calls with the most operations, by name."""
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
 
@@ -122,8 +113,9 @@ def heaviest_calls(s: RollerOnShow, count: int) -> tuple[str, ...]:
     return s.house.kept("heaviest", s.now.sizes, ranked)[:count]
 
 
-def controls(rows: Rolled | None) -> Mapping[str, Any]:
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     """What may be chosen in the pictures: devices and tiles, with the ones on show."""
+    rows = rolled(s, op)
     if rows is None:
         return {}
     names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
@@ -133,3 +125,26 @@ def controls(rows: Rolled | None) -> Mapping[str, Any]:
         "tiles": [c.label for c in rows.choices],
         "rank": rows.rank,
     }
+
+
+def _about(s: OnShow, op: str) -> tuple[str, ...]:
+    found = rolled(s, op)
+    return found.ops if found else ()
+
+
+TILES = Family("tiles", _controls, _about, heaviest_calls, SHEETS)
+
+
+def of_tile(
+    data: Callable[[Rolled], R], figure: Callable[[R], Svg], table: Callable[[R], Table]
+) -> Draw:
+    """A picture about what Roller made of one kernel."""
+
+    def draw(s: OnShow, op: str) -> Drawn:
+        found = rolled(s, op)
+        if found is None:
+            return nothing("Roller has tiled nothing.")
+        rows = data(found)
+        return rows, figure(rows), table(rows)
+
+    return draw

@@ -5,35 +5,25 @@ inspector.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import AlgorithmDecision, Candidate, Tiling, TilingDecision
 from explorer.ir.program import Binding
-from explorer.measure.walls import WallComparison
 from widgets.draw.table import size_text, time_text
 from widgets.memory import memory_plan
 from widgets.model import outline
 from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
+from widgets.model.on_show import Walls
 from widgets.model.operators import Operator
 from widgets.roller.rolled import timed_words
 from widgets.welder import tile_graph
 
 SHOWN = 8  # candidates, and so many refused ones
 DIRECT = "direct"
-
-
-@dataclass(frozen=True, slots=True)
-class Walls:
-    """The walls that are on show; `measured` and `compared` are None before the first run."""
-
-    planned: WallRows | None
-    measured: WallRows | None
-    compared: WallComparison | None = None
 
 
 def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[str, Any]:

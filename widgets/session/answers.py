@@ -9,19 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.errors import BadOption
+from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
+from widgets.model.on_show import OnShow, Times, View, Walls
 from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
-from widgets.rammer import view as rammer_view
-from widgets.roller import view as roller_view
-from widgets.roller.rolled import Times, View
 from widgets.rooms import gallery, inspection
-from widgets.rooms.gallery import OnShow
-from widgets.rooms.inspection import Walls
-from widgets.welder import view as welder_view
-from widgets.welder.move_state import Hand
 
 
 def position(value: object) -> int:
@@ -109,20 +104,16 @@ class Seen:
 def picture(
     s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **walls: Any
 ) -> Any:
-    """A room's picture and table, about an operator where one is given; for Welder's, Roller's and
-    Rammer's rooms what may be chosen in them, too.
+    """A picture and its table, about an operator where one is given, and what may be chosen in
+    it.
     """
     name = s.house.operators[op].name if op >= 0 else ""
     seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_walls(**walls)))
-    figure, table = gallery.picture(room, seen, name)
+    mine = gallery.named(room)
+    _, figure, table = mine.draw(seen, name)
     found = {"svg": figure.text(), "table": table_part(table, s.house)}
-    if room in gallery.ABOUT_TILES:
-        found["controls"] = roller_view.controls(roller_view.rolled(seen, name))
-    elif room in gallery.ABOUT_GROUPS:
-        group = welder_view.welded(seen, name)
-        found["controls"] = welder_view.controls(group, tiled=room != "connections")
-    elif room in gallery.ABOUT_WALLS:
-        found["controls"] = rammer_view.controls(rammer_view.rammed(seen), seen.view)
+    if mine.family is not None:
+        found["controls"] = mine.family.controls(seen, name)
     return found
 
 

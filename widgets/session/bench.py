@@ -15,7 +15,7 @@ from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling
 from widgets.draw.table import time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting, threads, tile_label
-from widgets.roller.rolled import Times
+from widgets.model.on_show import Times
 from widgets.session import tuning
 from widgets.session.jobs import Job, Jobs
 from widgets.session.tuning import Subject

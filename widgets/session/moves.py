@@ -13,6 +13,7 @@ from explorer.errors import BadOption
 from explorer.measure.compare import Comparison
 from explorer.welder.tiles.levels import memories
 from widgets.model.compiled import Arrays, Compiled
+from widgets.model.hand import Hand, Move
 from widgets.model.knobs import Setting, fusion
 from widgets.roller.view import device_of
 from widgets.session.jobs import Job, Jobs
@@ -20,7 +21,7 @@ from widgets.session.verdict import against
 from widgets.session.watched import Rounds, Watched, rounds_in
 from widgets.welder import judged
 from widgets.welder import move_state as hand
-from widgets.welder.move_state import Hand, Judge, Move
+from widgets.welder.move_state import Judge
 from widgets.welder.view import before_welding, kernels_of
 
 Compiler = Callable[[Compiled, Sequence[Move], Job], Compiled]

@@ -20,14 +20,14 @@ from widgets.draw.table import time_text
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Arrays, Compiled
+from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts, program_parts, read
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, first_setting, knobs, said, threads, turned, with_tile
+from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.rammer import wall_hand
-from widgets.roller.rolled import Times, View
 from widgets.roller.view import rolled
-from widgets.rooms.inspection import Walls
 from widgets.session import answers, state, verdict
 from widgets.session import replayed_moves as by_hand
 from widgets.session.bench import Bench, Timer
@@ -37,7 +37,6 @@ from widgets.session.tuning import tiling_of, timed
 from widgets.session.verdict import Step
 from widgets.session.wall_views import Binary, WallViews
 from widgets.session.watched import Rounds, Watched, rounds_in
-from widgets.welder.move_state import Hand
 
 MORE_UNITS = 8
 TIMING_SECONDS = 0.3

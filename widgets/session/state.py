@@ -13,6 +13,7 @@ from typing import Any
 
 from explorer.errors import SnapshotError
 from explorer.ir.stage import Stage
+from widgets.rooms import gallery
 
 VERSION = 1
 LONGEST_TEXT = 64_000
@@ -26,31 +27,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
     "graph": ("", "operators", "kernels"),
-    "room": (
-        "",
-        "relax",
-        "heap",
-        "calls",
-        "levels",
-        "fusion",
-        "grinder",
-        "welder",
-        "curve",
-        "connections",
-        "groups",
-        "roller",
-        "staircase",
-        "waves",
-        "roofline",
-        "tile_program",
-        "layout",
-        "rammer",
-        "policies",
-        "accept",
-        "layers",
-        "rtasks",
-        "memory",
-    ),  # the pictures of all stages, as canvas/house.js lists them
 }
 
 
@@ -150,11 +126,10 @@ def _checked(name: str, value: Any) -> Any:
         raise SnapshotError(
             f"the saved state's {name} is longer than {LONGEST_NAME} characters", where=name
         )
-    if name in CHOICES and text not in CHOICES[name]:
+    known = ("", *gallery.choices()) if name == "room" else CHOICES.get(name)
+    if known is not None and text not in known:
         raise SnapshotError(
-            f"the saved state's {name} is {text[:40]!r}",
-            where=name,
-            expected=", ".join(CHOICES[name]),
+            f"the saved state's {name} is {text[:40]!r}", where=name, expected=", ".join(known)
         )
     return text
 

@@ -12,10 +12,10 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.rammer import Schedule
 from widgets.model.brick_wall import WallRows
+from widgets.model.on_show import Walls
 from widgets.rammer import wall_slices, wall_waits
 from widgets.rammer.wall_slices import Source
 from widgets.rammer.wall_table import compared_words, twins_us
-from widgets.rooms.inspection import Walls
 
 MOST_WAITING = 64  # units whose waits are told: those of a data sheet's are millions
 MORE_BYTES = 60_000  # of the wall on other units, which is never looked at from nearer

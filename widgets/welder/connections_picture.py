@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture, nothing
+from widgets.welder import connections, view
 from widgets.welder.connections import ConnectionRows
 from widgets.welder.stream_layout import LEFT, X1, bands_of
 from widgets.welder.stream_marks import band_marks, by, tip
@@ -77,3 +81,32 @@ def _legend(y: float) -> Iterator[str]:
     x += 168
     yield rect(x, y - 9, 14, 10, "var(--tint)", 'rx="3" stroke="var(--line2)"')
     yield label(x + 19, y, "one kernel after welding")
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    """The connections of one group, as they are or as they were moved by hand."""
+    found = view.welded(s, op)
+    if found is None:
+        return nothing(view.NO_GROUPS)
+    outcome = s.hand.on(found.device.name).outcome
+    program = outcome.program if outcome else None
+    if program is None:
+        program = view.program_for(s, found.device)
+    found = view.regrouped(s.now, found, program, op)
+    graph = program.decisions.tile_graph
+    assert graph is not None
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+    rows = connections.data(found, view.before_welding(s.now.compiled), graph, sizes)
+    return rows, figure(rows, op), table(rows)
+
+
+PICTURE = Picture(
+    name="connections",
+    title="What if",
+    words="A group's values by the memory level that hands them on; any can be moved by hand.",
+    stage=Stage.WELDED,
+    family=view.GROUPS_IN_USE,
+    about="kernel",
+    live="levels",
+    draw=_draw,
+)

@@ -14,7 +14,7 @@ from explorer.ir.stage import Stage
 from explorer.welder.tiles.levels import REGISTER
 from explorer.welder.what_if import Side, WhatIf
 from widgets.model.compiled import Compiled
-from widgets.welder.move_state import Move, Outcome, Totals
+from widgets.model.hand import Move, Outcome, Totals
 
 
 def judged(

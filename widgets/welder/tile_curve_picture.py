@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log2
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, path_end, rect, text_width
 from widgets.draw.table import Cell, Table, size_text
+from widgets.model.picture import Picture
 from widgets.welder.moved_picture import MIDDLE, bars
 from widgets.welder.stream_marks import NAMES
-from widgets.welder.tile_curve import CurveRows, Moved, Point
+from widgets.welder.tile_curve import CurveRows, Moved, Point, data
+from widgets.welder.view import GROUPS, of_group
 
 WIDTH, LEFT = 780.0, 12.0
 X0, X1, TOP, FLOOR = 74.0, 412.0, 62.0, 262.0
@@ -223,3 +226,14 @@ def _legend(rows: CurveRows, y: float) -> Iterator[str]:
     yield label(LEFT + 145, y, "has no room")
     yield path(f"M{LEFT + 226} {y - 4:g}h22", "var(--ink2)", 'stroke-width="1.4"')
     yield label(LEFT + 254, y, "the least of each size")
+
+
+PICTURE = Picture(
+    name="curve",
+    title="Tile curve",
+    words="Traffic against the size of the output tile, up to the tile that no longer fits.",
+    stage=Stage.WELDED,
+    family=GROUPS,
+    about="kernel",
+    draw=of_group(data, figure, table),
+)

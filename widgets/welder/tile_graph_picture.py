@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw import theme
 from widgets.draw.svg import Svg, fit, label, path_end, rect, text_width, together, wrapped
 from widgets.draw.table import size_text
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.welder import tile_graph
 from widgets.welder.tile_graph import Group, caption, of_operator
 
 WIDTH, LEFT, RIGHT, TOP = 780.0, 12.0, 768.0, 70.0
@@ -110,3 +114,19 @@ def _legend(y: float) -> Iterator[str]:
             )
         )
     )
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
+    convs = [o.name for o in s.house.operators if o.family == "conv"]
+    return rows, figure(rows, op, convs), tile_graph.table(rows)
+
+
+PICTURE = Picture(
+    name="groups",
+    title="Tile graph",
+    words="Every group of kernels that became one, and the bytes that this saves.",
+    stage=Stage.WELDED,
+    about="kernel",
+    draw=_draw,
+)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.ir.decisions import GroupPlan
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, arrow, fit, label, path, rect
 from widgets.draw.table import Table, size_text, time_text
+from widgets.model.picture import Picture
+from widgets.welder import tile_curve_picture
 from widgets.welder.stream_layout import LEFT, X1, bands_of
 from widgets.welder.stream_marks import NAMES, band_marks, by, tip
-from widgets.welder.tile_stream import StreamRows
+from widgets.welder.tile_stream import StreamRows, data
+from widgets.welder.view import GROUPS, of_group
 
 WIDTH = 780.0
 TOP = 66.0
@@ -90,3 +94,15 @@ def _legend(y: float) -> Iterator[str]:
     x += 156
     yield rect(x, y - 9, 14, 10, "var(--tint)", 'rx="3" stroke="var(--line2)"')
     yield label(x + 19, y, "a virtual node: one operator for the level below")
+
+
+PICTURE = Picture(
+    name="welder",
+    title="Memory levels",
+    words="A group's operators over the memory levels, and where each hands its tile to the next.",
+    stage=Stage.WELDED,
+    family=GROUPS,
+    about="kernel",
+    below=tile_curve_picture.PICTURE,
+    draw=of_group(data, figure, table),
+)

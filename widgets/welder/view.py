@@ -4,10 +4,10 @@ show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device_names
@@ -20,29 +20,22 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import TileCost, curve
+from widgets.draw.svg import Svg
+from widgets.draw.table import Table
 from widgets.model.compiled import Compiled
-from widgets.model.house import House
 from widgets.model.knobs import Setting
-from widgets.roller.rolled import View
-from widgets.roller.view import device_of
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Draw, Drawn, Family, nothing
+from widgets.roller.view import SHEETS, device_of
 from widgets.welder.judged import welded as welded_for
 from widgets.welder.welded import Welded, tile_words
 
 MOST_APART = 48  # kernels of a group that are planned on their own
+NO_GROUPS = "Welder has left no groups."
+R = TypeVar("R")
 
 
-class WelderOnShow(Protocol):
-    """What Welder's pictures are made from: what is on show, and which part of it."""
-
-    @property
-    def now(self) -> Setting: ...
-    @property
-    def house(self) -> House: ...
-    @property
-    def view(self) -> View: ...
-
-
-def welded(s: WelderOnShow, op: str) -> Welded | None:
+def welded(s: OnShow, op: str) -> Welded | None:
     """The group that computes a source operator, else the one that saves most, on the device of the
     view; None where Welder has left no groups.
 
@@ -89,7 +82,7 @@ def _group(groups: tuple[FusionGroup, ...], op: str) -> FusionGroup | None:
     return mine or max(groups, key=lambda g: g.bytes_before - g.bytes_after, default=None)
 
 
-def program_for(s: WelderOnShow, device: Device) -> Program:
+def program_for(s: OnShow, device: Device) -> Program:
     """The program as Welder leaves it for a device."""
     c = s.now.compiled
     if device.name == c.device.name:
@@ -112,7 +105,7 @@ def regrouped(now: Setting, w: Welded, program: Program, op: str) -> Welded:
     return replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
 
 
-def greatest_groups(s: WelderOnShow, count: int) -> tuple[str, ...]:
+def greatest_groups(s: OnShow, count: int) -> tuple[str, ...]:
     """The groups that save most bytes to and from memory, by name."""
     graph = s.now.compiled.program.decisions.tile_graph
     groups = graph.groups if graph else ()
@@ -164,19 +157,48 @@ def _bound(now: Setting, kernel: Kernel) -> Kernel:
     return bind_kernel(kernel, {**now.compiled.program.env.hints, **dict(now.sizes)})
 
 
-def controls(rows: Welded | None, *, tiled: bool) -> Mapping[str, Any]:
-    """What may be chosen in the pictures: devices, and tiles where a picture is `tiled`, with the
-    ones on show.
-    """
+def _devices(s: OnShow, op: str) -> Mapping[str, Any]:
+    """What may be chosen in a picture of the tiles in use: devices, with the one on show."""
+    rows = welded(s, op)
     if rows is None:
         return {}
     names = dict.fromkeys(("this-cpu", rows.device.name, *device_names()))
-    tiles = [tile_words(p.tile) for p in rows.points]
     return {
         "devices": list(names),
         "device": rows.device.name,
-        "tiles": ["in use", *tiles] if tiled else [],
+        "tiles": [],
         "rank": rows.rank,
         "first": -1,
         "note": "" if rows.device.kind == "cpu" and rows.own else "a data sheet: predictions only",
     }
+
+
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
+    """Devices and tiles, with the ones on show."""
+    rows = welded(s, op)
+    tiles = ["in use", *(tile_words(p.tile) for p in rows.points)] if rows else []
+    return {**_devices(s, op), "tiles": tiles} if rows else {}
+
+
+def _about(s: OnShow, op: str) -> tuple[str, ...]:
+    found = welded(s, op)
+    return found.ops if found else ()
+
+
+GROUPS = Family("groups", _controls, _about, greatest_groups, SHEETS)
+GROUPS_IN_USE = replace(GROUPS, controls=_devices, sheets=())
+
+
+def of_group(
+    data: Callable[[Welded], R], figure: Callable[[R, str], Svg], table: Callable[[R], Table]
+) -> Draw:
+    """A picture about the tiles of one group."""
+
+    def draw(s: OnShow, op: str) -> Drawn:
+        found = welded(s, op)
+        if found is None:
+            return nothing(NO_GROUPS)
+        rows = data(found)
+        return rows, figure(rows, op), table(rows)
+
+    return draw

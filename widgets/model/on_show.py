@@ -1,0 +1,61 @@
+"""What the pictures are made from: what is on show, and from which point of view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from explorer.ir.decisions import Tiling
+from explorer.measure.compare import Measurement
+from explorer.measure.walls import WallComparison
+from widgets.model.brick_wall import WallRows
+from widgets.model.hand import Hand
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+
+Times: TypeAlias = Mapping[Tiling, Measurement]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
+    to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
+    bricks a share and which rKernels, "" and 0 for those in use.
+    """
+
+    device: str = ""
+    rank: int = -1
+    policy: str = ""
+    units: int = 0
+    bricks: int = 0
+    kernels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """The walls that are on show; `measured` and `compared` are None before the first run."""
+
+    planned: WallRows | None
+    measured: WallRows | None
+    compared: WallComparison | None = None
+
+
+class OnShow(Protocol):
+    """A compilation at a binding of its symbols, its walls and its memory plan; for Welder, Roller
+    and Rammer which device and tile, what was moved by hand, and the tiles that were timed.
+    """
+
+    @property
+    def now(self) -> Setting: ...
+    @property
+    def house(self) -> House: ...
+    @property
+    def walls(self) -> Walls: ...
+    @property
+    def plan(self) -> Any: ...
+    @property
+    def view(self) -> View: ...
+    @property
+    def hand(self) -> Hand: ...
+    def times(self, binding: str) -> Times: ...

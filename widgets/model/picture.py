@@ -1,0 +1,76 @@
+"""What a picture is: one record, in the file that draws it. A new one is a line of
+`widgets.rooms.gallery.PICTURES`; everything that shows pictures reads that list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from explorer.ir.stage import Stage
+from widgets.draw.svg import Svg, label
+from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+
+Drawn = tuple[Any, Svg, Table]  # the rows, the drawing and the words of a picture
+Draw = Callable[[OnShow, str], Drawn]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Pictures that share what their controls choose: of tiles, of groups or of walls.
+
+    `controls(on_show, op)` is what may be chosen, with what is on show; `about(on_show, op)` are
+    the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
+    most, whose pictures a saved page holds, on this machine and for `sheets`; None where one
+    picture is about the whole program.
+    """
+
+    name: Literal["tiles", "groups", "walls"]
+    controls: Callable[[OnShow, str], Mapping[str, Any]]
+    about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
+    heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
+    sheets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture: `name` stands in links, `title` on its tab, and `words` say in a sentence what
+    it shows. `draw(on_show, op)` makes it, about a source operator where one is named.
+
+    It stands under the tab of `stage`; None where it is shown on its own alone. `family` says what
+    its controls choose, None where it has none; `about` what of the selection it is about: one of
+    its operators, the kernel that computes it, or "" for the whole program.
+
+    `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
+    form of a "tile" to try, or that of "levels" to move values to. `below` stands below it.
+    """
+
+    name: str
+    title: str
+    words: str
+    draw: Draw
+    stage: Stage | None = None
+    family: Family | None = None
+    about: Literal["", "operator", "kernel"] = ""
+    live: Literal["", "wall", "tile", "levels"] = ""
+    below: Picture | None = None
+
+    def told(self) -> dict[str, str]:
+        """What a page is told of it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "words": self.words,
+            "stage": self.stage.name if self.stage is not None else "",
+            "family": self.family.name if self.family else "",
+            "live": self.live,
+            "below": self.below.name if self.below else "",
+        }
+
+
+def nothing(said: str) -> Drawn:
+    """A picture of what is not there."""
+    words = said.removesuffix(".")
+    return (), Svg(780, 40, label(12, 24, words, "i"), words), Table(("tile",), (), (), words)
