@@ -193,8 +193,6 @@ class Apply:
 
 Expr: TypeAlias = Const | IndexValue | Read | Apply
 
-COMBINERS = frozenset({"sum", "prod", "max", "min"})
-
 
 @dataclass(frozen=True, slots=True)
 class Axis:

@@ -26,7 +26,8 @@ class ScalarFunction:
     is stored), "signed" (the same without bool), "float", "integer", "bool" or "any"; `gives` is
     "same" or "bool". `numpy` is its meaning on arrays. `derivative(f, y, *x)` has the partial
     derivatives by each argument, in plain arithmetic and `f(name, ...)`, where `y` is the result;
-    None where it is flat or has none.
+    None where it is flat or has none. `made_of(f, *x)` is the function in others, where code has no
+    form of its own of it; there, too, `f(name, ...)` takes plain numbers beside values.
 
     `cycles` are those of a vector of sixteen float32, 0 where it is one instruction. `vectors` says
     like `takes` on what the CPU has a vector form of it. `ulp` are the largest errors of our own
@@ -39,6 +40,7 @@ class ScalarFunction:
     numpy: Callable[..., Value]
     gives: str = "same"
     derivative: Rule | None = None
+    made_of: Callable[..., Any] | None = None
     cycles: float = 0.0
     vectors: str = ""
     ulp: tuple[float, float] = (0.0, 0.0)
@@ -240,7 +242,15 @@ RECORDS: tuple[ScalarFunction, ...] = (
     _ordered("gt", np.greater),
     _ordered("ge", np.greater_equal),
     ScalarFunction("isnan", "float", 1, np.isnan, "bool", vectors="float"),
-    ScalarFunction("isinf", "float", 1, np.isinf, "bool", vectors="float"),
+    ScalarFunction(
+        "isinf",
+        "float",
+        1,
+        np.isinf,
+        "bool",
+        made_of=lambda f, x: f("eq", f("abs", x), math.inf),
+        vectors="float",
+    ),
     ScalarFunction("and", "bool", 2, np.logical_and, "bool", vectors="any"),
     ScalarFunction("or", "bool", 2, np.logical_or, "bool", vectors="any"),
     ScalarFunction("xor", "bool", 2, np.logical_xor, "bool", vectors="any"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import CheckFailed
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.patterns.forms import group_of
@@ -48,13 +49,6 @@ TASKS = 3  # that one worker does in a row
 FOLDED = "_folded"  # what a window was folded to
 
 Env = dict[str, Any]
-RUNNING: dict[str, Any] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-COMBINE: dict[str, Any] = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}
 
 
 class Interpreter:
@@ -116,7 +110,7 @@ class Interpreter:
         value[there] = part if s.weights is None else part * self.value(s.weights, env | inside)
         axes = tuple(range(len(fold.spans), len(shape)))
         e = self.points(fold.spans, env)
-        e[FOLDED] = COMBINE[fold.combiner](value, axis=axes)
+        e[FOLDED] = COMBINERS[fold.combiner].numpy.reduce(value, axis=axes)
         whole = with_loads(s.expr, lambda f: IndexValue(var(FOLDED)) if f == fold.target else f)
         self.put(s.target, e, self.value(whole, e))
 
@@ -198,12 +192,9 @@ class Interpreter:
                 shape = [len(self.values(x, env)) for x in (*spans, *over)]
                 full = np.broadcast_to(self.value(expr, e), shape)
                 axes = tuple(range(len(spans), len(shape)))
-                initial = {"initial": -np.inf} if combiner == "max" and not full.size else {}
-                self.put(
-                    target,
-                    self.points(spans, env),
-                    COMBINE[combiner](full, axis=axes, **initial).astype(numpy_dtype(dtype)),
-                )
+                none = {} if full.size else {"initial": identity(combiner, dtype)}
+                total = COMBINERS[combiner].numpy.reduce(full, axis=axes, **none)
+                self.put(target, self.points(spans, env), total.astype(numpy_dtype(dtype)))
             case Scan():
                 self.scan(s, env)
             case OnePass(parts):
@@ -226,7 +217,7 @@ class Interpreter:
         shape = [len(self.values(x, env)) for x in spans]
         full = np.array(np.broadcast_to(self.value(s.expr, e), shape))
         full = full[..., ::-1] if s.backwards else full
-        so_far = RUNNING[s.combiner].accumulate(full, axis=-1) if count else full
+        so_far = COMBINERS[s.combiner].numpy.accumulate(full, axis=-1) if count else full
         if s.exclusive and count:
             so_far = np.roll(so_far, 1, -1)
             so_far[..., 0] = identity(s.combiner, s.dtype)

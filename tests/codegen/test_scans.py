@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.decisions import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes, var
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.patterns.running import NEUTRAL, running
+from explorer.ir.patterns.running import running
 from explorer.ir.tile_program import Scan
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
@@ -38,7 +39,9 @@ def fold(
     by = (var("r") + int(exclusive)) * (1 if backwards else -1)
     index = tuple(var(x.name) + by if d == axis else var(x.name) for d, x in enumerate(a))
     tensors = (TensorSpec("x", shape, dtype), TensorSpec("y", shape, dtype))
-    compute = Compute("y", a, Read("x", index, NEUTRAL[combiner]), (r,), combiner)
+    compute = Compute(
+        "y", a, Read("x", index, COMBINERS[combiner].identity("float32")), (r,), combiner
+    )
     return Kernel("running", tensors, (compute,), ("x",), ("y",))
 
 
@@ -122,7 +125,9 @@ def test_a_window_as_long_as_its_results_is_none_where_more_elements_are_behind(
 ) -> None:
     a, r = axes("a", (3,)), Axis("r", 3)
     index = (var("a0") + var("r") + start,)
-    window = Compute("y", a, Read("x", index, NEUTRAL[combiner]), (r,), combiner)
+    window = Compute(
+        "y", a, Read("x", index, COMBINERS[combiner].identity("float32")), (r,), combiner
+    )
     tensors = (TensorSpec("x", (4,)), TensorSpec("y", (3,)))
     kernel = Kernel("window", tensors, (window,), ("x",), ("y",))
     assert running(kernel, window) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -154,7 +155,12 @@ class Printer:
         if op == "pow" and isinstance(args[1], Const) and args[1].value in powers:
             text = self.power(self.name(args[0]), float(args[1].value), dtype)
             return self.whole(text, dtype, op)
-        a = [self.name(x) for x in args]
+        return self.applied(op, source, [self.name(x) for x in args])
+
+    def applied(self, op: str, source: DType, a: Sequence[str]) -> str:
+        """A scalar function of names, the first of a dtype."""
+        dtype = computed(source)
+        real = dtype in FLOAT
         match op:
             case "add" | "sub" | "mul" | "eq" | "ne" | "lt" | "le" | "gt" | "ge":
                 if op == "mul" and dtype == "bool":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.tile_program import Reduce, TileExpr
 from explorer.ops.kernels.scalar import start_value
 
-COMBINE = {"sum": "add_any_order", "prod": "mul_any_order", "max": "maximum", "min": "minimum"}
+ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # LLVM may fold them in vectors
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:
@@ -26,7 +27,11 @@ def reduce_(e: Emitter, s: Reduce) -> None:
 
 
 def combined(e: Emitter, s: Reduce, so_far: str, expr: TileExpr) -> str:
-    text = f"{COMBINE[s.combiner]}({so_far}, {e.expression(expr)})"
+    step, value = COMBINERS[s.combiner].step, e.expression(expr)
+    if step in ANY_ORDER:
+        text = f"{ANY_ORDER[step]}({so_far}, {value})"
+    else:
+        text = Printer().applied(step, s.dtype, [so_far, value])
     return f"bool({text})" if s.dtype == "bool" else text
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, var
 from explorer.ir.shapes.dims import simplify
-
-NEUTRAL = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ def running(kernel: Kernel, c: Compute) -> Running | None:
     """
     if len(c.reduce) != 1 or not isinstance(c.expr, Read) or c.expr.fill is None:
         return None
-    if c.expr.fill != NEUTRAL[c.combiner or "sum"]:
+    if c.expr.fill != COMBINERS[c.combiner or "sum"].identity(kernel.dtype(c.out)):
         return None
     (step,) = c.reduce
     moving = [d for d, i in enumerate(c.expr.index) if _moves(i, step.name)]

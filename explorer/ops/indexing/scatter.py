@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.shapes.dims import Dim, Shape, product, whole
 from explorer.ir.types import DType, Tensor
@@ -24,18 +25,7 @@ from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Array, Site
 
 MOST_STEPS = 1 << 24  # results times rows of indices, at the symbols' hints
-COMBINERS = {
-    "add": ("sum", "add"),
-    "mul": ("prod", "mul"),
-    "max": ("max", "max"),
-    "min": ("min",) * 2,
-}
-COMBINE: Mapping[str, np.ufunc] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+BY_STEP = {c.step: c for c in COMBINERS.values()}  # ONNX names a reduction by what it does
 
 
 def _same(site: Site) -> tuple[Tensor, ...]:
@@ -56,7 +46,7 @@ class _Scatter:
         self.low, self.site, self.nest = low, low.site, low.nest(name)
         self.over, self.axes = tuple(over), letters(low.shape)
         self.dtype, self.how = low.site.dtype(), low.site.text("reduction", "none")
-        if self.how != "none" and (self.how not in COMBINERS or self.dtype == "bool"):
+        if self.how != "none" and (self.how not in BY_STEP or self.dtype == "bool"):
             low.site.unsupported(f"the reduction {self.how!r} of {self.dtype} has no kernel rule")
         self.x = Read(self.nest.tensor(low.site.arg(0), "x"), tuple(var(a.name) for a in self.axes))
 
@@ -87,12 +77,12 @@ class _Scatter:
 
     def combined(self, hit: Expr, update: Expr) -> None:
         """All updates that hit a result are combined with it."""
-        combiner, op = COMBINERS[self.how]
+        combiner = BY_STEP[self.how].name
         shape, nothing = self.low.shape, identity(combiner, self.dtype).item()
         found = call("where", hit, update, Const(nothing, self.dtype))
         self.nest.compute("all", shape, self.dtype, self.axes, found, self.over, combiner)
         total = Read("all", tuple(var(a.name) for a in self.axes))
-        self.nest.compute("y", shape, self.dtype, self.axes, call(op, self.x, total))
+        self.nest.compute("y", shape, self.dtype, self.axes, call(self.how, self.x, total))
         self.nest.into(self.low.result)
 
 
@@ -153,7 +143,7 @@ def _elements(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _put(y: Array, place: Any, update: Any, how: str) -> None:
-    y[place] = update if how == "none" else COMBINE[how](y[place], update)
+    y[place] = update if how == "none" else BY_STEP[how].numpy(y[place], update)
 
 
 # ScatterND: each row of indices names a place in the leading dims.
@@ -218,7 +208,7 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
     y, how = x.copy(), attrs.get("reduction", "none")
     for at in np.ndindex(*index.shape[:-1]):
         place = tuple(index[at])
-        y[place] = updates[at] if how == "none" else COMBINE[how](y[place], updates[at])
+        y[place] = updates[at] if how == "none" else BY_STEP[how].numpy(y[place], updates[at])
     return y
 
 

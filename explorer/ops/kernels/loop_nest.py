@@ -10,12 +10,13 @@ from math import prod
 import numpy as np
 
 from explorer.budget import check_room
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
 from explorer.ir.scalar_functions import Value
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ops.kernels.contract import contract, is_contraction, variables
-from explorer.ops.kernels.scalar import COMBINE, call, identity, number
+from explorer.ops.kernels.scalar import call, identity, number
 from explorer.ops.kernels.strided import Array, Box, Span, bind, gather, points, read, window
 
 MAP_ELEMENTS = 1 << 19  # of one temporary: 2 MB of float32
@@ -91,7 +92,7 @@ def _way(compute: Compute, nest: _Nest, whole: Box, over: Box, dtype: str) -> _W
         return _Way(lambda part: identity(combiner, dtype), _elements, _elements(whole), every_axis)
     if combiner == "sum" and isinstance(expr, Apply) and is_contraction(expr, whole, over):
         return _contraction(expr, nest, whole, over)
-    combine = COMBINE[combiner]
+    combine = COMBINERS[combiner].numpy
     if points_each <= 128 and _elements(whole) >= 32 * points_each:
         return _Way(
             lambda part: nest.fold(expr, part, over, combine), _elements, MAP_ELEMENTS, every_axis

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import (
     NARROW_FLOATS,
     DType,
@@ -40,14 +39,6 @@ def same_bits(x: Value, dtype: str) -> Value:
     return as_computed(np.ascontiguousarray(x).view(numpy_dtype(dtype)).reshape(np.shape(x)))
 
 
-COMBINE: Mapping[str, np.ufunc] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-
-
 def call(op: str, args: list[Value]) -> Value:
     """A function of `SCALAR_FUNCTIONS`, or a conversion, on arrays."""
     if op.startswith("cast_"):
@@ -68,18 +59,10 @@ def number(value: float | int | bool | Dim, dtype: str, sizes: Sizes) -> Value:
 
 def identity(combiner: str, dtype: str) -> Value:
     """What a reduction over nothing gives."""
-    kind = numpy_dtype(computed(dtype))
-    if combiner in ("sum", "prod"):
-        return kind.type(combiner == "prod")
-    if is_float(dtype):
-        return kind.type(-np.inf if combiner == "max" else np.inf)
-    return kind.type(integer_limits(dtype)[combiner == "min"])
+    return numpy_dtype(computed(dtype)).type(COMBINERS[combiner].identity(dtype))
 
 
 def start_value(combiner: str, dtype: DType) -> Const:
     """What a combiner begins with."""
-    if combiner in ("sum", "prod"):
-        return Const(float(combiner == "prod"), dtype)
-    if is_float(dtype):
-        return Const(float("-inf") if combiner == "max" else float("inf"), computed(dtype))
-    return Const(integer_limits(dtype)[combiner == "min"], dtype)
+    value = COMBINERS[combiner].identity(dtype)
+    return Const(value, computed(dtype) if is_float(dtype) else dtype)

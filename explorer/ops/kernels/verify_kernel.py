@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
 
 from explorer.errors import VerifyError
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_integer
 from explorer.ir.in_place import wrong_update
 from explorer.ir.kernel import (
-    COMBINERS,
     Affine,
     Apply,
     Compute,

@@ -27,6 +27,7 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 from explorer.ir.tile_traversal import with_loads
+from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import Place, Places, row_major
 from explorer.tile.lowering.transposed_tile import turned_tile
@@ -158,7 +159,7 @@ def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
         case Read(name, _, _) if name == tensor:
             return mine
         case Apply(op, args):
-            return Do(op, tuple(_with_sum(p, a, tensor, mine) for a in args))
+            return applied(op, tuple(_with_sum(p, a, tensor, mine) for a in args))
         case _:
             return p.resolve(expr, {})
 

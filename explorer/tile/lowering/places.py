@@ -24,7 +24,6 @@ from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside,
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.tile_program import (
     Buffer,
-    Do,
     Fetch,
     Fill,
     Grid,
@@ -35,6 +34,7 @@ from explorer.ir.tile_program import (
     TileExpr,
 )
 from explorer.ir.types import DType
+from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.streams import level_of
 
 
@@ -182,7 +182,7 @@ class Places:
         """The expression on flat buffers."""
         match expr:
             case Apply(op, args):
-                return Do(op, tuple(self.resolve(a, halo) for a in args))
+                return applied(op, tuple(self.resolve(a, halo) for a in args))
             case Read():
                 return self.element(expr, halo)
             case Const() | IndexValue():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import DType, computed, is_float, is_stored_otherwise
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, VECTOR_DTYPES
@@ -133,7 +134,7 @@ def vector_form(s: Part | OnePass, device: Device) -> Part | OnePass | None:
 def scan_form(s: Scan, device: Device) -> Scan | None:
     """A running fold along what is dense, a prefix within each vector; else None."""
     p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
-    if s.dtype == "bool" or s.target.buffer.dtype not in CELLS or computed(s.dtype) not in CELLS:
+    if s.target.buffer.dtype not in CELLS or not _folds_vectors(s):
         return None
     if not _is_dense(p, s.over) or not _is_known(s.expr):
         return None
@@ -184,7 +185,7 @@ def _other_axis(p: Pass, last: Span) -> Span | None:
 
 def _folded(p: Pass, device: Device) -> str | None:
     """Along what is folded, or across: where the loads are dense."""
-    if any(f.dtype == "bool" or computed(f.dtype) not in CELLS for f in p.folds):
+    if not all(map(_folds_vectors, p.folds)):
         return None
     if not p.over:  # sums of one element each
         return None
@@ -198,6 +199,11 @@ def _folded(p: Pass, device: Device) -> str | None:
     if not along or (isinstance(short, int) and short <= FEW and not p.maps):
         return None
     return "along"
+
+
+def _folds_vectors(f: Reduce | Scan) -> bool:
+    """Whether there is a vector form of a fold's combiner on what it is computed in."""
+    return computed(f.dtype) in CELLS and COMBINERS[f.combiner].has_vectors_of(computed(f.dtype))
 
 
 def _across(p: Pass, device: Device) -> str:
@@ -283,7 +289,7 @@ def _unroll(p: Pass, order: str, device: Device) -> int:
     """How many vectors are computed at a time: few of what takes many instructions or registers."""
     axes = p.axes(order)
     last = axes[-1]
-    work = sum(3 if f.combiner in ("max", "min") else 1 for f in p.folds) + _work(p, last.axis)
+    work = sum(3 if COMBINERS[f.combiner].picks else 1 for f in p.folds) + _work(p, last.axis)
     unroll = 8 if work <= 4 else 4 if work <= WORK else 2
     if len(p.loads) + len(p.maps) > MANY:  # they would not stay in registers
         unroll = 1

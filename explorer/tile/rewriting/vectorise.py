@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.devices.model import Device
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
 from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.shapes.dims import product
@@ -37,7 +38,6 @@ SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an ele
 BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
 LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that LLVM unrolls
-STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
 
 def vectorise(p: TileProgram, device: Device) -> TileProgram:
@@ -144,7 +144,7 @@ class _Forms:
         t = f"_{name}"
         here, before = first + var(t) * turn, first + var(t) * turn - turn
         own = substitute(s.expr, {name: before if s.exclusive else here})
-        new = Do(STEP[s.combiner], (moved(s.target, {name: before}), own))
+        new = Do(COMBINERS[s.combiner].step, (moved(s.target, {name: before}), own))
         more = self.map(Map(moved(s.target, {name: here}), s.spans, new))
         return [*begin, For(Span(t, Affine((), 1), size - 1, size), tuple(more))]
 

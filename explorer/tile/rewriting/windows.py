@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from explorer.devices.model import Device
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
 from explorer.ir.shapes.dims import product
@@ -38,7 +39,6 @@ from explorer.ir.tile_traversal import reads, substitute, without_unused, writes
 
 LANES = {"float32": 16, "float64": 8}  # of 512 bits
 MOST_PLACES = 64  # of a window
-IDENTITY = {"sum": 0.0, "max": float("-inf"), "min": float("inf")}
 
 
 def fold_windows(p: TileProgram, device: Device) -> TileProgram:
@@ -114,7 +114,8 @@ def window_of(group: Sequence[Statement], device: Device) -> Window | None:
     if copy is not None and fill is not None:
         if data.buffer != fill.target:
             data, weights = weights or data, data
-        moved = None if fill.value != IDENTITY.get(s.combiner) else _in_place(s, data, copy)
+        neutral = fill.value == COMBINERS[s.combiner].identity(s.dtype)
+        moved = _in_place(s, data, copy) if neutral else None
         if moved is None:
             return None
         data, borders = moved
@@ -132,7 +133,7 @@ def window_of(group: Sequence[Statement], device: Device) -> Window | None:
 
 def _pair(s: Reduce) -> tuple[Fetch, Fetch | None] | None:
     match s.expr:
-        case Fetch() as data if s.combiner in IDENTITY:
+        case Fetch() as data if COMBINERS[s.combiner].has_vectors_of(s.dtype):
             return data, None
         case Do("mul", (Fetch() as data, Fetch() as weights)) if s.combiner == "sum":
             return data, weights

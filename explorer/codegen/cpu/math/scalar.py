@@ -198,9 +198,3 @@ def sigmoid_(x):
 def isnan_(x):
     """Whether NaN."""
     return x != x
-
-
-@_plain
-def isinf_(x):
-    """Whether an infinity."""
-    return np.isinf(x)

@@ -10,31 +10,32 @@ from numba.core import cgutils
 from explorer.codegen.cpu.math.llvm_value import LlvmValue, constant
 from explorer.codegen.cpu.vector.nest import Folded
 from explorer.codegen.cpu.vector.nest_loops import I32, I64, Counters, Loops, Values
-from explorer.codegen.cpu.vector.vector_operations import KINDS, beyond, extreme, load, splat, store
-from explorer.ir.dtypes import integer_limits, is_float
+from explorer.codegen.cpu.vector.vector_operations import (
+    KINDS,
+    beyond,
+    load,
+    operation,
+    splat,
+    store,
+)
+from explorer.ir.combiners import COMBINERS
+from explorer.ir.dtypes import is_float
 
 ROWS = 8  # that are folded at a time in the order "rows"
 
 
 def identity(f: Folded) -> Any:
     """What a fold begins with."""
-    if f.combiner in ("sum", "prod"):
-        one = int(f.combiner == "prod")
-        return float(one) if is_float(f.dtype) else one
-    if is_float(f.dtype):
-        return float("-inf") if f.combiner == "max" else float("inf")
-    return integer_limits(f.dtype)[f.combiner == "min"]
+    return COMBINERS[f.combiner].identity(f.dtype)
 
 
 def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     """Two results of a fold as one; sums and products in any order."""
-    if f.combiner in ("max", "min"):
-        return extreme(f.combiner, x, y)
-    name = {"sum": "add", "prod": "mul"}[f.combiner]
-    if not is_float(f.dtype):
-        return LlvmValue(x.b, getattr(x.b, name)(x.v, y.v))
+    step = COMBINERS[f.combiner].step
+    if step not in ("add", "mul") or not is_float(f.dtype):
+        return operation(step, f.dtype, (x, y))
     flags = ("reassoc", "nsz", "contract")
-    return LlvmValue(x.b, getattr(x.b, f"f{name}")(x.v, y.v, flags=flags))
+    return LlvmValue(x.b, getattr(x.b, f"f{step}")(x.v, y.v, flags=flags))
 
 
 class Folds(Loops):
@@ -113,7 +114,7 @@ class Folds(Loops):
         sums = self.room(nest.unroll)
         self.begin(sums)
         for n, f in enumerate(nest.folds):
-            if f.combiner in ("max", "min") and is_float(f.dtype):
+            if COMBINERS[f.combiner].picks and is_float(f.dtype):
                 self.notes[n] = cgutils.alloca_once(self.b, one)
                 self.b.store(one(0), self.notes[n])
 
@@ -152,8 +153,7 @@ class Folds(Loops):
 
     def without_nan(self, f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         """Two results as one, where NaN was noted apart."""
-        extremes = f.combiner in ("max", "min")
-        return beyond(f.combiner, x, y) if extremes else combined(f, x, y)
+        return beyond(f.combiner, x, y) if COMBINERS[f.combiner].picks else combined(f, x, y)
 
     def across(self) -> None:
         nest = self.nest

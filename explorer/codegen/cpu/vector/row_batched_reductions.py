@@ -16,6 +16,7 @@ from explorer.codegen.cpu.vector.nest import Folded
 from explorer.codegen.cpu.vector.nest_loops import I32, I64, Counters
 from explorer.codegen.cpu.vector.nest_reductions import Folds, combined
 from explorer.codegen.cpu.vector.vector_operations import KINDS, store
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
 
@@ -31,7 +32,7 @@ class Stacks(Folds):
         self.notes = {
             n: cgutils.alloca_once(b, ir.IntType(lanes))
             for n, f in enumerate(nest.folds)
-            if f.combiner in ("max", "min") and is_float(f.dtype)
+            if COMBINERS[f.combiner].picks and is_float(f.dtype)
         }
         self.loop(self.counts[0], 1, lambda i: self.row(i, sums, stacks))
         mask = None if nest.counts[0] == lanes else self.mask(self.counts[0])

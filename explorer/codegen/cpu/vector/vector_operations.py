@@ -72,8 +72,6 @@ def _other(op: str, dtype: str, args: Sequence[LlvmValue], exponent: float | Non
             return (x > 0.0).where(1.0, (x < 0.0).where(-1.0, x))
         case "isnan":
             return x.is_nan
-        case "isinf":
-            return x.size.equals(float("inf"))
         case "ne":
             return x.equals(args[1]) ^ True
         case "and":

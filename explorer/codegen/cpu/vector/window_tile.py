@@ -30,6 +30,7 @@ from explorer.codegen.cpu.vector.vector_operations import (
     splat,
     store,
 )
+from explorer.ir.combiners import COMBINERS
 
 __all__ = ["Place", "Tile", "window_tile"]
 
@@ -160,7 +161,7 @@ class _Writer:
     def straight(self, at: list[Any], mask: Any) -> None:
         """A block of results at one vector, written out."""
         (i,) = at
-        if self.tile.combiner not in ("max", "min"):
+        if not COMBINERS[self.tile.combiner].picks:
             self.stored(self.folded(i, mask, exact=True)[0], i, mask)
             return
         found, loaded = self.folded(i, mask, exact=False)

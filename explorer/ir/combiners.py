@@ -1,0 +1,54 @@
+"""How values are folded into one: the combiners of reductions and running folds, one record each. A
+new one is a line of `RECORDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.ir.dtypes import DType, integer_limits, is_float
+from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """One combiner: associative and commutative, so that elements may be folded in any order.
+
+    `step` is the scalar function that folds one more element in, `numpy` the same on arrays.
+    `identity(dtype)` is what a fold begins with, and what one of nothing is. `picks`: the result is
+    one of the elements, NaN where one of them is.
+    """
+
+    name: str
+    step: str
+    numpy: np.ufunc
+    identity: Callable[[DType], float]
+    picks: bool = False
+
+    def has_vectors_of(self, dtype: DType) -> bool:
+        """Whether the CPU folds vectors of a dtype, as it is computed with."""
+        return dtype != "bool" and SCALAR_FUNCTIONS[self.step].has_vectors_of(dtype)
+
+
+def _number(value: int) -> Callable[[DType], float]:
+    return lambda dtype: float(value) if is_float(dtype) else value
+
+
+def _least(dtype: DType) -> float:
+    return float("-inf") if is_float(dtype) else integer_limits(dtype)[0]
+
+
+def _greatest(dtype: DType) -> float:
+    return float("inf") if is_float(dtype) else integer_limits(dtype)[1]
+
+
+RECORDS: tuple[Combiner, ...] = (
+    Combiner("sum", "add", np.add, _number(0)),
+    Combiner("prod", "mul", np.multiply, _number(1)),
+    Combiner("max", "max", np.maximum, _least, picks=True),
+    Combiner("min", "min", np.minimum, _greatest, picks=True),
+)
+COMBINERS: dict[str, Combiner] = {r.name: r for r in RECORDS}
