@@ -20,6 +20,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
+from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Affine, Axis, Compute, Kernel, TensorSpec, var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
@@ -331,7 +332,7 @@ def _compute(line: Line, axes: tuple[Axis, ...], origin: frozenset[str]) -> Comp
     line.expect("=")
     combiner: str | None = None
     reduce: tuple[Axis, ...] = ()
-    if line.next in ("sum", "prod", "max", "min") and line.after() == "[" and line.after(3) == "<":
+    if line.next in COMBINERS and line.after() == "[" and line.after(3) == "<":
         combiner = line.take()
         line.expect("[")
         reduce = parse_axes(line, "]")
