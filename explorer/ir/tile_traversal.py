@@ -237,6 +237,27 @@ def with_element(f: Fetch, change: Callable[[Fetch], Fetch]) -> Fetch:
     return change(Fetch(f.buffer, f.offset, found) if found else f)
 
 
+def with_functions(s: Statement, change: Callable[[Do], TileExpr]) -> Statement:
+    """A statement with every function of what it computes exchanged, those inside first."""
+
+    def of(expr: TileExpr) -> TileExpr:
+        return change(Do(expr.op, tuple(map(of, expr.args)))) if isinstance(expr, Do) else expr
+
+    match s:
+        case For(_, body) | Once(_, body):
+            return replace(s, body=tuple(with_functions(x, change) for x in body))
+        case OnePass(parts):
+            own = (with_functions(x, change) for x in parts)
+            return replace(s, parts=tuple(p for p in own if isinstance(p, Map | Reduce)))
+        case Panels(epilogue=last):
+            after = with_functions(last, change)
+            assert isinstance(after, Map)
+            return replace(s, epilogue=after)
+        case Map(expr=expr) | Reduce(expr=expr) | Scan(expr=expr) | Window(expr=expr):
+            return replace(s, expr=of(expr))
+    return s
+
+
 def substitute(expr: TileExpr, values: Mapping[str, Affine]) -> TileExpr:
     """An expression with some variables at other values."""
     match expr:

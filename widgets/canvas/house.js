@@ -62,7 +62,7 @@ export function mount(el, host) {
   const rooms = roomsView({ host, pictures: known, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
-    pane("g", "Dataflow graph", graph.box), pane("w", "Brick wall", wall.box, legend), pane("p", "Program text", program.box, program.mini),
+    pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
     pane("s", "Generated source", source.box, source.mini), inspector.box);
   const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, line, body,
     h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: k ?? null }, h("kbd", {}, key), text))));

@@ -111,7 +111,7 @@ class GpuRules:
         """A block is whole warps for all schedulers; for streams, whole warps."""
         if level == REGISTERS:
             return execution_unit(1, 1)
-        unit = self.device.lanes * (1 if self.streamed else self.device.schedulers)
+        unit = self.device.lanes * (1 if self.streamed else max(1, self.device.schedulers))
         return execution_unit(tiles[0].count(tiles[1]), unit)
 
     def saturated(self, tiles: tuple[RTile, ...], level: int, larger: Larger) -> bool:
