@@ -1,7 +1,11 @@
 """What the README says can be pasted."""
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,8 @@ from explorer import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SESSION, OWN_REWRITE = README.split("## Add a rewrite and see it in the house")
+OWN_REWRITE = OWN_REWRITE.partition("\n## ")[0]
 COMMANDS = [
     shlex.split(line, comments=True) for line in re.findall(r"^    (ironworks .*)$", README, re.M)
 ]
@@ -42,6 +48,46 @@ def test_a_command_of_the_readme_works(
 
 @pytest.mark.slow
 def test_the_first_session_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    blocks = re.findall(r"```python\n(.*?)```", SESSION, re.S)
     monkeypatch.chdir(ROOT)
     exec(compile("\n".join(blocks), "README.md", "exec"), {})
+
+
+SEEN = """
+from widgets.session.session import Session
+session = Session(c)
+op = session.house.order["node_gelu"]
+found = session.answer("picture", {"room": "tile_program", "op": op})
+print(found["table"]["caption"])
+assert "numbers right: 1 lines new, 1 gone" in found["svg"]
+"""
+
+
+@pytest.mark.slow
+def test_a_rewrite_of_ones_own_is_seen_in_the_house(tmp_path: Path) -> None:
+    """Every step of the page, in a copy of the tree."""
+    for name in ("explorer", "widgets"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+
+    def run(*words: str, given: str = "") -> str:
+        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(
+            words, cwd=tmp_path, env=env, input=given, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (rewrite, house), (diff,) = (
+        re.findall(rf"```{kind}\n(.*?)```", OWN_REWRITE, re.S) for kind in ("python", "diff")
+    )
+    (command,) = re.findall(r"^    ironworks (.*)$", OWN_REWRITE, re.M)
+    (path,) = re.findall(r"this one is `(.*?)`", OWN_REWRITE)
+    (tmp_path / path).write_text(rewrite)
+    run("git", "apply", "-", given=diff)
+    told = run(sys.executable, "-m", "explorer", *shlex.split(command))
+    before, after = told.split("\n  numbers right\n")
+    assert "(0.5 * (erf(" in before and "+ 1.0) * 0.5)" in after and "0.5 * (" not in after
+    said = run(sys.executable, "-c", house + SEEN)
+    assert "changed by" in said and "numbers right" in said
+    run(sys.executable, "-m", "explorer", "compile", "tests/data/tiny_bert.onnx", "--check")

@@ -42,6 +42,9 @@ def test_a_report_of_sizes_outside_of_their_bounds_writes_nothing(tmp_path: Path
     assert not path.exists()
 
 
+TOUR = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
+
+
 def test_lab_opens_the_tour_or_what_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -74,10 +77,12 @@ def test_lab_opens_the_tour_or_what_is_named(
     head = [sys.executable, "-m", "jupyterlab"]
     assert called[0][:3] == head and called[0][3].endswith("notebooks/00_tour.ipynb")
     assert called[1] == [*head, str(own), "--no-browser"]
+    monkeypatch.chdir(tmp_path)  # where no notebooks are
+    assert lab([]) == 0 and Path(called.pop()[3]).samefile(TOUR)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert lab([str(own)]) == 0
     assert called[2] == [*head, "--allow-root", str(own)]
-    assert measuring == ["begun", "ended"] * 3
+    assert measuring == ["begun", "ended"] * 4
 
 
 def test_lab_refuses_a_notebook_that_is_not_there() -> None:

@@ -111,5 +111,5 @@ def _notebook(name: str | None) -> list[str]:
         if not Path(name).exists():
             raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
         return [name]
-    places = (TOUR, Path(__file__).parents[1] / TOUR)
+    places = (TOUR, Path(__file__).parents[2] / TOUR)
     return [str(p) for p in places if p.exists()][:1]
