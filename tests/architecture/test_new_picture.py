@@ -27,7 +27,12 @@ from widgets.session.session import Session
 MODEL = "tests/data/tiny_skip.onnx"
 
 
-SAME_WORDS = {"Fusion": ["inspector.js"], "What if": ["weld.js"]}  # a tab, and a form's label
+SAME_WORDS = {  # the label of a drawing or a form, a tab and a station of the inspector
+    "Brick wall": ["wall.js"],
+    "What if": ["weld.js"],
+    "Fusion": ["inspector.js"],
+    "rTasks": ["inspection.py"],
+}
 
 
 def names(s: OnShow, op: str) -> Drawn:
