@@ -21,7 +21,7 @@ from tests.tile.programs import after, with_lanes
 
 INF = float("inf")
 WIDE = with_lanes(16)
-START = {"sum": 0.0, "max": -INF, "min": INF}
+START = {"sum": 0.0, "prod": 1.0, "max": -INF, "min": INF}
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ CASES = [
     Windows(weighted=False, combiner="max", mapped="", stride=2, channels=64),
     Windows(weighted=False, combiner="max", mapped="", channels=21, width=19),
     Windows(weighted=False, combiner="min", mapped="residual", channels=37),
+    Windows(weighted=False, combiner="prod", mapped="", channels=37, width=19),
+    Windows(weighted=False, combiner="prod", mapped="residual", stride=2, channels=64),
     Windows(batch=2, channels=24, tile=(("n", 1), ("h", 3))),
     Windows(dtype="float64", channels=11, width=14),
 ]
