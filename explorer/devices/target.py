@@ -18,15 +18,6 @@ class Target:
         """Whether code may use a feature."""
         return f"+{feature}" in self.features
 
-    def dot_product(self, lanes: int) -> str:
-        """How it multiplies and adds groups of small integers in vectors of so many sums: "groups"
-        and "pairs" are instructions, "plain" is made of products of int32.
-        """
-        if self.has("avx512vnni") and (lanes == 16 or self.has("avx512vl")):
-            return "groups"
-        needed = {4: "sse2", 8: "avx2", 16: "avx512bw"}.get(lanes, "")
-        return "pairs" if self.has(needed) else "plain"
-
     @property
     def is_avx512(self) -> bool:
         """Whether vectors have AVX-512F: masks, and `x * 2**n` in one instruction."""

@@ -31,8 +31,8 @@ from explorer.runtime.planning.plan import Plan, Planner, straights
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.regions import is_dynamic
-from explorer.runtime.teams import teams
 from explorer.runtime.workers import clock
+from explorer.runtime.workers.teams import teams
 
 Array = np.ndarray
 # Stamps of a unit in a launch, 96 MB at most; room is filled before a run, and takes time.
@@ -140,7 +140,7 @@ class Executable:
             )
         arena = bound.take()
         arena.point([*given, *arrays])
-        return lambda: arena.replay(teams())  # after a fork another one
+        return lambda: bound.replay(arena, teams())  # after a fork another one
 
     def measured_wall(self, inputs: Mapping[str, Array], runs: int = 1) -> Wall:
         """The wall of a run, from its time stamps; of several that whose makespan is the median."""
@@ -230,7 +230,7 @@ class Executable:
             arena.point([*given, *arrays])
             if self.poisoned:
                 _poison([arena.memory, *_apart(arrays, given)])
-            arena.replay(teams(), traced)
+            bound.replay(arena, teams(), traced)
         finally:
             bound.give(arena)
         for n, target in later.items():

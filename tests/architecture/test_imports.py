@@ -8,10 +8,6 @@ import networkx as nx
 
 from tests.architecture.imports import imported, modules
 
-KNOWN = {  # circles that there are; none may be added
-    frozenset(f"explorer.runtime.binding.{name}" for name in ("bound", "recording", "views")),
-}
-
 
 def circles(graph: nx.DiGraph) -> set[frozenset[str]]:
     return {frozenset(c) for c in nx.strongly_connected_components(graph) if len(c) > 1}
@@ -20,7 +16,7 @@ def circles(graph: nx.DiGraph) -> set[frozenset[str]]:
 def test_no_module_stands_in_a_circle() -> None:
     graph = nx.DiGraph((name, used) for name, path in modules().items() for used in imported(path))
     assert len(graph) > 500
-    assert circles(graph) <= KNOWN
+    assert circles(graph) == set()
 
 
 def test_an_import_for_types_alone_counts_and_one_inside_a_function_does_not(

@@ -28,8 +28,8 @@ from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.types import Tensor
 from explorer.measure.interval import Interval, median_interval
-from explorer.runtime.teams import teams
 from explorer.runtime.workers import overheads
+from explorer.runtime.workers.teams import teams
 
 STEPS, WIDTH = 1000, 192
 SPIN = (

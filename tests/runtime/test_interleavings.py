@@ -117,7 +117,7 @@ def outcome(executable, inputs, team_of):
     arena.memory.fill(0x5A)
     arena.point([*(usable(inputs[name]) for name in executable.tasks.inputs), *arrays])
     team = team_of(arena)
-    arena.replay(team)
+    bound.replay(arena, team)
     bound.give(arena)
     return dict(zip(bound.outputs.names, arrays)), team
 

@@ -14,9 +14,9 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.device_program.instructions import BRANCH, END, LOOK
 from explorer.runtime.executable import Executable
-from explorer.runtime.teams import Teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
+from explorer.runtime.workers.teams import Teams
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_workers import halves, spin
 

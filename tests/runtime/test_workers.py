@@ -21,9 +21,9 @@ from explorer.rammer import Options
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.instructions import END, JUMP, RUN, WAIT
 from explorer.runtime.executable import Executable
-from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
+from explorer.runtime.workers.teams import teams
 from explorer.runtime.workers.workers import Team
 from tests.runtime.hand_kernels import add_tasks
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector

@@ -9,9 +9,9 @@ from time import perf_counter_ns
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, Row, rows_of
+from explorer.runtime.workers.teams import teams
 
 BURST_BYTES = 4 << 20  # that one unit reads in a timed run
 RUNS, LARGE_RUNS = 30, 6

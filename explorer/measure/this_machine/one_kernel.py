@@ -22,9 +22,9 @@ from explorer.ir.types import DType, numpy_dtype
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.turns import Clock
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.teams import teams
 from explorer.runtime.workers.arena import address_of, aligned_array, in_place
 from explorer.runtime.workers.launch import Launch, Row, rows_of
+from explorer.runtime.workers.teams import teams
 from explorer.tile.lowering.packing import pack_constant
 
 LAUNCH_US = 200.0  # at most so long are the runs that one launch does, if a run is not longer

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from explorer.counters import counters
 from explorer.grinder import Carried, LibraryTask
 from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
+from explorer.runtime.binding.arena import Arena
 from explorer.runtime.binding.assemble import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.binding.views import Views
-from explorer.runtime.teams import Launcher
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.launch import Launch, Stamps
-
-if TYPE_CHECKING:
-    from explorer.runtime.binding.bound import Arena
+from explorer.runtime.workers.teams import Launcher
 
 Array = np.ndarray
 Deed: TypeAlias = Callable[["Run"], None]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from explorer.ir.types import numpy_dtype
+from explorer.runtime.binding.arena import Arena
 from explorer.runtime.binding.tables import FIRST_INPUT
-
-if TYPE_CHECKING:
-    from explorer.runtime.binding.bound import Arena
 
 Array = np.ndarray
 Look: TypeAlias = Callable[[], Array]

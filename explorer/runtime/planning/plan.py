@@ -22,14 +22,15 @@ from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, sche
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
-from explorer.runtime.donation import overwritable
 from explorer.runtime.planning.aligned_reads import is_aligned
 from explorer.runtime.planning.allocations import calls_of, loops_of, straights
+from explorer.runtime.planning.donation import overwritable
 from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.planning.memory import Memory, Placed
 from explorer.runtime.planning.planned_wall import planned_wall
 from explorer.runtime.planning.sheet_times import SheetTimes
+from explorer.runtime.planning.straight_runs import Run
 from explorer.runtime.planning.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
 
@@ -77,16 +78,6 @@ class Plan:
     def memory(self) -> MemoryPlan:
         """The arena, to look at."""
         return self.planner.memory.rows(self.placed, self.sizes, self.extents)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A straight run as Rammer is told of it, but for the numbers that a binding gives."""
-
-    key: str
-    operators: tuple[OperatorTask, ...]
-    reads: tuple[tuple[int, ...], ...]
-    aligned: tuple[tuple[int, ...], ...]
 
 
 class Planner:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.teams import Launcher
 from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.teams import Launcher
 
 Row = tuple[int, int, int, int, int]
 

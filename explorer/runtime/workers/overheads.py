@@ -13,10 +13,10 @@ import numpy as np
 
 from explorer.allowance import cores
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.teams import teams
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, Row, rows_of
+from explorer.runtime.workers.teams import teams
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from explorer.grinder import OperatorTask, UProgram
 from explorer.relax.memory.in_place import writes_over
 from explorer.runtime.planning.allocations import positions
+from explorer.runtime.planning.straight_runs import Run
 from explorer.runtime.planning.timeline import Uses
-
-if TYPE_CHECKING:
-    from explorer.runtime.planning.plan import Run
 
 
 def overwritable(

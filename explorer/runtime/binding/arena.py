@@ -1,0 +1,83 @@
+"""Memory for one run of a bound program at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from explorer.codegen.build import KernelCode
+from explorer.runtime.binding.assemble import LaunchCode
+from explorer.runtime.binding.tables import ARENA, FIRST_INPUT, Blocks, Places, Template
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.planning.plan import Plan
+from explorer.runtime.workers.arena import ALIGNMENT, address_of, aligned_bytes
+from explorer.runtime.workers.launch import Launch
+
+Array = np.ndarray
+
+
+class Layout(Protocol):
+    """What of a bound program memory is made for."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def units(self) -> int: ...
+    @property
+    def codes(self) -> Mapping[str, KernelCode]: ...
+    @property
+    def places(self) -> Places: ...
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def args(self) -> Template: ...
+    @property
+    def slots(self) -> Sequence[Template]: ...
+    @property
+    def launches(self) -> Sequence[LaunchCode]: ...
+
+
+class Arena:
+    """Memory for one run at a time: intermediates, scratch, and tables that point into them; with
+    the deeds of a run in it, once they were recorded.
+    """
+
+    def __init__(self, bound: Layout) -> None:
+        self.bound = bound
+        plan, units = bound.plan, bound.units
+        self.memory = aligned_bytes(max(ALIGNMENT, plan.placed.bytes))
+        scratch = bound.blocks.scratch_bytes + isa.LINE_BYTES
+        self.scratch = aligned_bytes(scratch * units)
+        count = FIRST_INPUT + len(plan.program.inputs) + len(plan.program.outputs)
+        self.bases = np.zeros((units, count), np.int64)
+        self.bases[:, ARENA] = address_of(self.memory)
+        self.bases[:, ARENA + 1] = address_of(self.scratch) + scratch * np.arange(units)
+        self.args = np.stack([bound.args.addresses(bases) for bases in self.bases])
+        self.launches = {
+            id(code): self._launch(code, slots) for code, slots in zip(bound.launches, bound.slots)
+        }
+        self.arrays: list[Array] = []  # of a run: inputs, then outputs
+        self._moving = memoryview(self.bases[0])[FIRST_INPUT:]
+        self.deeds: tuple[Callable[[Any], None], ...] | None = None
+
+    def _launch(self, code: LaunchCode, slots: Template) -> Launch:
+        launch = Launch(code.rows, len(code.operators), len(code.slots))
+        moves = [slots.moves(launch.slots)]
+        for n, operator in enumerate(code.operators):
+            block = self.bound.blocks.block_of[operator.name]
+            launch.code[:, n, 0] = self.bound.codes[operator.binding].address
+            for place, unit in enumerate(code.units):
+                args = self.args[unit]
+                launch.code[place, n, 1] = address_of(args) + args.itemsize * block.start
+                moves.append(self.bound.args.moves(args, block))
+        launch.slots[: len(slots.base)] = slots.addresses(self.bases[0])
+        launch.move(np.concatenate(moves), self.bases[0])
+        return launch
+
+    def point(self, arrays: Sequence[Array]) -> None:
+        """Let the next run read these inputs and write these outputs."""
+        self.arrays[:] = arrays
+        for n, array in enumerate(arrays):
+            self._moving[n] = address_of(array)
