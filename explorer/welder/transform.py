@@ -10,7 +10,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions import FusionGroup, TileEdge, TileGraph
-from explorer.ir.in_place import overwritten
+from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage

@@ -8,9 +8,9 @@ import pytest
 
 from explorer.errors import VerifyError
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.in_place import read_after, wrong_update
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes, var
 from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.in_place import read_after, wrong_update
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Binding, Function, Program

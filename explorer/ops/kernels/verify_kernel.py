@@ -8,7 +8,6 @@ from typing import NoReturn, TypeAlias
 from explorer.errors import VerifyError
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_integer
-from explorer.ir.in_place import wrong_update
 from explorer.ir.kernel import (
     Affine,
     Apply,
@@ -20,6 +19,7 @@ from explorer.ir.kernel import (
     Read,
     reads,
 )
+from explorer.ir.kernels.in_place import wrong_update
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import DType

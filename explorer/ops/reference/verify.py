@@ -19,7 +19,7 @@ from explorer.ir.calls import (
     View,
     updates_of,
 )
-from explorer.ir.in_place import is_whole
+from explorer.ir.kernels.in_place import is_whole
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, product
 from explorer.ir.stage import Stage

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.in_place import written_over
 from explorer.ir.kernel import Affine, Kernel, reads
+from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import simplify
 from explorer.ir.symbols import are_defined, definitions, needed_by

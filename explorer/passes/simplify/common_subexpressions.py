@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop, Var
-from explorer.ir.in_place import written_over
+from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.substitution import with_reads

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.in_place import read_after
 from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.in_place import read_after
 from explorer.ir.types import ITEM_BYTES
 
 

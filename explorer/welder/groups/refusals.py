@@ -5,8 +5,8 @@ and the smallest change that would flip it.
 from __future__ import annotations
 
 from explorer.ir.decisions import Refusal
-from explorer.ir.in_place import wrong_update
 from explorer.ir.kernel import Affine
+from explorer.ir.kernels.in_place import wrong_update
 from explorer.ir.kernels.kernel_size import Size
 from explorer.welder.groups.groups import Facts, Group, Merge
 from explorer.welder.model import form_of, loads_of

@@ -15,8 +15,8 @@ from math import inf
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Refusal
-from explorer.ir.in_place import overwritten
 from explorer.ir.kernel import Kernel, rename_tensors
+from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, alone, merged, taken
