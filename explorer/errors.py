@@ -1,13 +1,17 @@
 """Every error that a user can meet.
 
 Each says one sentence about the thing it is about; the fields say it again in parts, for the
-shell's ``--json`` and for the notebook's error card. A bug of our own is an ``assert``.
+shell's ``--json`` and for the notebook's error card. Whatever else is raised while Ironworks works
+is an InternalFault: the sentence says so, and blames nobody's input.
 
 Sentences quote names from files that nobody vouches for: here, and only here, they are made safe
 to show and cut to a length that can be read.
 """
 
 from __future__ import annotations
+
+import os
+from traceback import format_exception
 
 __all__ = [
     "AnswerMismatch",
@@ -22,6 +26,7 @@ __all__ = [
     "Cancelled",
     "CheckFailed",
     "DtypeError",
+    "InternalFault",
     "IronworksError",
     "KernelCompileError",
     "MissingInput",
@@ -36,6 +41,7 @@ __all__ = [
 ]
 
 LONGEST_SENTENCE = 1000
+DEBUG = "IRONWORKS_DEBUG"  # set to 1, the shell and the house show where a fault of ours lies
 LONGEST_PART = 4000  # `expected` may list every name that there is
 
 
@@ -172,3 +178,32 @@ class TooLarge(IronworksError):
 
 class Cancelled(IronworksError):
     """The user stopped the work; nothing that was there before has changed."""
+
+
+class InternalFault(IronworksError):
+    """A fault of Ironworks itself; what was asked is not to blame."""
+
+
+def fault(problem: Exception, doing: str) -> IronworksError:
+    """What stopped Ironworks while it was `doing` something: an error of the user's is itself, and
+    so is a lack of memory; all else is a fault of ours. To be raised from `problem`.
+    """
+    match problem:
+        case IronworksError():
+            return problem
+        case MemoryError():
+            return TooLarge(f"there is not enough memory for {doing}", where=doing)
+    found = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
+    return InternalFault(
+        f"a fault of Ironworks in {doing}, not of your input ({found}); "
+        f"report it with the traceback, which {DEBUG}=1 shows",
+        where=doing,
+    )
+
+
+def traceback_of(problem: BaseException) -> str:
+    """Where a fault of ours lies, if IRONWORKS_DEBUG=1 asks for it; empty for other errors."""
+    ours = not isinstance(problem, IronworksError) or isinstance(problem, InternalFault)
+    if not ours or os.environ.get(DEBUG, "0") in ("", "0"):
+        return ""
+    return "".join(format_exception(problem))

@@ -22,8 +22,11 @@ from explorer.errors import (
     BadOption,
     Cancelled,
     CheckFailed,
+    InternalFault,
     IronworksError,
     NoSuchDevice,
+    fault,
+    traceback_of,
 )
 
 __all__ = ["COMMANDS", "GROUP", "main"]
@@ -44,8 +47,7 @@ COMMANDS = {
     "lab": "JupyterLab, opened on the tour",
 }
 OURS = frozenset(COMMANDS) - {"report", "lab"}
-NO, BAD, STOPPED = 1, 2, 130
-TRACEBACK = "IRONWORKS_TRACEBACK"  # set it to see where a fault of our own lies
+NO, BAD, FAULT, STOPPED = 1, 2, 70, 130  # 70: EX_SOFTWARE of BSD's sysexits.h
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,12 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(given, problem, NO)
     except Cancelled as problem:
         return _failed(given, problem, STOPPED)
-    except IronworksError as problem:
-        return _failed(given, problem, BAD)
+    except OSError as problem:
+        return _failed(given, _unreadable(problem), BAD)
     except Exception as problem:
-        if os.environ.get(TRACEBACK):
-            raise
-        return _failed(given, _explained(problem), BAD)
+        found = fault(problem, f"the command {given[0]!r}")
+        print(shown(traceback_of(problem)), end="", file=sys.stderr)
+        return _failed(given, found, FAULT if isinstance(found, InternalFault) else BAD)
 
 
 def _tolerate() -> None:
@@ -149,17 +151,10 @@ def _hint(problem: IronworksError) -> str:
     return f" (there are: {problem.expected})" if known else ""
 
 
-def _explained(problem: Exception) -> IronworksError:
-    """One sentence for an error that is none of ours, or a fault of ironworks itself."""
-    match problem:
-        case OSError(strerror=str(reason), filename=name):
-            return IronworksError(f"{name}: {reason}" if name else reason, where=name or "")
-        case MemoryError():
-            return IronworksError("there is not enough memory for this")
-    return IronworksError(
-        f"this is a fault of ironworks, not of your input: {type(problem).__name__}: {problem}",
-        try_=f"{TRACEBACK}=1 shows where it is",
-    )
+def _unreadable(problem: OSError) -> IronworksError:
+    """One sentence for what the system refused."""
+    name, reason = problem.filename, problem.strerror or str(problem)
+    return IronworksError(f"{name}: {reason}" if name else reason, where=name or "")
 
 
 def _help() -> str:
@@ -175,7 +170,7 @@ def _help() -> str:
             *lines,
             "",
             "Every command takes --json and --help. Exit codes: 0 it went well, 1 the answer is",
-            "no, 2 bad usage or bad input, 130 stopped.",
+            "no, 2 bad usage or bad input, 70 a fault of Ironworks, 130 stopped.",
         )
     )
 

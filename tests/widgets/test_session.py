@@ -52,8 +52,10 @@ def test_a_turn_plans_a_new_wall_and_can_be_undone(session: Session) -> None:
 
 def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:
     parts = json.dumps(session.parts(), default=str)
-    with pytest.raises(BadOption, match="malformed"):
+    with pytest.raises(BadOption, match="threads has 2 values"):
         session.answer("turn", {"knob": "threads", "index": 9})
+    with pytest.raises(BadOption, match="malformed"):
+        session.answer("turn", {"knob": "threads"})
     with pytest.raises(BadOption, match="whole number"):
         session.answer("turn", {"knob": "threads", "index": "1; import os"})
     with pytest.raises(BadOption, match="no question"):

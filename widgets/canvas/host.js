@@ -14,6 +14,7 @@ export function kernelHost(model) {
     if (!one) return;
     waiting.delete(message.id);
     clearTimeout(one.timer);
+    if (message.error?.traceback) console.error(message.error.traceback);
     if (message.error) one.reject(message.error); else one.resolve({ ...message, buffers });
   };
   model.on("msg:custom", heard);

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from explorer.errors import BadOption
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
@@ -69,7 +70,7 @@ def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
 def turned(now: Setting, knob: Knob, index: int) -> Setting:
     """The setting with one knob at another of its values; what compiling raises is raised."""
     if not 0 <= index < len(knob.values):
-        raise IndexError(f"{knob.label} has {len(knob.values)} values")
+        raise BadOption(f"{knob.label} has {len(knob.values)} values", where=knob.name)
     value, options = knob.values[index], now.compiled.options
     match knob.name:
         case "threads":

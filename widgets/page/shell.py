@@ -21,6 +21,7 @@ from widgets.program import stages_picture
 from widgets.rammer import brick_wall_picture, png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
+from widgets.session.jobs import error_parts
 from widgets.session.session import Session
 from widgets.session.wall_views import Binary
 
@@ -57,15 +58,13 @@ class Asked(anywidget.AnyWidget):
         """Answer a question; what it changed is sent before the answer, so that the page is up to
         date when it comes.
         """
+        kind = str(message.get("kind"))
         try:
-            data = self.session.answer(str(message.get("kind")), dict(message.get("args") or {}))
-        except IronworksError as problem:
-            self.send({"id": message.get("id"), "error": problem.fields()})
-            return
+            data = self.session.answer(kind, dict(message.get("args") or {}))
         except Exception as problem:  # a fault of our own must not leave the page waiting
-            sentence = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
-            self.send({"id": message.get("id"), "error": {"sentence": sentence}})
-            raise
+            found = error_parts(problem, f"the question {kind[:40]!r}")
+            self.send({"id": message.get("id"), "error": found})
+            return
         if message.get("kind") in CHANGES and not refused(data):
             self._tell()
         found = data if isinstance(data, Binary) else Binary(data)

@@ -37,10 +37,16 @@ def dropped(now: Setting, planned: WallRows, drop: Drop) -> tuple[Setting, Move]
     names = {n.rsplit("/", 1)[-1]: n for n in exact} | exact  # inside of a loop: `loop/call`
 
     def name(call: int) -> str:
+        if not 0 <= call < len(planned.calls):
+            raise BadOption(f"the wall has no call number {call}")
         known = planned.calls[call].name
         return names.get(known, known)
 
-    after = None if drop.after is None else (name(drop.after[0]), int(drop.after[1]) + 1)
+    after = None
+    if drop.after is not None:
+        if len(drop.after) != 2 or not all(isinstance(n, int) for n in drop.after):
+            raise BadOption("a brick lies behind a call and a task of it, two whole numbers")
+        after = (name(drop.after[0]), drop.after[1] + 1)
     move = Move(name(drop.call), drop.first, drop.last + 1, drop.unit, launch, after)
     found = moved(schedule.facts, schedule.placement, move)
     if isinstance(found, Refusal):

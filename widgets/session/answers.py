@@ -17,18 +17,12 @@ from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
 from widgets.rooms import gallery, inspection
-
-
-def position(value: object) -> int:
-    """A position that came from outside; raises BadOption where it is none."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadOption(f"a position is a whole number from 0, not {value!r}")
-    return value
+from widgets.session.questions import check_question, item, position
 
 
 def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
-    snapshot = s.now.compiled.snapshots[position(step)]
+    snapshot = item(s.now.compiled.snapshots, step, "step")
     lines = program_diff.data(snapshot.before, snapshot.after)
     rows = [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
     return {"lines": rows, "failed": snapshot.checked if isinstance(snapshot.checked, str) else ""}
@@ -36,7 +30,7 @@ def program(s: OnShow, step: int) -> Any:
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     """The lines of one call's kernel; `ops` are the operators of each line where they are known."""
-    name = s.house.calls[position(call)].name
+    name = item(s.house.calls, call, "call").name
     found = next((k for k in s.now.compiled.kernels if k.name == name), None)
     if found is None:
         raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
@@ -60,7 +54,7 @@ def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
 
 def operator(s: OnShow, op: int) -> Any:
     """The thread and the inspector of a source operator."""
-    name = s.house.operators[position(op)].name
+    name = item(s.house.operators, op, "operator").name
     return inspection.data(s.house, s.now, s.walls, name, s.plan)
 
 
@@ -107,7 +101,8 @@ def picture(
     """A picture and its table, about an operator where one is given, and what may be chosen in
     it.
     """
-    name = s.house.operators[op].name if op >= 0 else ""
+    name = item(s.house.operators, op, "operator").name if op >= 0 else ""
+    check_question("picture", _walls, walls)
     seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_walls(**walls)))
     mine = gallery.named(room)
     _, figure, table = mine.draw(seen, name)

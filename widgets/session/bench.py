@@ -18,6 +18,7 @@ from widgets.model.knobs import Setting, threads, tile_label
 from widgets.model.on_show import Times
 from widgets.session import tuning
 from widgets.session.jobs import Job, Jobs
+from widgets.session.questions import item
 from widgets.session.tuning import Subject
 from widgets.session.verdict import against
 
@@ -42,7 +43,7 @@ class Bench:
 
     def subject(self, now: Setting, house: House, op: int) -> Subject:
         """The kernel of an operator; raises BadOption where it has no tile."""
-        name = house.operators[op].name if op >= 0 else ""
+        name = item(house.operators, op, "operator").name if op >= 0 else ""
         program = now.compiled.program
         tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.name)]
         mine = next((b for b in tiled if name in b.origin), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
 
-from explorer.errors import BadOption, Cancelled, IronworksError
+from explorer.errors import BadOption, Cancelled, fault, traceback_of
 
 KEPT = 16  # finished jobs whose answers can still be fetched
 
@@ -86,13 +86,18 @@ class Jobs:
         return self._known[job]
 
 
+def error_parts(problem: Exception, doing: str) -> dict[str, str]:
+    """What the page is told of an error: its fields, and of a fault of ours the traceback where
+    IRONWORKS_DEBUG=1 asks for it.
+    """
+    fields, shown = fault(problem, doing).fields(), traceback_of(problem)
+    return fields | {"traceback": shown} if shown else fields
+
+
 def _run(job: Job, work: Callable[[Job], Any]) -> None:
     try:
         job.answer = work(job)
-    except IronworksError as problem:
-        job.error = problem.fields()
     except Exception as problem:  # a fault of our own must not leave the page waiting
-        said = f"this is a fault of ironworks: {type(problem).__name__}: {problem}"
-        job.error = {"sentence": said}
+        job.error = error_parts(problem, "what was begun beside")
     finally:
         job.over.set()

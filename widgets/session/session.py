@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, IronworksError, fault
 from explorer.ir.decisions import Wall
 from explorer.measure.compare import Comparison
 from explorer.measure.walls import compare_walls
@@ -33,6 +33,7 @@ from widgets.session import replayed_moves as by_hand
 from widgets.session.bench import Bench, Timer
 from widgets.session.jobs import Job
 from widgets.session.moves import Hands
+from widgets.session.questions import check_question, item, position
 from widgets.session.tuning import tiling_of, timed
 from widgets.session.verdict import Step
 from widgets.session.wall_views import Binary, WallViews
@@ -44,7 +45,6 @@ TRACING_SECONDS = 0.05
 MOST_TRACED = 40
 MOST_STEPS = 50
 CHANGING = ("house", "walls", "views", "plan", "pinned", "kept", "focus", "revision", "_made")
-MALFORMED = (TypeError, IndexError, KeyError, AttributeError, ValueError, OverflowError)
 
 
 class Session:
@@ -210,13 +210,14 @@ class Session:
         }
         if kind not in known:
             raise BadOption(f"there is no question {kind[:40]!r}")
+        check_question(kind, known[kind], args)
         before = self._state()
         try:
             found = known[kind](**args)
         except BaseException as problem:
             self._back_to(before)
-            if isinstance(problem, MALFORMED):
-                raise BadOption(f"the question {kind!r} is malformed: {problem}") from problem
+            if isinstance(problem, Exception) and not isinstance(problem, IronworksError):
+                raise fault(problem, f"the question {kind!r}") from problem
             raise
         if isinstance(found, Mapping) and found.get("refused"):
             self._back_to(before)
@@ -234,7 +235,7 @@ class Session:
 
     def focus_on(self, op: int) -> Any:
         """The tile knob follows the selection."""
-        self.focus = self.house.operators[op].name if op >= 0 else ""
+        self.focus = item(self.house.operators, op, "operator").name if op >= 0 else ""
         return {}
 
     def turn(self, knob: str, index: int, label: str = "") -> Any:
@@ -245,9 +246,9 @@ class Session:
         mine = next((k for k in self.knobs() if k.name == knob), None)
         if mine is None:
             raise BadOption(f"there is no knob {knob[:40]!r}")
-        if label and mine.labels[answers.position(index) : index + 1] != (label,):
+        if label and mine.labels[position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
-        return self._go(Step(turned(self.now, mine, answers.position(index)), said(mine, index)))
+        return self._go(Step(turned(self.now, mine, position(index)), said(mine, index)))
 
     def _go(self, step: Step) -> Any:
         self._take(step)
@@ -265,6 +266,7 @@ class Session:
         """A brick to another place, planned at once; the dependency that this would break."""
         if self.walls.planned is None:
             raise BadOption("nothing is scheduled: compile through Rammer")
+        check_question("move_brick", wall_hand.Drop, drop)
         found = wall_hand.dropped(self.now, self.walls.planned, wall_hand.Drop(**drop))
         if isinstance(found, dict):
             return found

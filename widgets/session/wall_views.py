@@ -16,6 +16,7 @@ from widgets.model.on_show import Walls
 from widgets.rammer import wall_slices, wall_waits
 from widgets.rammer.wall_slices import Source
 from widgets.rammer.wall_table import compared_words, twins_us
+from widgets.session.questions import check_question
 
 MOST_WAITING = 64  # units whose waits are told: those of a data sheet's are millions
 MORE_BYTES = 60_000  # of the wall on other units, which is never looked at from nearer
@@ -71,6 +72,7 @@ class WallViews:
         source = self.sources.get(str(wall))
         if source is None:
             raise BadOption(f"there is no wall {str(wall)[:20]!r}")
+        check_question("wall", wall_slices.Window, view)
         asked = wall_slices.window(view, source.rows.total_us)
         head, body = wall_slices.sliced(source, asked)
         return Binary(head, (body,))

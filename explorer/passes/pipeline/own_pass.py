@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NoReturn, get_args
 
-from explorer.errors import BadPass, Cancelled, IronworksError, KernelCompileError, VerifyError
+from explorer.errors import (
+    BadPass,
+    Cancelled,
+    IronworksError,
+    KernelCompileError,
+    VerifyError,
+    fault,
+)
 from explorer.ir.calls import Expr, Var
 from explorer.ir.decisions import (
     AlgorithmDecision,
@@ -90,14 +97,16 @@ def said(problem: BaseException) -> str:
 @contextmanager
 def blaming(step: str, own: Sequence[str]) -> Iterator[None]:
     """What breaks in a step after passes of the user's own have changed the program is laid to
-    them: BadPass names both.
+    them: BadPass names both. Without such passes it is an InternalFault that names the step.
     """
     try:
         yield
     except Exception as problem:
-        ours = isinstance(problem, IronworksError)
-        if not own or (ours and not isinstance(problem, KernelCompileError | VerifyError)):
+        said_already = isinstance(problem, IronworksError | OSError)
+        if said_already and not (own and isinstance(problem, KernelCompileError | VerifyError)):
             raise
+        if not own:
+            raise fault(problem, f"the step {step!r}") from problem
         names = ", ".join(map(repr, own))
         raise BadPass(
             f"{step!r} cannot go on from what the pass {names} made: {said(problem)}",
