@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.errors import BadOption, InternalFault, IronworksError, TooLarge, fault
+from explorer.errors import BadOption, InternalFault, IronworksError, ShapeError, TooLarge, fault
 from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
 from widgets.session.jobs import Jobs
@@ -53,7 +53,7 @@ def test_the_shell_tells_a_fault_in_a_line_and_where_it_lies_if_asked(
     from explorer.cli import main
 
     monkeypatch.setenv("IRONWORKS_DEBUG", debug)
-    code = main(["compile", "zoo:mlp"])
+    code = main(["compile", "zoo:alexnet"])
     err = capsys.readouterr().err
     told = [line for line in err.splitlines() if "a fault of Ironworks in the step" in line]
     assert code == 70 and told
@@ -145,3 +145,48 @@ def test_the_house_shows_where_a_fault_lies_if_asked(
     assert error["sentence"].startswith("a fault of Ironworks in what was begun beside")
     assert ("traceback" in error) == bool(debug)
     assert "in broken" in error.get("traceback", "in broken")
+
+
+def test_a_name_that_a_rule_does_not_find_is_a_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """KeyError is never what a model's shapes or attributes cause."""
+    from dataclasses import replace
+
+    from explorer.ops import RECORDS
+
+    def broken(site: Any) -> Any:
+        return {}["a name of ours"]
+
+    model = explorer.load(relu())
+    op = next(b.expr.op for _, b in model.program.bindings())  # type: ignore[union-attr]
+    for part, step in (("deduce", "deduce shapes"), ("lower", "legalise to kernels")):
+        with monkeypatch.context() as m:
+            changed = replace(RECORDS[op], **{part: broken})  # type: ignore[arg-type]
+            m.setitem(RECORDS._known, op, changed)  # type: ignore[attr-defined]
+            with pytest.raises(InternalFault, match=f"in the step '{step}'"):
+                explorer.compile(model, until="legalized")
+
+
+def test_a_fault_of_a_rule_while_tracing_is_ours_and_bad_arguments_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dataclasses import replace
+
+    from explorer import np as xnp
+    from explorer.ops import RECORDS
+
+    def product(x: explorer.tensor("float32", 2, 3)) -> Any:  # type: ignore[valid-type]
+        return xnp.matmul(x, x)
+
+    with pytest.raises(ShapeError) as refused:
+        explorer.trace(product)
+    assert "fault" not in str(refused.value)
+
+    def broken(site: Any) -> Any:
+        return {}["a name of ours"]
+
+    changed = replace(RECORDS["MatMul"], deduce=broken)
+    monkeypatch.setitem(RECORDS._known, "MatMul", changed)  # type: ignore[attr-defined]
+    with pytest.raises(InternalFault, match="in the rule of MatMul"):
+        explorer.trace(product)

@@ -57,7 +57,6 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, "EMITTED" if flags.measure else "ROLLED")
-    connections.made(c)
     with doing("planning tiles"):
         apart = c.with_options(welder=replace(chosen.welder, enabled=False, connect=()))
         found = connections.groups(c, apart, bound)

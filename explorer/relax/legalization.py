@@ -19,10 +19,9 @@ from explorer.ops.lowering import Lowering
 from explorer.ops.site import Site
 from explorer.ops.widening import lower
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.relax.deduction.deduction import RULE_ERRORS
 from explorer.relax.deduction.known import is_known
 from explorer.relax.deduction.library import library_call
-
-RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 @compiler_pass("legalize", paper="Relax, ASPLOS 2025, section 3.3: cross-level abstraction")

@@ -38,10 +38,10 @@ class Weld:
     def __call__(self, program: Program) -> Program:
         """After: kernels that share tiles are one kernel, and only their outputs are stored.
 
-        Raises BadOption where an edge is connected at a level that the device has not, BadPolicy
-        where a policy of the user's own breaks a rule.
+        Raises BadOption where a value is connected that no kernel makes, or at a level that the
+        device has not, BadPolicy where a policy of the user's own breaks a rule.
         """
-        _check(self.options, self.device)
+        _check(self.options, self.device, program)
         graph: list[FusionGroup] = []
         edges: list[TileEdge] = []
         functions = tuple(self._function(f, program, graph, edges) for f in program.functions)
@@ -96,10 +96,19 @@ class Weld:
         return Facts(self.device, env, self.price, uses, readers, results, connect, over)
 
 
-def _check(options: Options, device: Device) -> None:
+def _check(options: Options, device: Device, program: Program) -> None:
     names = *(m.name for m in memories(device)), *(m.name for m in device.levels)
     known = dict.fromkeys(names)
+    calls = (b for _, b in program.bindings() if isinstance(b.expr, KernelCall))
+    made = {v.name for b in calls for v in b.vars}
     for value, level in options.connect:
+        if value not in made:
+            raise BadOption(
+                f"no kernel makes a value named {value!r}",
+                where=value,
+                found=value,
+                try_="a member of a group of `ironworks weld MODEL --json`",
+            )
         if level not in known:
             raise BadOption(
                 f"{value} cannot be connected at {level!r}: {device.name} has no such level",

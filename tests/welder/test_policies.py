@@ -278,3 +278,10 @@ def test_a_value_is_put_in_shared_memory_by_hand() -> None:
     assert len(group.members) == len(before.kernel_calls)
     with pytest.raises(BadOption, match="v100 has no such level"):
         weld(before, "gain", V100, connect=((before.kernel_calls[0].var.name, "L9"),))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("value", ["nosuch", "", "V1", "x"])
+def test_a_value_that_no_kernel_makes_cannot_be_connected(value: str, enabled: bool) -> None:
+    with pytest.raises(BadOption, match=f"no kernel makes a value named '{value}'"):
+        weld(branches(), "gain", enabled=enabled, connect=((value, "L2"),))

@@ -62,8 +62,8 @@ class Asked(anywidget.AnyWidget):
         try:
             data = self.session.answer(kind, dict(message.get("args") or {}))
         except Exception as problem:  # a fault of our own must not leave the page waiting
-            found = error_parts(problem, f"the question {kind[:40]!r}")
-            self.send({"id": message.get("id"), "error": found})
+            error = error_parts(problem, f"the question {kind[:40]!r}")
+            self.send({"id": message.get("id"), "error": error})
             return
         if message.get("kind") in CHANGES and not refused(data):
             self._tell()

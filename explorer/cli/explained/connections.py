@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import no_such, shortened
 from explorer.cli.text import binding, counted, duration, size, table
-from explorer.errors import BadOption
 from explorer.ir.decisions import FusionGroup, GroupPlan, Refusal, TileGraph
 from explorer.ir.shapes.dims import Sizes
 from explorer.welder import plan_group
@@ -86,19 +85,6 @@ def groups(c: Compilation, apart: Compilation, sizes: Sizes) -> Answer:
     )
     parts = [head, _group_table(rows), _level_table(levels), _refusal_table(refusals)]
     return Answer(data, "\n\n".join(p for p in parts if p))
-
-
-def made(c: Compilation) -> None:
-    """Raises BadOption where a value is connected by hand that no kernel makes."""
-    known = [b.name for b in c.snapshot("weld").before.kernel_calls]
-    for value, _ in c.options.welder.connect:
-        if value not in known:
-            raise BadOption(
-                f"no kernel makes a value named {value!r}",
-                where=value,
-                found=value,
-                try_="a member of a group of `ironworks weld MODEL --json`",
-            )
 
 
 def why(c: Compilation, name: str, sizes: Sizes) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from explorer.errors import BadOperator, IronworksError, ShapeError
+from explorer.errors import BadOperator, IronworksError, ShapeError, fault
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import Known, coarse_dims
 from explorer.frontends.tracing.frames import Frame, current_frame, current_source
@@ -128,8 +128,10 @@ def _deduced(
         raise
     except IronworksError as error:
         raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
-    except (ArithmeticError, LookupError, TypeError, ValueError):
-        raise _error(ShapeError, site, "it does not take such arguments") from None
+    except (ArithmeticError, IndexError, TypeError, ValueError) as problem:
+        raise _error(ShapeError, site, "it does not take such arguments") from problem
+    except (AssertionError, AttributeError, KeyError) as problem:
+        raise fault(problem, f"the rule of {record.name}") from problem
 
 
 def _by_argument(

@@ -209,7 +209,7 @@ def _operator(
     try:
         with np.errstate(all="ignore"):
             found = reference(record, attrs, args)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
         raise ShapeError(f"{call.op} does not take these values: {error}", where=call.op) from error
     except MemoryError as error:
         raise TooLarge(f"there is no memory for what {call.op} gives", where=call.op) from error

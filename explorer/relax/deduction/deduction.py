@@ -52,7 +52,9 @@ from explorer.relax.deduction.materialize import materialize
 from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
-RULE_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+# What rules raise of a site that breaks them: a rank too low, an attribute of another kind, a
+# stride of 0. A name that is not found (KeyError) is a fault of ours.
+RULE_ERRORS = (ArithmeticError, IndexError, TypeError, ValueError)
 MOST_DIMS = 32
 MOST_ANNOTATED = 1 << 12
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
