@@ -5,7 +5,7 @@ later systems and pictures.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from explorer.ir.shapes.dims import Dim
 
@@ -436,6 +436,63 @@ class MemoryPlan:
     unbounded: tuple[str, ...] = ()
 
 
+# What the rooms above leave behind in types of their own, as far as it can be said here.
+
+
+class WallChoice(Protocol):
+    """How walls are to be laid: on how many threads, 0 for as many as the device has units."""
+
+    @property
+    def threads(self) -> int: ...
+
+
+class MemoryChoice(Protocol):
+    """How memory is to be planned, by the policy's name."""
+
+    @property
+    def policy(self) -> str: ...
+
+
+class DispatchedMatch(Protocol):
+    """A match of a library's pattern: the operators that it is of, and where they went."""
+
+    @property
+    def value(self) -> str: ...
+    @property
+    def operators(self) -> tuple[str, ...]: ...
+    @property
+    def library(self) -> str: ...
+    @property
+    def refused(self) -> str: ...
+
+
+class LiftedTensor(Protocol):
+    """A tensor between the computes of a kernel, and why it is a workspace or not."""
+
+    @property
+    def call(self) -> str: ...
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def refused(self) -> str: ...
+
+
+class PlannedFunction(Protocol):
+    """A function whose nodes were grouped, by its name."""
+
+    @property
+    def function(self) -> str: ...
+
+
+class FunctionPlan(Protocol):
+    """How the nodes of one function were grouped."""
+
+    @property
+    def graph(self) -> PlannedFunction: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """All that was decided so far for a program; a stage that did not run has left None."""
@@ -444,11 +501,11 @@ class Decisions:
     tile_graph: TileGraph | None = None
     algorithms: tuple[AlgorithmDecision, ...] = ()
     tilings: tuple[TilingDecision, ...] = ()
-    rammer: object | None = None  # explorer.rammer.Options: evaluated per binding
-    memory: object | None = None  # the memory planner's options: evaluated per binding
-    dispatch: tuple[object, ...] = ()  # explorer.relax.dispatch.Moved: every match of a pattern
-    workspaces: tuple[object, ...] = ()  # explorer.relax.memory.workspace.Workspace
-    fusion: tuple[object, ...] = ()  # explorer.relax.fusion.FusionPlan, one for each function
+    rammer: WallChoice | None = None  # explorer.rammer.Options: evaluated per binding
+    memory: MemoryChoice | None = None  # the memory planner's options: evaluated per binding
+    dispatch: tuple[DispatchedMatch, ...] = ()  # explorer.relax.dispatch.Moved: every match
+    workspaces: tuple[LiftedTensor, ...] = ()  # explorer.relax.memory.workspace.Workspace
+    fusion: tuple[FunctionPlan, ...] = ()  # explorer.relax.fusion.FusionPlan, one per function
     products: tuple[ProductsDecision, ...] = ()
     order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...
 
