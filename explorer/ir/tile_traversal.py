@@ -250,9 +250,7 @@ def with_functions(s: Statement, change: Callable[[Do], TileExpr]) -> Statement:
             own = (with_functions(x, change) for x in parts)
             return replace(s, parts=tuple(p for p in own if isinstance(p, Map | Reduce)))
         case Panels(epilogue=last):
-            after = with_functions(last, change)
-            assert isinstance(after, Map)
-            return replace(s, epilogue=after)
+            return replace(s, epilogue=replace(last, expr=of(last.expr)))
         case Map(expr=expr) | Reduce(expr=expr) | Scan(expr=expr) | Window(expr=expr):
             return replace(s, expr=of(expr))
     return s
@@ -327,8 +325,7 @@ def with_buffers(
                 segments=buffer(c.segments),
                 b=fetch(c.b),
             )
-            after = with_buffers(last, buffer, element)
-            assert isinstance(after, Map)
+            after = replace(last, target=fetch(last.target), expr=with_loads(last.expr, element))
             read = tuple(fetch(f) for f in s.operands)
             return replace(
                 s, contract=inner, row_table=buffer(table), epilogue=after, operands=read

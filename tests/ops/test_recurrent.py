@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from tests.ops.one_operator import Case, check
+import explorer
+from tests.ops.one_operator import Case, check, proto
 
 random = np.random.default_rng(4)
 
@@ -101,3 +103,25 @@ def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(
     case: Case, tmp_path: Path
 ) -> None:
     check(case, tmp_path)
+
+
+@pytest.mark.parametrize(("op", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("lengths", [False, True])
+def test_no_step_leaves_the_state_as_it_was(
+    op: str, gates: int, direction: str, lengths: bool, tmp_path: Path
+) -> None:
+    """onnxruntime divides by the number of steps, and ends."""
+    ways = 1 + (direction == "bidirectional")
+    given = [
+        *layer(gates, ways, steps=0),
+        np.zeros(2, np.int32) if lengths else None,
+        r(ways, 2, 4),
+    ]
+    attrs = {"hidden_size": 4, "direction": direction}
+    onnx.save(proto(Case(op, given, attrs, (1, 2, 3), outputs=2)), tmp_path / "m.onnx")
+    compiled = explorer.compile(tmp_path / "m.onnx", check=True)
+    feeds = {f"x{n}": x for n, x in enumerate(given) if x is not None and n not in (1, 2, 3)}
+    found = compiled.run(feeds)
+    assert found["y0"].shape == (0, ways, 2, 4)
+    np.testing.assert_array_equal(found["y1"], given[5])

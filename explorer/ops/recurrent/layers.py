@@ -122,6 +122,9 @@ def _whole(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]]) -> None:
         return
     nest = low.nest("stack")
     dtype = low.site.dtype()
+    if not layer.steps:
+        nest.map("y", result, lambda axes: Const(0.0, dtype))
+        return
     if layer.lengths is not None:
         _whole_by_length(layer, result, hidden)
         return
