@@ -342,7 +342,7 @@ def test_an_illegal_move_says_its_condition_and_what_would_flip_it(session: Sess
     [
         ({"value": "mat_mul", "level": "L9"}, "no level 'L9'"),
         ({"value": "nothing", "level": "L1"}, "no kernel makes a value 'nothing'"),
-        ({"value": "mat_mul", "level": 3}, "no level '3'"),
+        ({"value": "mat_mul", "level": 3}, "level is a text, not 3"),
         ({"value": "mat_mul"}, "malformed"),
         ({"value": "mat_mul", "level": "L1", "device": "z80"}, "no data sheet"),
     ],

@@ -32,7 +32,7 @@ def check_question(kind: str, takes: Callable[..., Any], args: Mapping[str, Any]
         if wanted in WORDS and not _is(wanted, args.get(name, bound.arguments[name])):
             raise BadOption(
                 f"the question {kind[:40]!r} is malformed: {name} is {WORDS[wanted]}, "
-                f"not {str(args.get(name))[:40]!r}",
+                f"not {repr(args.get(name))[:40]}",
                 where=name,
             )
 
