@@ -32,7 +32,7 @@ LEAST_ROW = 8  # results that are worth a vector
 FEW = 16  # reduced points that are unrolled
 LEAST_BLOCK = 8  # turns of a loop that are worth a block in registers
 TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
-PREFIX = 48.0  # instructions of a vector's running fold, most of them waiting for the last one
+PREFIX = 48.0  # instructions of a vector's running reduction, most of them waiting for the last one
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED = 64
 

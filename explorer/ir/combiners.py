@@ -1,5 +1,5 @@
-"""How values are folded into one: the combiners of reductions and running folds, one record each. A
-new one is a line of `RECORDS`.
+"""How values are reduced into one: the combiners of reductions and running reductions, one record
+each. A new one is a line of `RECORDS`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """One combiner: associative and commutative, so that elements may be folded in any order.
+    """One combiner: associative and commutative, so that elements may be reduced in any order.
 
-    `step` is the scalar function that folds one more element in, `numpy` the same on arrays.
-    `identity(dtype)` is what a fold begins with, and what one of nothing is. `picks`: the result is
-    one of the elements, NaN where one of them is.
+    `step` is the scalar function that takes one more element in, `numpy` the same on arrays.
+    `identity(dtype)` is what a reduction begins with, and what one of nothing is. `picks`: the
+    result is one of the elements, NaN where one of them is.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Combiner:
     picks: bool = False
 
     def has_vectors_of(self, dtype: DType) -> bool:
-        """Whether the CPU folds vectors of a dtype, as it is computed with."""
+        """Whether the CPU reduces vectors of a dtype, as it is computed with."""
         return dtype != "bool" and SCALAR_FUNCTIONS[self.step].has_vectors_of(dtype)
 
 

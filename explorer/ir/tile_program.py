@@ -74,7 +74,7 @@ class Span:
 class LoopForm:
     """How the points of a statement are iterated over, `unroll` vectors of `lanes` at a time.
 
-    `order`, vectors: "along" what is folded, its lanes folded at the end, or along a row that is
+    `order`, vectors: "along" what is reduced, its lanes reduced at the end, or along a row that is
     mapped; "across" it, results in registers, or "rows", results in memory; "stacked", results of
     several rows side by side; "turned", square blocks change their axes in registers; "scan", a
     prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
@@ -190,9 +190,9 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A fold over sliding windows, read where the data lies: `target = expr` of `fold`, where
-    `fold.target` stands in `expr` for what is folded: `data`, times `weights` where there are some,
-    of those points of each window that lie inside of the borders.
+    """A reduction over sliding windows, read where the data lies: `target = expr` of `fold`, where
+    `fold.target` stands in `expr` for what is reduced: `data`, times `weights` where there are
+    some, of those points of each window that lie inside of the borders.
     """
 
     fold: Reduce
@@ -219,7 +219,7 @@ class Window:
 
     @property
     def operands(self) -> tuple[Fetch, ...]:
-        """What the map reads besides the fold."""
+        """What the map reads besides the reduction."""
         return tuple(dict.fromkeys(f for f in fetches(self.expr) if f != self.fold.target))
 
 

@@ -149,7 +149,7 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
 
 
 def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
-    """Tiles of an image, rows by columns, where windows fold what is made inside: of the narrow
+    """Tiles of an image, rows by columns, where windows reduce what is made inside: of the narrow
     ones little is done again, and much is kept in cache.
     """
     made = {c.out for c in kernel.computes}

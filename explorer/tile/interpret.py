@@ -46,7 +46,7 @@ from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 
 TASKS = 3  # that one worker does in a row
-FOLDED = "_folded"  # what a window was folded to
+FOLDED = "_folded"  # what a window was reduced to
 
 Env = dict[str, Any]
 
@@ -95,7 +95,7 @@ class Interpreter:
             self.statement(inner, env)
 
     def window(self, s: Window, env: Env) -> None:
-        """Each window's part that lies inside, folded, then what is made of it."""
+        """Each window's part that lies inside, reduced, then what is made of it."""
         fold = s.fold
         spans = (*fold.spans, *fold.over)
         e = self.points(spans, env)
@@ -211,7 +211,7 @@ class Interpreter:
                 self.panels(s, env)
 
     def scan(self, s: Scan, env: Env) -> None:
-        """A running fold along the last axis of the points."""
+        """A running reduction along the last axis of the points."""
         spans = (*s.spans, s.over)
         e, count = self.points(spans, env), len(self.values(s.over, env))
         shape = [len(self.values(x, env)) for x in spans]

@@ -1,4 +1,4 @@
-"""Kernels made by hand for the tests of the runtime: `void kernel(first, last, int64* args)`."""
+"""Kernels made by~worker for the tests of the runtime: `void kernel(first, last, int64* args)`."""
 
 from numba import cfunc
 

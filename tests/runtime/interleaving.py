@@ -221,7 +221,7 @@ class Stepped(Team):
     """A team without threads: the real interpreter does one row of the unit that is drawn."""
 
     def __init__(self, choose):
-        super().__init__(hands=1)
+        super().__init__(workers=1)
         self.choose = choose
         self.rows = 0
 

@@ -1,4 +1,4 @@
-"""Small programs whose kernels are made by hand: no generated code, so they bind in a moment.
+"""Small programs whose kernels are made by~worker: no generated code, so they bind in a moment.
 
 Every kernel reads its operands backwards, so that each unit reads what the others wrote.
 """

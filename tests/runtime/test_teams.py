@@ -1,4 +1,4 @@
-"""Launches of several threads run side by side, and never have more hands than there are cores."""
+"""Launches of several threads run side by side, with no more workers than there are cores."""
 
 import signal
 import threading

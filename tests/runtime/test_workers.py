@@ -72,16 +72,16 @@ def test_the_number_of_units_changes_from_launch_to_launch():
         assert (y == 2 * x).all() and keep.size
 
 
-def test_there_are_no_more_hands_than_asked_for_and_they_carry_every_unit():
+def test_there_are_no_more_workers_than_asked_for_and_they_carry_every_unit():
     x, y = np.arange(64), np.zeros(64, np.int64)
-    for hands, units in ((1, 4), (2, 5), (3, 2), (4, 4)):
-        own = Team(hands)
+    for workers, units in ((1, 4), (2, 5), (3, 2), (4, 4)):
+        own = Team(workers)
         launch, keep = halves(x, y, units)
         for _ in range(20):
             y[:] = 0
             launch.run(own)
             assert (y == 2 * x).all() and keep.size
-        assert own.workers == min(hands, units) - 1
+        assert own.workers == min(workers, units) - 1
         own.stop()
     launch, keep = halves(x, y, 2 + cores())
     launch.run(teams())
@@ -101,7 +101,7 @@ def test_an_exception_of_a_signal_ends_a_run_and_the_next_one_is_right(units):
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
-    own, endless = Team(hands=2), spin(units)
+    own, endless = Team(workers=2), spin(units)
     x, y = np.arange(64), np.zeros(64, np.int64)
     launch, keep = halves(x, y, 2)
     before = signal.signal(signal.SIGALRM, interrupt)
@@ -122,7 +122,7 @@ def test_an_exception_of_a_signal_ends_a_run_and_the_next_one_is_right(units):
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
 def test_a_run_in_a_handler_of_the_same_threads_run_is_refused():
-    own, endless, said = Team(hands=2), spin(2), []
+    own, endless, said = Team(workers=2), spin(2), []
     launch, keep = halves(np.arange(64), np.zeros(64, np.int64))
 
     def handler(number, frame):
@@ -148,7 +148,7 @@ def test_where_no_thread_can_start_the_caller_carries_every_unit(monkeypatch):
     def refuse(thread):
         raise RuntimeError("can't start new thread")
 
-    own, (x, y) = Team(hands=3), (np.arange(100), np.zeros(100, np.int64))
+    own, (x, y) = Team(workers=3), (np.arange(100), np.zeros(100, np.int64))
     launch, keep = halves(x, y, units=3)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     launch.run(own)
@@ -162,7 +162,7 @@ def test_a_core_that_others_take_between_runs_is_no_reason_to_stay_away():
     """A process that runs while none of ours does: the others' turns of a race."""
     away = []
     for _ in range(5):  # what else runs here may disturb the runs themselves
-        own, (x, y) = Team(hands=2), (np.arange(1000), np.zeros(1000, np.int64))
+        own, (x, y) = Team(workers=2), (np.arange(1000), np.zeros(1000, np.int64))
         launch, keep = halves(x, y)
         mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2)
         for _ in range(50):
@@ -236,7 +236,7 @@ def test_idle_workers_use_no_processor_time():
 
 
 def test_a_stopped_team_starts_again():
-    own = Team(hands=3)
+    own = Team(workers=3)
     x, y = np.arange(64), np.zeros(64, np.int64)
     launch, keep = halves(x, y, 3)
     for _ in range(3):

@@ -25,7 +25,7 @@ from explorer.ir.tile_traversal import Part
 from explorer.tile.lowering.streams import STREAM
 from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
 
-PAGE = 1 << 14  # bytes of a row that is asked for while the one before it is folded
+PAGE = 1 << 14  # bytes of a row that is prefetched while the one before it is reduced
 
 
 def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
@@ -34,7 +34,7 @@ def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
 
 
 def vector_scan(e: Emitter, s: Scan, form: LoopForm) -> None:
-    """Print a running fold along what is dense, a prefix within each vector."""
+    """Print a running reduction along what is dense, a prefix within each vector."""
     fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
     _Plan(e, Pass(s.spans, (s.over,), (), (fold,)), form, s).emit()
 
@@ -150,7 +150,7 @@ class _Plan:
         return len(self.operands) - 1
 
     def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
-        """How far the next row of an operand lies that no cache holds, where rows are folded."""
+        """How far the next row of an operand lies that no cache holds, where rows are reduced."""
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
         far = f.buffer.level == STREAM and f.buffer.kind == "input"
         return row if far and self.p.folds and steps == (1,) and row <= PAGE else 0
@@ -168,7 +168,7 @@ class _Plan:
         return Stored(number, node, whole and target.buffer.level == STREAM)
 
     def fold(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Folded:
-        """What one reduction folds."""
+        """What one reduction takes."""
         node = self.node(f.expr, axes, starts)
         place = self.operand(f.target, axes, starts)
         return Folded(place, node, f.combiner, computed(f.dtype))

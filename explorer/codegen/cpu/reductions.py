@@ -8,7 +8,7 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.tile_program import Reduce, TileExpr
 from explorer.ops.kernels.scalar import start_value
 
-ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # LLVM may fold them in vectors
+ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # LLVM may reduce them in vectors
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:

@@ -37,7 +37,7 @@ def wide(context):
 
 @intrinsic
 def fence(context):
-    """What went past the caches is seen by other threads from here on."""
+    """What was stored non-temporally is seen by other threads from here on."""
 
     def emit(cx, b, sig, a):
         b.fence("seq_cst")

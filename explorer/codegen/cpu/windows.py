@@ -1,5 +1,5 @@
-"""Prints folds over sliding windows: loops around tiles of results, those whose windows are all
-there several at a time.
+"""Prints reductions over sliding windows: loops around tiles of results, those whose windows are
+all there several at a time.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _is_large(w: Window) -> bool:
 
 
 def _results(w: Window) -> int:
-    """How many results are folded beside each other: as many as leave the fewest over."""
+    """How many results are reduced beside each other: as many as leave the fewest over."""
     size = w.along.size
     if not isinstance(size, int):
         return 4

@@ -168,8 +168,8 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
 
 
 def _read_by(kernel: Kernel, c: Compute) -> tuple[Read, ...]:
-    """The loads of a compute; a running fold passes over every element, the last one too of which
-    an exclusive one makes nothing.
+    """The loads of a compute; a running reduction passes over every element, the last one too of
+    which an exclusive one makes nothing.
     """
     along = running(kernel, c)
     return reads(c.expr) if along is None else (*reads(c.expr), along.element)

@@ -1,4 +1,5 @@
-"""A running fold is found by its structure: each result folds the elements up to its own place.
+"""A running reduction is found by its structure: each result reduces the elements up to its own
+place.
 
 y[i] = sum[r < n] x[i - r], nothing before the first   (CumSum; i + r: from the end)
 """
@@ -17,7 +18,7 @@ class Running:
     """`out[.., i, ..] = combiner over all x[.., j, ..] with j <= i`; `exclusive`: j < i;
     `backwards`: from the end.
 
-    `element` is what is folded at place i.
+    `element` is what is reduced at place i.
     """
 
     axis: Axis
@@ -27,8 +28,8 @@ class Running:
 
 
 def running(kernel: Kernel, c: Compute) -> Running | None:
-    """The compute as a running fold, if its one load moves against one axis as it is reduced, and
-    nothing is behind the last place: a window that runs into more elements is none.
+    """The compute as a running reduction, if its one load moves against one axis as it is reduced,
+    and nothing is behind the last place: a window that runs into more elements is none.
     """
     if len(c.reduce) != 1 or not isinstance(c.expr, Read) or c.expr.fill is None:
         return None

@@ -1,4 +1,4 @@
-"""Sums, and other folds, over windows that slide."""
+"""Sums, and other reductions, over windows that slide."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def slides(c: Compute, data: Read) -> bool:
 
 
 def has_window(kernel: Kernel) -> bool:
-    """Whether some compute of a kernel sums, or folds otherwise, over a sliding window."""
+    """Whether some compute of a kernel sums, or reduces otherwise, over a sliding window."""
     return any(c.reduce and any(slides(c, r) for r in reads(c.expr)) for c in kernel.computes)

@@ -1,4 +1,6 @@
-"""Expressions of kernels as NumPy means them: functions, conversions, numbers, folds of nothing."""
+"""Expressions of kernels as NumPy means them: functions, conversions, numbers, reductions of
+nothing.
+"""
 
 from __future__ import annotations
 

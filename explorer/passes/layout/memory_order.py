@@ -35,7 +35,7 @@ def weighted_sum(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
 
 
 def has_windows(function: Function) -> bool:
-    """Whether some kernel folds over a sliding window."""
+    """Whether some kernel reduces over a sliding window."""
     calls = (b.expr for b in function.body if isinstance(b.expr, KernelCall))
     return any(has_window(call.kernel) for call in calls)
 

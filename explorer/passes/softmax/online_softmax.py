@@ -178,7 +178,7 @@ def _users(kernel: Kernel, tensor: str) -> set[int]:
 
 
 def _folds(c: Compute, tensor: str, combiner: str) -> bool:
-    """A fold of a tensor's rows, along its last dim."""
+    """A reduction of a tensor's rows, along its last dim."""
     axes = (*c.axes, *c.reduce)
     index = tuple(var(a.name) for a in axes)
     return c.combiner == combiner and len(c.reduce) == 1 and c.expr == Read(tensor, index)

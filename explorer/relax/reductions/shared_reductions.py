@@ -1,4 +1,5 @@
-"""Long folds to a few results are made of parts that all units compute, and one fold of the parts.
+"""Long reductions to a few results are made of parts that all units compute, and one reduction of
+the parts.
 
 y = kernel sum(x)   ->   y.parts: float32[2] = kernel sum_parts(x); y = kernel sum(y.parts)
 """
@@ -25,7 +26,7 @@ class ShareLongFolds:
     units: int
 
     def __call__(self, program: Program) -> Program:
-        """The program with shared folds; itself where there is none."""
+        """The program with shared reductions; itself where there is none."""
         if self.units < 2:
             return program
         split = SplitReduction(self.units, tiles=self.units - 1, contractions=False)(program)

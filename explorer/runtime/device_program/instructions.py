@@ -34,16 +34,17 @@ MOVE_WORDS = 3  # where the address is written, its base's number, its offset fr
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments
 STAMP_WORDS = 3  # row, cycles at its start, cycles at its end
 
-# The team block: lines for what all share, then one for each hand and one for each unit. A hand is
-# a thread, hand 0 the caller; hand n is at home with unit n, and may carry any.
+# The team block: lines for what all share, then one for each worker and one for each unit. A worker
+# is a thread, worker 0 the caller; worker n is at home with unit n, and may carry any.
 LINE_BYTES = 128  # two cache lines: the second is fetched with the first
 LINE_WORDS = LINE_BYTES // 8
 T_YIELD, T_SLEEP, T_MOVE, T_SYSCALL, T_CLOCK = range(5)  # functions of the C library
-T_FUTEX, T_CLOCK_ID, T_HANDS = 5, 6, 7  # numbers of a call and of a clock; hands, the caller's too
+# numbers of a call and of a clock; workers, the caller's too
+T_FUTEX, T_CLOCK_ID, T_WORKERS = 5, 6, 7
 T_SPIN, T_PATIENCE, T_IDLE, T_LOST, T_BACKOFF, T_LONGEST, T_BREATH = range(8, 15)  # cycles
 T_PER_MS = 15  # cycles
 T_LAUNCH, T_UNITS, T_TURN, T_STOP = range(16, 20)
-T_TAKEN = 20  # how often a hand took another one's unit
+T_TAKEN = 20  # how often a worker took another one's unit
 T_NAP = 22  # seconds and nanoseconds: the caller sleeps no longer, a signal may have come before
 M_TURN, M_PARKED, M_SEEN, M_HERE = range(4)  # launch it is called to; asleep?; last before birth
 M_AWAY, M_IDLE, M_LEAVE = range(4, 7)  # missed last time?; stays awake for; to Python after

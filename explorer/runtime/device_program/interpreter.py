@@ -44,8 +44,8 @@ def missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
 
 
 @words
-def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
-    """Follow a unit's rows: 1 at their END, 0 where it must wait or another hand shall carry it.
+def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
+    """Follow a unit's rows: 1 at their END, 0 where it must wait or another worker shall carry it.
 
     What it awaits, and where it stands, is in its line then.
     """
@@ -57,7 +57,7 @@ def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
     registers = load(block + 8 * isa.L_REGISTERS) + 8 * isa.REGISTERS * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
-    line, here, home = steps(team, unit), mailbox(team, hand), mailbox(team, unit)
+    line, here, home = steps(team, unit), mailbox(team, worker), mailbox(team, unit)
     here, home = here + 8 * isa.M_HERE, home + 8 * isa.M_HERE
     row, epoch = load(line + 8 * isa.S_ROW), load(line + 8 * isa.S_EPOCH)
     stamped = load(line + 8 * isa.S_STAMPED)
@@ -86,7 +86,7 @@ def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
                 stamped += 1
             seen = load(at + 32)
             if seen > 0:
-                publish(team, hand, unit, epoch * stride + seen)
+                publish(team, worker, unit, epoch * stride + seen)
         elif op == isa.WAIT:
             awaited, least = a, epoch * stride + b
             if comes(team, turn, awaited, least) == 0:
@@ -95,7 +95,7 @@ def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
         elif op == isa.BARRIER:
             least = (epoch + 1) * stride
             if load(line + 8 * isa.S_STEP) < least:
-                publish(team, hand, unit, least)
+                publish(team, worker, unit, least)
             awaited = missing(team, turn, unit, units, least)
             if awaited >= 0:
                 row -= 1
@@ -128,14 +128,14 @@ def advance(team, block, hand, unit, turn):  # type: ignore[no-untyped-def]
             row = a
         else:
             store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
-            publish(team, hand, unit, isa.DONE)
+            publish(team, worker, unit, isa.DONE)
             return 1
         left -= 1
         if left == 0:
             left = ROWS
-            if hand == 0 and cycles() > load(mailbox(team, 0) + 8 * isa.M_LEAVE):
+            if worker == 0 and cycles() > load(mailbox(team, 0) + 8 * isa.M_LEAVE):
                 store(here, 0)
-        if load_acquire(here) != turn or (hand != unit and load_acquire(home) == turn):
+        if load_acquire(here) != turn or (worker != unit and load_acquire(home) == turn):
             awaited, least = unit, 0
             break
     store(line + 8 * isa.S_ROW, row)

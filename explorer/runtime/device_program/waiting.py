@@ -1,4 +1,4 @@
-"""How hands wait: hold the core for a moment, then sleep until what they wait for has changed.
+"""How workers wait: hold the core for a moment, then sleep until what they wait for has changed.
 
 A sleep must be short of nothing: who changes something looks afterwards whether anybody sleeps on
 it; who sleeps says so first, and then looks again (Dekker's order, with one order of all writes).
@@ -28,8 +28,8 @@ CHECKS = 32  # looks at a word between two looks at the clock
 
 
 @words
-def mailbox(team, hand):  # type: ignore[no-untyped-def]
-    return team + isa.LINE_BYTES * (isa.TEAM_LINES + 2 * hand)
+def mailbox(team, worker):  # type: ignore[no-untyped-def]
+    return team + isa.LINE_BYTES * (isa.TEAM_LINES + 2 * worker)
 
 
 @words
@@ -38,7 +38,7 @@ def steps(team, unit):  # type: ignore[no-untyped-def]
 
 
 @words
-def sleep_on(team, hand, word, seen):  # type: ignore[no-untyped-def]
+def sleep_on(team, worker, word, seen):  # type: ignore[no-untyped-def]
     """Give up the core until the word's low half is no longer `seen`, or somebody wakes us."""
     begin = cycles()
     number = load(team + 8 * isa.T_FUTEX)
@@ -46,9 +46,9 @@ def sleep_on(team, hand, word, seen):  # type: ignore[no-untyped-def]
         call_sleep(load(team + 8 * isa.T_SLEEP), SLEEP_US)
     else:
         call = load(team + 8 * isa.T_SYSCALL)
-        longest = team + 8 * isa.T_NAP if hand == 0 else 0
+        longest = team + 8 * isa.T_NAP if worker == 0 else 0
         call_futex(call, number, word, FUTEX_WAIT_PRIVATE, seen & 0xFFFFFFFF, longest)
-    slept = mailbox(team, hand) + 8 * isa.M_SLEPT
+    slept = mailbox(team, worker) + 8 * isa.M_SLEPT
     store(slept, load(slept) + cycles() - begin)
 
 
@@ -62,7 +62,7 @@ def wake(team, word):  # type: ignore[no-untyped-def]
 
 @words
 def notify(team, unit):  # type: ignore[no-untyped-def]
-    """A unit has changed: wake the hands that sleep on it; whether there are any."""
+    """A unit has changed: wake the workers that sleep on it; whether there are any."""
     line = steps(team, unit)
     if load_acquire(line + 8 * isa.S_PARKED) == 0:
         return 0
@@ -73,7 +73,7 @@ def notify(team, unit):  # type: ignore[no-untyped-def]
 
 @words
 def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
-    """Whether a unit shows a step before long; no wait for one that no hand carries."""
+    """Whether a unit shows a step before long; no wait for one that no worker carries."""
     line = steps(team, unit)
     if load_acquire(line + 8 * isa.S_STEP) >= least:
         return 1
@@ -90,10 +90,10 @@ def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
 
 
 @words
-def lost(team, hand):  # type: ignore[no-untyped-def]
-    """Cycles that the hand neither ran nor slept since the last look, less a quarter of what it
+def lost(team, worker):  # type: ignore[no-untyped-def]
+    """Cycles that the worker neither ran nor slept since the last look, less a quarter of what it
     ran: one process that comes and goes does no harm."""
-    box = mailbox(team, hand)
+    box = mailbox(team, worker)
     call_clock(
         load(team + 8 * isa.T_CLOCK), load(team + 8 * isa.T_CLOCK_ID), box + 8 * isa.M_SECONDS
     )
@@ -108,10 +108,11 @@ def lost(team, hand):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def called(team, hand, turn):  # type: ignore[no-untyped-def]
-    """The next launch that the hand is called to. Who slept for a moment only last time stays awake
-    for longer: runs come in quick succession. A core that others take meanwhile is none lost."""
-    box = mailbox(team, hand)
+def called(team, worker, turn):  # type: ignore[no-untyped-def]
+    """The next launch that the worker is called to. Who slept for a moment only last time stays
+    awake for longer: runs come in quick succession. A core that others take meanwhile is none lost.
+    """
+    box = mailbox(team, worker)
     begin = cycles()
     spin, patience = load(team + 8 * isa.T_SPIN), load(box + 8 * isa.M_IDLE)
     gone = 0
@@ -120,7 +121,7 @@ def called(team, hand, turn):  # type: ignore[no-untyped-def]
             seen = load_acquire(box + 8 * isa.M_TURN)
             if seen > turn:
                 if gone >= spin and load(team + 8 * isa.T_CLOCK) != 0:
-                    lost(team, hand)
+                    lost(team, worker)
                 return seen
             pause()
         gone = cycles() - begin
@@ -129,25 +130,26 @@ def called(team, hand, turn):  # type: ignore[no-untyped-def]
     add(box + 8 * isa.M_PARKED, 1)
     seen = load_acquire(box + 8 * isa.M_TURN)
     while seen <= turn:
-        sleep_on(team, hand, box + 8 * isa.M_TURN, seen)
+        sleep_on(team, worker, box + 8 * isa.M_TURN, seen)
         seen = load_acquire(box + 8 * isa.M_TURN)
     add(box + 8 * isa.M_PARKED, -1)
     longest = load(team + 8 * isa.T_IDLE)
     soon = cycles() - begin < longest
     store(box + 8 * isa.M_IDLE, longest if soon else load(team + 8 * isa.T_PATIENCE))
     if load(team + 8 * isa.T_CLOCK) != 0:
-        lost(team, hand)
+        lost(team, worker)
     return seen
 
 
 @words
-def contended(team, hand):  # type: ignore[no-untyped-def]
-    """Whether others have the hand's core for a good part of its time: then it is not called for a
-    while, twice as long each time."""
+def contended(team, worker):  # type: ignore[no-untyped-def]
+    """Whether others have the worker's core for a good part of its time: then it is not called for
+    a while, twice as long each time.
+    """
     if load(team + 8 * isa.T_CLOCK) == 0:
         return 0
-    box = mailbox(team, hand)
-    missed = max(0, load(box + 8 * isa.M_LOST) + lost(team, hand))
+    box = mailbox(team, worker)
+    missed = max(0, load(box + 8 * isa.M_LOST) + lost(team, worker))
     store(box + 8 * isa.M_LOST, missed)
     most = load(team + 8 * isa.T_LOST)
     if missed == 0:
@@ -163,11 +165,11 @@ def contended(team, hand):  # type: ignore[no-untyped-def]
 
 
 @words
-def publish(team, hand, unit, value):  # type: ignore[no-untyped-def]
+def publish(team, worker, unit, value):  # type: ignore[no-untyped-def]
     """Let others see a unit's step, and all that was written before it.
 
-    Where they slept for it because the hand has not its core for itself, the hand leaves.
+    Where they slept for it because the worker has not its core for itself, the worker leaves.
     """
     exchange(steps(team, unit) + 8 * isa.S_STEP, value)
-    if notify(team, unit) and hand > 0 and contended(team, hand):
-        store(mailbox(team, hand) + 8 * isa.M_HERE, 0)
+    if notify(team, unit) and worker > 0 and contended(team, worker):
+        store(mailbox(team, worker) + 8 * isa.M_HERE, 0)

@@ -1,6 +1,6 @@
 """Who carries which unit: a unit is virtual, any thread may follow its rows from one to the next.
 
-A hand claims its own unit when it comes, and sets it aside where it must wait. A unit that nobody
+A worker claims its own unit when it comes, and sets it aside where it must wait. A unit that nobody
 carries is taken at once by whoever has nothing else to do: so the caller does the work of workers
 that have not woken up, and of those that are not called because others want their cores.
 """
@@ -46,33 +46,33 @@ def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
 
 
 @words
-def found(team, hand, turn, late):  # type: ignore[no-untyped-def]
+def claimable(team, worker, turn, late):  # type: ignore[no-untyped-def]
     """A unit to carry, its own first: no other's that is about to take it, unless that one is
     late."""
     units = load(team + 8 * isa.T_UNITS)
     for n in range(units):
-        unit = (hand + n) % units
+        unit = (worker + n) % units
         if is_free(team, unit, turn):
             here = load_acquire(mailbox(team, unit) + 8 * isa.M_HERE) == turn
-            if unit == hand or not here or late:
+            if unit == worker or not here or late:
                 return unit
     return NONE
 
 
 @words
-def unfinished(team, hand):  # type: ignore[no-untyped-def]
-    """What a hand must see the end of: a worker its own unit, the caller every one; or NONE."""
-    last = load(team + 8 * isa.T_UNITS) if hand == 0 else hand + 1
-    for unit in range(hand, last):
+def unfinished(team, worker):  # type: ignore[no-untyped-def]
+    """What a worker must see the end of: its own unit, and the caller every one; or NONE."""
+    last = load(team + 8 * isa.T_UNITS) if worker == 0 else worker + 1
+    for unit in range(worker, last):
         if load_acquire(steps(team, unit) + 8 * isa.S_STEP) < isa.DONE:
             return unit
     return NONE
 
 
 @words
-def bed(team, hand, turn):  # type: ignore[no-untyped-def]
-    """The unit whose next change concerns the hand."""
-    unit = unfinished(team, hand)
+def wait_target(team, worker, turn):  # type: ignore[no-untyped-def]
+    """The unit whose next change concerns the worker."""
+    unit = unfinished(team, worker)
     if unit < 0 or load_acquire(team + 8 * isa.T_TURN) != turn:
         return NONE
     line = steps(team, unit)
@@ -82,60 +82,60 @@ def bed(team, hand, turn):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def rest(team, hand, turn):  # type: ignore[no-untyped-def]
-    """Sleep until something has changed that concerns the hand."""
-    unit = bed(team, hand, turn)
+def park(team, worker, turn):  # type: ignore[no-untyped-def]
+    """Sleep until something has changed that concerns the worker."""
+    unit = wait_target(team, worker, turn)
     if unit < 0:
         return
-    line, here = steps(team, unit), mailbox(team, hand) + 8 * isa.M_HERE
+    line, here = steps(team, unit), mailbox(team, worker) + 8 * isa.M_HERE
     exchange(here, 0)
     add(line + 8 * isa.S_PARKED, 1)
     event = load_acquire(line + 8 * isa.S_EVENT)
-    if found(team, hand, turn, 1) == NONE and bed(team, hand, turn) == unit:
-        sleep_on(team, hand, line + 8 * isa.S_EVENT, event)
+    if claimable(team, worker, turn, 1) == NONE and wait_target(team, worker, turn) == unit:
+        sleep_on(team, worker, line + 8 * isa.S_EVENT, event)
     add(line + 8 * isa.S_PARKED, -1)
     exchange(here, turn)
 
 
 @words
-def sought(team, hand, turn):  # type: ignore[no-untyped-def]
-    """The next unit that the hand shall carry, or OVER, or TO_PYTHON."""
-    box = mailbox(team, hand)
+def next_unit(team, worker, turn):  # type: ignore[no-untyped-def]
+    """The next unit that the worker shall carry, or OVER, or TO_PYTHON."""
+    box = mailbox(team, worker)
     begin = cycles()
     while True:
-        if hand > 0 and load_acquire(box + 8 * isa.M_HERE) != turn:
-            return OVER  # another hand has lost patience
-        if hand == 0 and cycles() > load(box + 8 * isa.M_LEAVE):
+        if worker > 0 and load_acquire(box + 8 * isa.M_HERE) != turn:
+            return OVER  # another worker has lost patience
+        if worker == 0 and cycles() > load(box + 8 * isa.M_LEAVE):
             return TO_PYTHON
         late = cycles() - begin > load(team + 8 * isa.T_PATIENCE)
-        unit = found(team, hand, turn, late)
+        unit = claimable(team, worker, turn, late)
         if unit >= 0:
             other = mailbox(team, unit) + 8 * isa.M_HERE
-            if unit != hand and load_acquire(other) == turn:
+            if unit != worker and load_acquire(other) == turn:
                 store(mailbox(team, unit) + 8 * isa.M_AWAY, 1)
                 store(other, 0)
             return unit
-        if unfinished(team, hand) < 0 or load_acquire(team + 8 * isa.T_TURN) != turn:
+        if unfinished(team, worker) < 0 or load_acquire(team + 8 * isa.T_TURN) != turn:
             return OVER
         if late:
-            rest(team, hand, turn)
+            park(team, worker, turn)
             begin = cycles()
         pause()
 
 
 @words
-def carry(team, hand, turn):  # type: ignore[no-untyped-def]
+def carry(team, worker, turn):  # type: ignore[no-untyped-def]
     """Carry units, the own one first, until nothing is left to do: OVER or TO_PYTHON."""
-    unit = hand
+    unit = worker
     while unit >= 0:
         owner = steps(team, unit) + 8 * isa.S_OWNER
         mine = swap_if(owner, 2 * turn, 2 * turn + 1)
-        if mine and unit != hand:
+        if mine and unit != worker:
             add(team + 8 * isa.T_TAKEN, 1)
-        if mine and advance(team, load(team + 8 * isa.T_LAUNCH), hand, unit, turn) == 0:
+        if mine and advance(team, load(team + 8 * isa.T_LAUNCH), worker, unit, turn) == 0:
             exchange(owner, 2 * turn)
             notify(team, unit)
-        unit = sought(team, hand, turn)
+        unit = next_unit(team, worker, turn)
     return unit
 
 
@@ -169,11 +169,11 @@ def begin(team, block):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def call_up(team, hands, turn):  # type: ignore[no-untyped-def]
+def call_up(team, workers, turn):  # type: ignore[no-untyped-def]
     """Tell the workers that it is their turn, but for those whose cores others want."""
     now = cycles()
-    for hand in range(1, hands):
-        box = mailbox(team, hand)
+    for worker in range(1, workers):
+        box = mailbox(team, worker)
         if now >= load(box + 8 * isa.M_RETRY):
             exchange(box + 8 * isa.M_TURN, turn)
             if load_acquire(box + 8 * isa.M_PARKED) > 0:
@@ -198,21 +198,21 @@ def resume(team, block):  # type: ignore[no-untyped-def]
 
 @inlined
 def launch(team, block):  # type: ignore[no-untyped-def]
-    """Run a launch with the calling thread as hand 0; 0 when every unit has ended, else resume."""
+    """Run a launch, the calling thread as worker 0; 0 when every unit has ended, else resume."""
     turn = begin(team, block)
-    call_up(team, min(load(team + 8 * isa.T_HANDS), load(block + 8 * isa.L_UNITS)), turn)
+    call_up(team, min(load(team + 8 * isa.T_WORKERS), load(block + 8 * isa.L_UNITS)), turn)
     return resume(team, block)
 
 
 @inlined
 def abandon(team):  # type: ignore[no-untyped-def]
-    """End a launch whose units have not ended; returns when no hand carries one."""
+    """End a launch whose units have not ended; returns when no worker carries one."""
     turn = load(team + 8 * isa.T_TURN)
     for unit in range(load(team + 8 * isa.T_UNITS)):
         line = steps(team, unit)
         while load_acquire(line + 8 * isa.S_STEP) < isa.DONE:
-            for hand in range(load(team + 8 * isa.T_HANDS)):
-                exchange(mailbox(team, hand) + 8 * isa.M_HERE, 0)
+            for worker in range(load(team + 8 * isa.T_WORKERS)):
+                exchange(mailbox(team, worker) + 8 * isa.M_HERE, 0)
             if swap_if(line + 8 * isa.S_OWNER, 2 * turn, 2 * turn + 1):
                 exchange(line + 8 * isa.S_STEP, isa.DONE)
                 notify(team, unit)
@@ -220,29 +220,29 @@ def abandon(team):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def serve(team, hand):  # type: ignore[no-untyped-def]
+def serve(team, worker):  # type: ignore[no-untyped-def]
     """A worker's life: take part in one launch after the other until the team stops."""
-    box = mailbox(team, hand)
+    box = mailbox(team, worker)
     turn = load(box + 8 * isa.M_SEEN)
     if load(team + 8 * isa.T_CLOCK) != 0:
-        lost(team, hand)  # from here on
+        lost(team, worker)  # from here on
     while True:
-        turn = called(team, hand, turn)
+        turn = called(team, worker, turn)
         if load_acquire(team + 8 * isa.T_STOP) != 0:
             return
         store(box + 8 * isa.M_AWAY, 0)
         exchange(box + 8 * isa.M_HERE, turn)
-        carry(team, hand, turn)
-        contended(team, hand)
+        carry(team, worker, turn)
+        contended(team, worker)
 
 
 @inlined
-def stop(team, hands):  # type: ignore[no-untyped-def]
+def stop(team, workers):  # type: ignore[no-untyped-def]
     """Call every worker up, to see that the team stops."""
     turn = load(team + 8 * isa.T_TURN) + 1
     exchange(team + 8 * isa.T_TURN, turn)
-    for hand in range(1, hands):
-        box = mailbox(team, hand)
+    for worker in range(1, workers):
+        box = mailbox(team, worker)
         exchange(box + 8 * isa.M_TURN, turn)
         wake(team, box + 8 * isa.M_TURN)
 
@@ -263,7 +263,7 @@ def one_row(team, unit):  # type: ignore[no-untyped-def]
 
 @words
 def entry(ask, team, what):  # type: ignore[no-untyped-def]
-    """The one function that Python calls: read the clock, run a launch, or serve as a hand."""
+    """The one function that Python calls: read the clock, run a launch, or serve as a worker."""
     if ask == isa.ASK_CYCLES:
         return cycles()
     if ask == isa.ASK_LAUNCH:

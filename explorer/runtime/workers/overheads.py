@@ -20,7 +20,7 @@ from explorer.runtime.workers.teams import teams
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256
-TAKEN = 4  # so often may one hand take another one's unit while the worker comes
+TAKEN = 4  # so often may one worker take another one's unit while the worker comes
 AWAKE_TURNS = 30_000  # of an empty loop: longer than a worker takes to wake up
 BEFORE_SLEEP_S = 0.004
 END: Row = (isa.END, 0, 0, 0, 0)
@@ -111,7 +111,7 @@ class _Tried:
         return float(perf_counter_ns() - begin)
 
     def wake_ns(self) -> float:
-        """From its begin to the first stamp of unit 1, if that one's own hand carried it; or 0."""
+        """From its begin to the first stamp of unit 1, if its own worker carried it; or 0."""
         sleep(BEFORE_SLEEP_S)
         before = self.team.taken
         stamps = self.launch.trace(self.team, 1)

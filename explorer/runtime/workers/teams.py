@@ -20,11 +20,11 @@ class Launcher(Protocol):
 
 
 class Teams:
-    """Teams that share the cores: together they have about as many hands at work as there are, so
+    """Teams that share the cores: together they have about as many workers at work as there are, so
     that none spins while another one wants its core. A launch that finds no core free queues.
 
     Who runs is read without a lock, for which an interrupt would have to be kept away: two launches
-    that begin at the same moment may have a hand too many, or queue for one team.
+    that begin at the same moment may have a worker too many, or queue for one team.
     """
 
     def __init__(self, most: int = 0) -> None:
@@ -48,11 +48,11 @@ class Teams:
 
     @property
     def taken(self) -> int:
-        """How often a hand has carried another one's unit."""
+        """How often a worker has carried another one's unit."""
         return sum(t.taken for t in self._teams)
 
     def launch(self, block: int, units: int) -> None:
-        """As `Team.launch`; it has the hands that no other launch has, at most one a unit."""
+        """As `Team.launch`; it has the workers that no other launch has, at most one a unit."""
         self._chosen().launch(block, units, self._free)
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:

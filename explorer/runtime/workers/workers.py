@@ -1,4 +1,4 @@
-"""A group of persistent worker threads that follow device programs; the calling thread is hand 0.
+"""A group of persistent worker threads that follow device programs; the calling thread is worker 0.
 
 A worker that has nothing to do spins for a moment, then lets others run, then sleeps: idle costs
 nothing.
@@ -24,12 +24,12 @@ from explorer.runtime.device_program.native import native
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.arena import address_of, aligned_bytes
 
-# A hand that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
+# A worker that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
 # that nobody disturbs takes 0.2 us, a wake-up tens of us.
 SPIN_US = 2.0
 PATIENCE_US = 100.0
 IDLE_US = 1000.0  # how long a worker stays awake where runs come in quick succession
-# A time slice of the system's is 3 ms or so. A hand that lost its core for longer than this, and
+# A time slice of the system's is 3 ms or so. A worker that lost its core for longer than this, and
 # did not make up for it, is not called for a while, at most for the longest.
 LOST_US = 5e3
 BACKOFF_US, LONGEST_US = 50e3, 2e6
@@ -40,9 +40,10 @@ JOIN_SECONDS = 1.0
 
 class Team:
     """The threads that carry the units of one launch at a time; launches from several threads
-    queue. There are at most `hands`, the caller's own among them: as many as cores are allowed."""
+    queue. There are at most `workers`, the caller's own among them: as many as cores are allowed.
+    """
 
-    def __init__(self, hands: int = 0) -> None:
+    def __init__(self, workers: int = 0) -> None:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._words = aligned_bytes(isa.TEAM_BYTES, isa.LINE_BYTES).view(np.int64)
@@ -50,15 +51,15 @@ class Team:
         self._words[:] = 0
         self._words[: len(_LIBRARY_WORDS)] = _library_addresses()
         self._words[isa.T_FUTEX] = _futex_number()
-        self._words[isa.T_HANDS] = 1
+        self._words[isa.T_WORKERS] = 1
         self._words[isa.T_CLOCK_ID] = getattr(time, "CLOCK_THREAD_CPUTIME_ID", 0)
         self._address = address_of(self._words)
         self._call = native().call
         self._set_times(clock.cycles_per_us())
-        self._most = min(hands or cores(), isa.MAX_UNITS)
+        self._most = min(workers or cores(), isa.MAX_UNITS)
         self._callers_core = -1
         self.owner = 0  # the thread whose launch runs
-        self.running = 0  # hands that this launch has
+        self.running = 0  # workers that this launch has
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
         self._getcpu = getattr(ctypes.CDLL(None), "sched_getcpu", None) if linux else None
 
@@ -89,12 +90,12 @@ class Team:
 
     @property
     def taken(self) -> int:
-        """How often a hand has carried another one's unit."""
+        """How often a worker has carried another one's unit."""
         return int(self._words[isa.T_TAKEN])
 
     def launch(self, block: int, units: int, free: Callable[[Team], int] | None = None) -> None:
         """Run the launch block at an address; returns when all its units have ended. It has no more
-        hands than `free` says when its turn has come.
+        workers than `free` says when its turn has come.
 
         Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
         signal's handler that this thread's own launch let run: that one could never end.
@@ -104,8 +105,8 @@ class Team:
         with self._lock:
             try:
                 self.owner = threading.get_ident()
-                hands = units if units == 1 or free is None else free(self)
-                self.running = self._called(units, hands)
+                workers = units if units == 1 or free is None else free(self)
+                self.running = self._called(units, workers)
                 unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
                 while unfinished:
                     unfinished = self._call(isa.ASK_RESUME, self._address, block)
@@ -147,11 +148,11 @@ class Team:
             with suppress(OSError):  # it is where it is: slower, not wrong
                 os.sched_setaffinity(thread, others)
 
-    def _called(self, units: int, hands: int) -> int:
-        """How many hands the next launch has; those of them that are missing are started."""
+    def _called(self, units: int, workers: int) -> int:
+        """How many workers the next launch has; those of them that are missing are started."""
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
-        wanted = max(1, min(units, hands, self._most))
+        wanted = max(1, min(units, workers, self._most))
         if wanted > 1 + len(self._threads):
             self._callers_core = -1
             try:
@@ -161,19 +162,19 @@ class Team:
                 wanted = self._most = 1 + len(self._threads)
         if wanted > 1:
             self._leave_the_callers_core()
-        self._words[isa.T_HANDS] = wanted
+        self._words[isa.T_WORKERS] = wanted
         return wanted
 
-    def _start(self, hand: int) -> None:
-        mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2 * hand)
+    def _start(self, worker: int) -> None:
+        mailbox = isa.LINE_WORDS * (isa.TEAM_LINES + 2 * worker)
         self._words[mailbox : mailbox + isa.LINE_WORDS] = 0
         self._words[mailbox + isa.M_IDLE] = self._words[isa.T_PATIENCE]
         self._words[mailbox + isa.M_TURN] = self._words[isa.T_TURN]
         self._words[mailbox + isa.M_SEEN] = self._words[isa.T_TURN]
         thread = threading.Thread(
             target=self._call,
-            args=(isa.ASK_SERVE, self._address, hand),
-            name=f"ironworks-hand-{hand}",
+            args=(isa.ASK_SERVE, self._address, worker),
+            name=f"ironworks-worker-{worker}",
             daemon=True,
         )
         thread.start()  # where the system gives no more: RuntimeError

@@ -274,7 +274,7 @@ def _filled(kernel: Kernel) -> dict[str, set[float]]:
 
 
 def _folded(kernel: Kernel) -> frozenset[str]:
-    """The tensors made inside that folds alone read past their border: no contraction, whose
+    """The tensors made inside that reductions alone read past their border: no contraction, whose
     addresses are affine from one row to the next.
     """
     made = {c.out for c in kernel.computes} - {*kernel.outputs}

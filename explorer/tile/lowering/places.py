@@ -83,7 +83,7 @@ class Places:
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
     fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
-    folded: frozenset[str] = frozenset()  # made inside, read past their border by folds alone
+    folded: frozenset[str] = frozenset()  # made inside, read past their border by reductions alone
 
     def buffer(
         self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"
@@ -190,8 +190,8 @@ class Places:
 
     def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
         """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
-        affine; and so do folds of what is made inside: code that folds windows where the data lies
-        makes no copy.
+        affine; and so do reductions of what is made inside: code that reduces windows where the
+        data lies makes no copy.
         """
         places: dict[Read, Place] = {}
         body: list[Statement] = []

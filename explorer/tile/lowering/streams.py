@@ -1,5 +1,5 @@
-"""Tensors that no cache holds: results go past the caches, so that their lines are not loaded
-before they are written; rows are asked for a row ahead.
+"""Tensors that no cache holds: results are stored non-temporally, so that their lines are not
+loaded before they are written; rows are prefetched a row ahead.
 """
 
 from __future__ import annotations

@@ -32,16 +32,16 @@ from explorer.tile.rewriting.collapse import collapse
 CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # what vectors are loaded and stored as
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
 BLOCK = 8  # turns of a loop that are worth a block in registers
-FEW = 8  # results of a fold this short are left to LLVM, which takes several at once
+FEW = 8  # results of a reduction this short are left to LLVM, which takes several at once
 MANY = 16  # elements that are read and written at a point
 LONG = 16  # rows that are worth a trip of the results to memory
-LEAST_STACK = 4  # rows that are worth folding together
+LEAST_STACK = 4  # rows that are worth reducing together
 WORK = 12  # of exp and its like, in instructions
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One loop: for all `spans`, for all `over`, maps stored in order and values folded."""
+    """One loop: for all `spans`, for all `over`, maps stored in order and values reduced."""
 
     spans: tuple[Span, ...]
     over: tuple[Span, ...]
@@ -132,7 +132,7 @@ def vector_form(s: Part | OnePass, device: Device) -> Part | OnePass | None:
 
 
 def scan_form(s: Scan, device: Device) -> Scan | None:
-    """A running fold along what is dense, a prefix within each vector; else None."""
+    """A running reduction along what is dense, a prefix within each vector; else None."""
     p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
     if s.target.buffer.dtype not in CELLS or not _folds_vectors(s):
         return None
@@ -184,7 +184,7 @@ def _other_axis(p: Pass, last: Span) -> Span | None:
 
 
 def _folded(p: Pass, device: Device) -> str | None:
-    """Along what is folded, or across: where the loads are dense."""
+    """Along what is reduced, or across: where the loads are dense."""
     if not all(map(_folds_vectors, p.folds)):
         return None
     if not p.over:  # sums of one element each
@@ -202,7 +202,7 @@ def _folded(p: Pass, device: Device) -> str | None:
 
 
 def _folds_vectors(f: Reduce | Scan) -> bool:
-    """Whether there is a vector form of a fold's combiner on what it is computed in."""
+    """Whether there is a vector form of a reduction's combiner on what it is computed in."""
     return computed(f.dtype) in CELLS and COMBINERS[f.combiner].has_vectors_of(computed(f.dtype))
 
 

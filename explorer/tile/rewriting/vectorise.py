@@ -122,7 +122,7 @@ class _Forms:
         return replace(s, over=over, expr=expr)
 
     def scan(self, s: Scan) -> list[Statement]:
-        """A running fold; its axis is never cut."""
+        """A running reduction; its axis is never cut."""
         if s.over.size == 0:
             return []
         form = scan_form(s, self.device)
@@ -238,5 +238,5 @@ def _along_last(s: Reduce) -> bool:
 
 
 def _can_rest(s: Scan) -> bool:
-    """The fold so far may lie in memory, where it is what it is computed as."""
+    """The reduction so far may lie in memory, where it is what it is computed as."""
     return not is_stored_otherwise(s.target.buffer.dtype) and s.dtype != "bool"

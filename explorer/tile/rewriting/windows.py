@@ -1,11 +1,11 @@
-"""Folds over sliding windows in tile programs: read where the data lies, border and all, several
-results at a time, and mapped before they are stored.
+"""Reductions over sliding windows in tile programs: read where the data lies, border and all,
+several results at a time, and mapped before they are stored.
 
-    Fill h; Load h = x; Reduce t = fold over r of h[s*i + r] * w[r]; Map y = f(t)
+    Fill h; Load h = x; Reduce t = reduction over r of h[s*i + r] * w[r]; Map y = f(t)
 
-becomes a `Window` that folds the part of each window that lies inside of `x` and stores `f` of it:
-neither the padded copy `h` nor the fold `t` goes to memory. A fold without a copy or a map is done
-alike.
+becomes a `Window` that reduces the part of each window that lies inside of `x` and stores `f` of
+it: neither the padded copy `h` nor the reduction `t` goes to memory. A reduction without a copy or
+a map is done alike.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_PLACES = 64  # of a window
 
 
 def fold_windows(p: TileProgram, device: Device) -> TileProgram:
-    """After: what folds over sliding windows reads them where the data lies."""
+    """After: reductions over sliding windows read them where the data lies."""
     found = windows_of(p.body, device)
     if not found:
         return p

@@ -87,7 +87,7 @@ def _bandwidth(level: MemoryLevel, device: Device, threads: int) -> Bandwidth:
 
 
 def _memmove() -> Native:
-    """The same by the C library, which stores past the caches where that is faster."""
+    """The same by the C library, which takes non-temporal stores where they are faster."""
     move = ctypes.CDLL(None).memmove
     move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 

@@ -24,7 +24,7 @@ def evicted_us(merge: Merge, facts: Facts) -> float:
 
 
 def held_in_cache(merge: Merge, facts: Facts) -> Refusal | None:
-    """Why windows are not folded in the tile that makes what they read: all cores' cache holds it
+    """Why windows are not reduced in the tile that makes what they read: all cores' cache holds it
     for them.
 
     Measured on two cores: an inverted bottleneck of 112 x 112 x 144, 8 MB, takes 1.2 times as long

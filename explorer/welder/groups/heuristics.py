@@ -25,7 +25,7 @@ from explorer.welder.model import (
 
 MOST_REPEATS = 2.0  # how often a cheap value may be computed instead of being stored and loaded
 MOST_CONTRACTIONS = 2  # of a group with other reductions
-MOST_WITH_WINDOWS = 3  # of one that folds windows in between: an inverted bottleneck has two
+MOST_WITH_WINDOWS = 3  # of one that reduces windows in between: an inverted bottleneck has two
 
 
 def unwise(merge: Merge, facts: Facts) -> Refusal | None:

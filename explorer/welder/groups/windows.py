@@ -9,7 +9,7 @@ from explorer.ir.patterns.sliding import slides
 
 def is_window(read: Read, compute: Compute) -> bool:
     """Whether a load goes past the border, stands in a window that reaches into the next one, or in
-    a window that is folded.
+    a window that is reduced.
     """
     if read.fill is not None:
         return True

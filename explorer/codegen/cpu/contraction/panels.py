@@ -161,7 +161,7 @@ def _declare(e: Emitter, s: Panels, name: str, rest: str) -> None:
 
 
 def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
-    """The loop over panels; while one is read, its tiles ask for the next, each for its share."""
+    """The loop over panels; while one is read, its tiles prefetch the next, each its share."""
     lo, hi = e.bounds(s.columns)
     c = s.contract
     ahead = bool(s.prefetch)

@@ -1,11 +1,11 @@
-"""Loops over vectors as data: what is read, computed, stored and folded at every point.
+"""Loops over vectors as data: what is read, computed, stored and reduced at every point.
 
-Orders. "along": the vectors lie along what is folded, in several accumulators, whose lanes are
-folded at the end; or along a row that is only mapped. "across": they lie across, and a block of
-results stays in registers for the whole fold. "rows": across as well, but the results lie in
-memory, and several rows are folded at a time. "turned": mapped, where some operands are dense along
-the loop before the vectors': square blocks of them change their axes in registers. "scan": running
-folds.
+Orders. "along": the vectors lie along what is reduced, in several accumulators, whose lanes are
+reduced at the end; or along a row that is only mapped. "across": they lie across, and a block of
+results stays in registers for the whole reduction. "rows": across as well, but the results lie in
+memory, and several rows are reduced at a time. "turned": mapped, where some operands are dense
+along the loop before the vectors': square blocks of them change their axes in registers. "scan":
+running reductions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A node's values are folded, and the result goes to an operand."""
+    """A node's values are reduced, and the result goes to an operand."""
 
     operand: int
     node: int

@@ -44,7 +44,7 @@ class Loops:
         ]
         needed = {a for n in nest.nodes if n.varies for a in children(n)}
         self.spread = needed | {s.node for s in nest.stores} | {f.node for f in nest.folds}
-        self.past = False  # whether results that may go past the caches do so here
+        self.past = False  # whether stores that may be non-temporal are so here
 
     # Loops.
 

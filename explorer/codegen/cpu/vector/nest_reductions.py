@@ -1,4 +1,4 @@
-"""Maps and folds of a nest: along a row, across rows, and running."""
+"""Maps and reductions of a nest: along a row, across rows, and running."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from explorer.codegen.cpu.vector.vector_operations import (
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
-ROWS = 8  # that are folded at a time in the order "rows"
+ROWS = 8  # that are reduced at a time in the order "rows"
 
 
 def identity(f: Folded) -> Any:
-    """What a fold begins with."""
+    """What a reduction begins with."""
     return COMBINERS[f.combiner].identity(f.dtype)
 
 
 def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    """Two results of a fold as one; sums and products in any order."""
+    """Two results of a reduction as one; sums and products in any order."""
     step = COMBINERS[f.combiner].step
     if step not in ("add", "mul") or not is_float(f.dtype):
         return operation(step, f.dtype, (x, y))
@@ -39,9 +39,9 @@ def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
 
 
 class Folds(Loops):
-    """The orders of folds, and of maps along a row."""
+    """The orders of reductions, and of maps along a row."""
 
-    notes: dict[int, Any]  # by fold: which lanes met a NaN
+    notes: dict[int, Any]  # by reduction: which lanes met a NaN
 
     def write(self) -> None:
         """The whole nest."""
@@ -63,7 +63,7 @@ class Folds(Loops):
         )
 
     def room(self, count: int) -> list[list[Any]]:
-        """Accumulators, `count` vectors a fold, that LLVM keeps in registers."""
+        """Accumulators, `count` vectors a reduction, that LLVM keeps in registers."""
         kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.folds]
         return [[cgutils.alloca_once(self.b, k) for _ in range(count)] for k in kinds]
 
@@ -90,7 +90,7 @@ class Folds(Loops):
         b.store(b.or_(b.load(place), either), place)
 
     def begin(self, sums: list[list[Any]]) -> None:
-        """Every accumulator is as if nothing was folded."""
+        """Every accumulator is as if nothing was reduced."""
         for f, places in zip(self.nest.folds, sums, strict=True):
             for place in places:
                 self.b.store(self.start(f, self.nest.lanes).v, place)
@@ -131,7 +131,7 @@ class Folds(Loops):
             store(self.b, self.bases[f.operand], total, nest.operands[f.operand].dtype)
 
     def together(self, f: Folded, places: list[Any]) -> LlvmValue:
-        """All accumulators of a fold as one, in pairs."""
+        """All accumulators of a reduction as one, in pairs."""
         found = [LlvmValue(self.b, self.b.load(p)) for p in places]
         while len(found) > 1:
             half = len(found) // 2
@@ -182,7 +182,7 @@ class Folds(Loops):
         self.nested([], depth, self.blocks)
 
     def clear(self, lead: Counters, i: Any, mask: Any) -> None:
-        """The results of one vector as if nothing was folded."""
+        """The results of one vector as if nothing was reduced."""
         for f in self.nest.folds:
             dtype, where = self.nest.operands[f.operand].dtype, self.at(f.operand, [*lead, i])
             store(self.b, where, self.start(f, self.nest.lanes), dtype, mask)
@@ -195,7 +195,7 @@ class Folds(Loops):
         self.loop(count, 1, lambda i: self.several(lead, i, 1), many)
 
     def several(self, lead: Counters, i: Any, count: int) -> None:
-        """Some rows folded into the results."""
+        """Some rows reduced into the results."""
         turns = [[*lead, self.b.add(i, I64(k))] for k in range(count)]
         known = [self.uniform([*t, I64(0)]) for t in turns]
 
@@ -215,7 +215,7 @@ class Folds(Loops):
 
         self.vectors(1, vector)
 
-    # A running fold: the prefix of each vector, and what was folded before it.
+    # A running reduction: the prefix of each vector, and what was reduced before it.
 
     def scan(self) -> None:
         b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds

@@ -1,6 +1,7 @@
-"""Folds along rows, for as many rows at once as a vector has lanes: no row waits for another one.
+"""Reductions along rows, for as many rows at once as a vector has lanes: no row waits for another
+one.
 
-Each row leaves a vector of partial results. These are folded together: in each of four steps two
+Each row leaves a vector of partial results. These are reduced together: in each of four steps two
 vectors of some rows each become one of twice as many, and at the end there is one lane a row.
 """
 
@@ -61,7 +62,7 @@ class Stacks(Folds):
             b.store(x.v, b.gep(stacks[n], [i]))
 
     def rows_folded(self, f: Folded, rows: list[LlvmValue]) -> LlvmValue:
-        """One vector with all lanes of each row folded, in the rows' order."""
+        """One vector with all lanes of each row reduced, in the rows' order."""
         while len(rows) > 1:
             half = len(rows) // 2
             first, second = (_halves(self.nest.lanes, half, start) for start in (0, half))

@@ -1,4 +1,4 @@
-"""Loops over vectors as LLVM code: elements are stored and folded in one pass, what remains of a
+"""Loops over vectors as LLVM code: elements are stored and reduced in one pass, what remains of a
 row is masked.
 """
 
@@ -25,7 +25,7 @@ def vector_nest(nest: Nest) -> Any:
 
 
 def _write(b: Any, nest: Nest, given: list[Any]) -> None:
-    """The nest, twice where results may go past the caches: that takes aligned addresses."""
+    """The nest, twice where results may be stored non-temporally: at aligned addresses."""
     writer = WRITERS.get(nest.order, Folds)(b, nest, given)
     past = [s.operand for s in nest.stores if s.past]
     if not past:

@@ -38,7 +38,7 @@ NATIVE = {
     for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
     for op in ("max", "min")
 }
-BORDER = 16  # bytes: where what goes past the caches may begin; large arrays of NumPy do
+BORDER = 16  # bytes: where non-temporal stores may begin; large arrays of NumPy do
 
 
 def operation(

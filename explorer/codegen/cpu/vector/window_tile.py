@@ -1,5 +1,5 @@
-"""Folds over sliding windows as LLVM vector code: several neighbouring results at once, so that an
-element that several windows hold is loaded once.
+"""Reductions over sliding windows as LLVM vector code: several neighbouring results at once, so
+that an element that several windows hold is loaded once.
 
 A tile is some results beside each other along the window's last axis, for every element of the
 dense axis (channels that lie last): its sums stay in registers from the first element of the window
@@ -54,7 +54,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """`results` folds of `data * weights` (or of `data`) over windows of `counts`, then `tree`.
+    """`results` reductions of `data * weights` (or of `data`) over windows of `counts`, then
+    `tree`.
 
     A count of None is passed: along such an axis there is a loop. `channels`: the extent of the
     dense axis, None where it is passed. Addresses are passed in the order data, weights, target,
@@ -86,7 +87,7 @@ class Tile:
 
     @property
     def fold(self) -> Folded:
-        """The fold, as loops of vectors know it."""
+        """The reduction, as loops of vectors know it."""
         return Folded(0, 0, self.combiner, self.dtype)
 
 
@@ -172,7 +173,7 @@ class _Writer:
                 self.stored(found, i, mask)
 
     def folded(self, i: Any, mask: Any, *, exact: bool) -> tuple[list[LlvmValue], list[LlvmValue]]:
-        """The folds of all results, and what was loaded for them; `exact`: NaN stays."""
+        """The reductions of all results, and what was loaded for them; `exact`: NaN stays."""
         tile = self.tile
         sums: list[LlvmValue | None] = [None] * tile.results
         loaded: dict[int, LlvmValue] = {}
@@ -194,7 +195,7 @@ class _Writer:
     def more(
         self, so_far: LlvmValue | None, data: LlvmValue, weight: LlvmValue | None, *, exact: bool
     ) -> LlvmValue:
-        """One element more in a fold."""
+        """One element more in a reduction."""
         value = data if weight is None else data * weight
         if so_far is None:
             return value
@@ -270,7 +271,7 @@ class _Writer:
     # Results.
 
     def stored(self, sums: list[LlvmValue], i: Any, mask: Any) -> None:
-        """What is computed of the folds, and to memory."""
+        """What is computed of the reductions, and to memory."""
         b, tile = self.b, self.tile
         for p, total in enumerate(sums):
             value = self.value(tile.tree, total, p, i, mask)
@@ -278,7 +279,7 @@ class _Writer:
             store(b, at, value, tile.dtype, mask)
 
     def value(self, tree: Tree, total: LlvmValue, p: int, i: Any, mask: Any) -> LlvmValue:
-        """The value of an expression of a fold."""
+        """The value of an expression of a reduction."""
         tile = self.tile
         match tree:
             case "acc":
