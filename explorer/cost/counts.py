@@ -21,7 +21,7 @@ TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
 PAGE_BYTES, WAYS = 4096, 16  # L1 has as many sets as fit a page; L2's ways where none are known
-STREAMS = 16  # pages that a core walks at once and still fetches ahead
+STREAMS = 16  # pages that a core iterates over at once and still fetches ahead
 ROOM = 0.5  # of a set is there for one operand
 LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
 WASTE = 1.1  # of a run of rows, by a last tile that is moved back
@@ -75,8 +75,8 @@ def step_cycles(rows: int, vectors: int, device: Device) -> float:
 
 
 def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
-    """What an access waits when so many lines, a stride apart, are walked again and again: lines of
-    one set drive each other out of a cache before it is full.
+    """What an access waits when so many lines, a stride apart, are iterated over again and again:
+    lines of one set drive each other out of a cache before it is full.
     """
     cycles = 0.0
     for n, (level, wait) in enumerate(zip(device.levels, MISS_CYCLES)):
@@ -119,8 +119,8 @@ def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, devic
 
 
 def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
-    """How many rows follow each other a constant distance apart, where register tiles walk those
-    and the last one is moved back; None where rows stand in a table.
+    """How many rows follow each other a constant distance apart, where register tiles iterate over
+    those and the last one is moved back; None where rows stand in a table.
     """
     assert f.found is not None
     rows, full = f.found.rows, sides.full

@@ -229,8 +229,8 @@ class Estimate:
         numbers: Numbers,
         short: Short,
     ) -> None:
-        """Register tiles walk a panel for each block of rows, and all rows for each panel: from
-        where those fit.
+        """Register tiles iterate over a panel for each block of rows, and all rows for each panel:
+        from where those fit.
         """
         found = f.found
         assert found is not None

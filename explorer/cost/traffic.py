@@ -114,8 +114,8 @@ def about_bytes(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a cache moves and holds while tiles are walked in order: bytes that stay in it between
-    one use and the next, 0 where one tile alone is more than it has room for.
+    """What a cache moves and holds while tiles are iterated over in order: bytes that stay in it
+    between one use and the next, 0 where one tile alone is more than it has room for.
     """
 
     traffic: Traffic
@@ -133,8 +133,8 @@ def kept_traffic(
     order: Sequence[str] = (),
 ) -> Kept:
     """The traffic of a kernel with numbers for dims below a cache that holds `room` bytes, where
-    tiles are walked in order (of axes, the last fastest; that of the output if none is given): what
-    the next tile needs too is still there.
+    tiles are iterated over in order (of axes, the last fastest; that of the output if none is
+    given): what the next tile needs too is still there.
 
     Tiles along the last axes touch few enough bytes together that those stay; along one axis more,
     every byte is still moved once, since no more than that was touched between two uses. `beside`:

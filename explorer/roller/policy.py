@@ -294,7 +294,7 @@ def _rows(shape: Shape, regions: Regions, sizes: Sizes) -> int:
 
 
 def _micros(shape: Shape, cut: Cut, regions: Regions, device: Device, sizes: Sizes) -> list[Micro]:
-    """The register tiles that walk this tile's main contraction in the fewest cycles."""
+    """The register tiles that iterate over this tile's main contraction in the fewest cycles."""
     if shape.main is None:
         return [Micro(1, 1, device.lanes)]
     n, found = shape.main

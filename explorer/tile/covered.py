@@ -1,8 +1,8 @@
 """Whether the tasks of a tile program write every element of an output, under one binding.
 
 Every axis of a store runs over a base, which follows from tile variables and outer loops, and a
-size: all tasks together take it through intervals, found without walking them. Offsets are then
-strides times intervals.
+size: all tasks together take it through intervals, found without iterating over them. Offsets are
+then strides times intervals.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def stores(body: Iterable[Statement], around: tuple[Span, ...] = ()) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """What a store reaches in all tasks; `known` are the values of variables that no loop walks."""
+    """What a store reaches in all tasks; `known` are the values of variables that no loop iterates
+    over.
+    """
 
     store: Store
     known: Mapping[str, Steps]

@@ -125,7 +125,7 @@ def is_prefix(read: Read, compute: Compute) -> bool:
 
 
 def is_row(read: Read, compute: Compute) -> bool:
-    """Whether a load walks its last dim, at the compute's own leading axes in the others."""
+    """Whether a load iterates over its last dim, at the compute's leading axes in the others."""
     if read.fill is not None or not all(isinstance(i, Affine) for i in read.index):
         return False
     lead = [i.bare for i in read.index[:-1] if isinstance(i, Affine) and i.terms]

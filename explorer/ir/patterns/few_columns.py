@@ -13,7 +13,7 @@ HORIZONTAL = 10  # cycles of the sum across a vector, of a loop that ends
 def few_columns(found: Contraction) -> bool:
     """Whether loops along what is summed are faster: its innermost axis is long.
 
-    A register tile walks the depth once for all columns, two rows a cycle; a loop along the
+    A register tile iterates over the depth once for all columns, two rows a cycle; a loop along the
     innermost axis, in vectors, runs for each column and each point of the other axes.
     """
     columns = found.column.extent

@@ -43,7 +43,7 @@ def where_free(kernel: Kernel, n: int, axis: str) -> bool:
 
 def where_folded(kernel: Kernel, n: int, axis: str) -> bool:
     """An axis may be cut where that is free, or in a compute that folds without multiplying two
-    operands: its rows, and what it folds, may be walked by two loops.
+    operands: its rows, and what it folds, may be iterated over by two loops.
     """
     return where_free(kernel, n, axis) or contractions(kernel)[n] is None
 

@@ -49,8 +49,8 @@ def split_axis(kernel: Kernel, n: int, split: Split, env: ShapeEnv) -> Kernel | 
 
 
 def _is_shared(kernel: Kernel, n: int, axis: str) -> bool:
-    """Whether computes that write other parts of the same tensor, or another output, walk the same
-    axis.
+    """Whether computes that write other parts of the same tensor, or another output, iterate over
+    the same axis.
     """
     out = kernel.computes[n].out
     beside = kernel.outputs if out in kernel.outputs else (out,)  # outputs share their axes

@@ -1,5 +1,5 @@
-"""Channels in the order in which their only reader walks them: a pixel shuffle reads what lies
-dense.
+"""Channels in the order in which their only reader iterates over them: a pixel shuffle reads what
+lies dense.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ def _pair(
 
 
 def _walk(kernel: Kernel, tensor: str) -> tuple[Affine, np.ndarray] | None:
-    """How the only compute that reads a tensor should walk its last dim, and which element of the
-    old order lies at each place of the new one; None where it walks it densely, or not all of it.
+    """How the only compute that reads a tensor should iterate over its last dim, and which element
+    of the old order lies at each place of the new one; None where it iterates over it densely, or
+    not all of it.
     """
     users = [c for c in kernel.computes if any(r.tensor == tensor for r in reads(c.expr))]
     if len(users) != 1 or users[0].reduce or not kernel.shape(tensor):

@@ -42,9 +42,9 @@ from explorer.passes.pipeline.registry import compiler_pass
     "layout", paper="Liu et al. 2019, Optimizing CNN model inference on CPUs, section 3.2"
 )
 def choose_layout(program: Program) -> Program:
-    """After: where there is a convolution, channels lie dense, windows are walked as their results
-    lie in memory, and channels that are shuffled into pixels lie in the order of the pixels; inputs
-    and outputs of the program lie as before.
+    """After: where there is a convolution, channels lie dense, windows are iterated over as their
+    results lie in memory, and channels that are shuffled into pixels lie in the order of the
+    pixels; inputs and outputs of the program lie as before.
 
     `y[n, o, h, w] = sum over c: x[n, c, h, w] * w[o, c]` becomes `y[n, h, w, o] = sum over c: x[n,
     h, w, c] * w[o, c]`. No kernel is known by name: index maps and loop orders are permuted,
@@ -176,8 +176,8 @@ def _transpose(shape: Shape, dtype: str, order: Order, origin: frozenset[str]) -
 
 def _views_into_readers(program: Program, function: Function) -> Function:
     """After: a kernel that reads a flattened image reads the image itself, so that the image may be
-    permuted: one that sums over it, and, where the image will be, one that walks its pixels as
-    rows.
+    permuted: one that sums over it, and, where the image will be, one that iterates over its pixels
+    as rows.
     """
     moved = _moved(function)
     views: dict[str, Binding] = {}

@@ -81,7 +81,7 @@ def _sorted(axes: tuple[Axis, ...], index: Sequence[Affine | Expr]) -> tuple[Axi
 
 
 def _order_of_read(read: Read, c: Compute, *, first_reduced: bool) -> Order:
-    """The dims of a tensor as the loops of one compute walk it."""
+    """The dims of a tensor as the loops of one compute iterate over it."""
     names = [a.name for a in ((*c.reduce, *c.axes) if first_reduced else (*c.axes, *c.reduce))]
 
     def place(d: int) -> int:

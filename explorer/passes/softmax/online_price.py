@@ -1,5 +1,5 @@
-"""What a kernel costs as the softmax in it will be walked: what welds kernels asks before the
-rewrite is done.
+"""What a kernel costs as the softmax in it will be iterated over: what welds kernels asks before
+the rewrite is done.
 """
 
 from __future__ import annotations

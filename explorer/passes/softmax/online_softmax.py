@@ -63,8 +63,8 @@ class Softmax:
 @compiler_pass("online-softmax", paper="Dao and others, FlashAttention, NeurIPS 2022")
 @dataclass(frozen=True, slots=True)
 class OnlineSoftmax:
-    """After: softmaxes in front of products walk their rows in blocks of `block` columns; 0: where
-    and as `policy` says. Nothing changes where it is not `enabled`.
+    """After: softmaxes in front of products iterate over their rows in blocks of `block` columns;
+    0: where and as `policy` says. Nothing changes where it is not `enabled`.
     """
 
     enabled: bool = True

@@ -1,5 +1,5 @@
-"""Axes that every tensor walks as one become one, so that short axes waste less (Roller, section
-3.2: tensor shape alignment).
+"""Axes that every tensor iterates over as one become one, so that short axes waste less (Roller,
+section 3.2: tensor shape alignment).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def unfused(expression: Expression) -> Fused:
 
 
 def _fusible(e: Expression, first: int) -> bool:
-    """Whether an axis and the next one are both in the output or both reduced, and walk
+    """Whether an axis and the next one are both in the output or both reduced, and iterate over
     neighbouring dims of every tensor that has one of them.
     """
     if first + 1 == e.spatial:

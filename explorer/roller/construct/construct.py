@@ -34,10 +34,10 @@ KEPT_ON_CPU = 2  # register tile and unit tile: a core has the same registers fo
 class Growth:
     """How tiles are constructed. `score` says what an axis is worth ("paper" or "artifact"),
     `top_k` how many results are wanted, `each` how many of those with the same register tile (None:
-    all), `eps_cap` bounds the waste that is allowed where nothing
-    wastes less; `fuse` makes one of axes that all tensors walk as one, and a matrix product of a
-    convolution; `shrink` cuts operators finer that leave units without work; `steps` keeps every
-    tile that was looked at, with its times, where results alone are wanted none.
+    all), `eps_cap` bounds the waste that is allowed where nothing wastes less; `fuse` makes one of
+    axes that all tensors iterate over as one, and a matrix product of a convolution; `shrink` cuts
+    operators finer that leave units without work; `steps` keeps every tile that was looked at, with
+    its times, where results alone are wanted none.
     """
 
     score: Score = "artifact"

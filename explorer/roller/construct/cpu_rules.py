@@ -90,7 +90,7 @@ class CpuRules:
                 *([self._columns(e)] if e.spatial else []),
                 *((1,) for _ in base.reduced),
             )
-        if level:  # tiles of the last cache are walked register tile by register tile
+        if level:  # tiles of the last cache are iterated over register tile by register tile
             return (*((s,) for s in base.spatial), *((n,) for n in self._depth(base, level)))
         spatial = [self._multiples(n, base.shape[d]) for d, n in enumerate(e.extents[: e.spatial])]
         return (*spatial, *((n,) for n in self._depth(base, level)))
@@ -149,7 +149,7 @@ class CpuRules:
         return level != self.nearest
 
     def stored(self, tiles: tuple[RTile, ...], level: int) -> RTile:
-        """In L1, rows that are walked together do not all begin in one set."""
+        """In L1, rows that are iterated over together do not all begin in one set."""
         tile = tiles[0]
         if level != self.nearest - 1 or not self.device.levels:
             return tile

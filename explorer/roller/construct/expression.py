@@ -17,7 +17,7 @@ Walk = tuple[tuple[int, int], ...]  # (position of an axis, elements that one st
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a tensor is read or written: for each dim the axes that walk it.
+    """How a tensor is read or written: for each dim the axes that iterate over it.
 
     A dim that depends on data (Gather) has no axes and is needed whole: `whole` marks it.
     """

@@ -50,7 +50,7 @@ def _extent(axis: Axis, sizes: Sizes) -> int:
 
 
 def _inner(read: Read, axes: tuple[Axis, ...]) -> bool:
-    """Whether the tensor's last dim is walked by one of the axes."""
+    """Whether the tensor's last dim is iterated over by one of the axes."""
     last = read.index[-1]
     return isinstance(last, Affine) and any(x.name in last.variables for x in axes)
 

@@ -57,7 +57,7 @@ def _cuts(c: Compute, tiling: Tiling | None) -> Cuts:
 def _same_place(
     stored: tuple[Affine, ...], loaded: tuple[object, ...], names: dict[str, str]
 ) -> bool:
-    """Whether each cut axis walks the same dim, alone, where it stores and where it loads."""
+    """Whether each cut axis iterates over one dim, alone, the same in stores and in loads."""
     dims = {i.bare: d for d, i in enumerate(stored) if i.bare in names}
     if set(dims) != set(names):
         return False

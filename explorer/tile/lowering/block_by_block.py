@@ -1,5 +1,5 @@
-"""Computes that walk the same blocks one after another: contractions and all that lies between
-them, a block at a time, so that scratch holds one block and not all of them.
+"""Computes that iterate over the same blocks one after another: contractions and all that lies
+between them, a block at a time, so that scratch holds one block and not all of them.
 
 s[b, i, j] = sum q k; e[b, i, j] = exp(s[b, i, j]); o[b, i, d] = sum e v   (not b in the output)
 ->   for b: s[i, j] = sum q k; e[i, j] = exp(s[i, j]); o[b, i, d] = sum e v
@@ -104,7 +104,9 @@ def _axis_of(c: Compute, dims: Mapping[str, int]) -> str | None:
 
 
 def _fits(kernel: Kernel, regions: Regions, n: int, name: str, extent: Dim) -> bool:
-    """The axis is walked whole, is one dim of what is written, and nothing is padded or split."""
+    """The axis is iterated over whole, is one dim of what is written, and nothing is padded or
+    split.
+    """
     c = kernel.computes[n]
     alone = sum(k.out == c.out for k in kernel.computes) == 1
     whole = regions.axes[n].get(name) == Interval(Affine(), extent)

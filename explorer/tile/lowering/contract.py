@@ -48,8 +48,8 @@ def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
 def segments(
     steps: tuple[Dim, ...], extents: tuple[Dim, ...]
 ) -> tuple[tuple[int, ...], Dim, int] | None:
-    """Start offsets of the longest runs of equal step that the sum walks, the run's length and its
-    step.
+    """Start offsets of the longest runs of equal step that the sum iterates over, the run's length
+    and its step.
 
     None where they depend on symbols, so that no table can be made.
     """
@@ -80,8 +80,8 @@ def contract(
     epilogue: Compute | None,
     halo: Mapping[Read, Place],
 ) -> list[Statement] | None:
-    """The statements of one contraction within the tile; None where its depth cannot be walked by a
-    table, or its columns have a halo on the left.
+    """The statements of one contraction within the tile; None where its depth cannot be iterated
+    over by a table, or its columns have a halo on the left.
     """
     spans, micro = p.spans(n, c), p.tiling.micro.over(found.column.extent)
     name = c.out if len(writers(p.kernel, c.out)) == 1 else f"{c.out}_{n}"  # of one part
@@ -128,7 +128,7 @@ def contract(
 def left_operand(
     p: Places, n: int, c: Compute, found: Contraction, halo: Mapping[Read, Place]
 ) -> tuple[Fetch, tuple[Axis, ...], list[Statement], int] | None:
-    """The left operand, the summed axes as they are walked through it, what is copied before, and
+    """The left operand, the summed axes as they are iterated over in it, what is copied before, and
     how many neighbours are multiplied in a group.
     """
     form = form_of(p.kernel, c, found)

@@ -210,8 +210,8 @@ def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
 def _run(
     kernel: Kernel, start: int, p: Places, borders: tuple[int, ...]
 ) -> tuple[list[Compute], int]:
-    """The computes from here on that are no contractions and walk the same leading axes, and how
-    many those are. None crosses a border.
+    """The computes from here on that are no contractions and iterate over the same leading axes,
+    and how many those are. None crosses a border.
     """
     run: list[Compute] = []
     made: set[str] = set()
@@ -244,7 +244,7 @@ def _run(
 
 def _turns(c: Compute) -> int:
     """How many leading axes come before the one along which a mapped result is dense: to store it
-    in vectors, all of that axis is walked at once, like the last one.
+    in vectors, all of that axis is iterated over at once, like the last one.
     """
     dense = c.target[-1].variables if c.target and not c.reduce else frozenset()
     return next((n for n, a in enumerate(c.axes) if a.name in dense), len(c.axes))
@@ -290,8 +290,8 @@ def _folded(kernel: Kernel) -> frozenset[str]:
 
 
 def _row_by_row(p: Places, start: int, run: list[Compute], shared: int) -> list[Statement]:
-    """Several computes walked by one loop over their common leading axes: what only they use is one
-    row, in L1.
+    """Several computes iterated over by one loop over their common leading axes: what only they use
+    is one row, in L1.
     """
     rows = tuple(Interval(var(f"_row{d}"), 1) for d in range(shared))
     kernel = p.kernel

@@ -31,7 +31,9 @@ def one_pass(p: TileProgram, device: Device) -> TileProgram:
 
 
 def in_one_pass(body: Iterable[Statement]) -> tuple[Statement, ...]:
-    """After: neighbours that walk the same points are one `OnePass`, where one of them reduces."""
+    """After: neighbours that iterate over the same points are one `OnePass`, where one of them
+    reduces.
+    """
     out: list[Statement] = []
     group: list[Part] = []
     for s in body:

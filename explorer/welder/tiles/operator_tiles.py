@@ -27,8 +27,9 @@ THREADS = 128  # of a block (Welder artifact: as close to it as the tile's sizes
 
 @dataclass(frozen=True)
 class NodeTile:
-    """A virtual node as a kernel that computes its share of a task, the tile that it is walked in,
-    the order of its axes, outermost first, and what other nodes read of it beside its output.
+    """A virtual node as a kernel that computes its share of a task, the tile that it is iterated
+    over in, the order of its axes, outermost first, and what other nodes read of it beside its
+    output.
     """
 
     node: VirtualNode
@@ -113,8 +114,8 @@ def node_tiles(
     at: int, around: Sequence[NodeTile],
 ) -> tuple[NodeTile, ...]:  # fmt: skip
     """The nodes of a memory with their shares of a task, and their tiles: those of registers, or a
-    row of what operators walk together; none larger than the tile of the node `around` it in the
-    next farther memory.
+    row of what operators iterate over together; none larger than the tile of the node `around` it
+    in the next farther memory.
     """
     limits: dict[int, Mapping[str, int]] = {}
     for node in around:
@@ -172,7 +173,7 @@ def _shared(part: Kernel, share: Mapping[str, int]) -> Kernel:
 
 
 def _common(part: Kernel) -> int:
-    """How many leading axes all computes of a node walk together."""
+    """How many leading axes all computes of a node iterate over together."""
     return max(0, min(len(c.axes) - (0 if c.reduce else 1) for c in part.computes))
 
 

@@ -19,8 +19,9 @@ class Link:
     """An intermediate of a group: the computes that write and read it, by number. `near` is how
     near to the registers its tile can be handed over at most: 0 in registers (each value is used at
     its own point), 1 in the next memory (row by row), 2 only with a task's tile. `shared`: how many
-    of its leading dims its writer and its readers walk together. `of_product`: a contraction writes
-    or reads it, whose register tiles walk a task's columns and then its rows.
+    of its leading dims its writer and its readers iterate over together. `of_product`: a
+    contraction writes or reads it, whose register tiles iterate over a task's columns and then its
+    rows.
     """
 
     tensor: str

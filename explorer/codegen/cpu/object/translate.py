@@ -23,7 +23,7 @@ from explorer.codegen.cpu.object.translate_values import Values
 I64 = ir.IntType(64)
 SIGNATURE = "types.void(types.int64, types.int64, types.uintp)"
 ARGUMENTS = (types.int64, types.int64, types.uint64)
-SHORT = "_r"  # walks the rows of one register tile in L1
+SHORT = "_r"  # iterates over the rows of one register tile in L1
 MARK = re.compile(r'^(!\d+) = !\{ !"short loop \d+" \}$', re.MULTILINE)
 AS_THEY_ARE = """
 !1000000 = !{!"llvm.loop.unroll.disable"}
