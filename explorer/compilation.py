@@ -16,9 +16,9 @@ from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
 from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import Sizes
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.stage import Stage
-from explorer.ir.types import Object
+from explorer.ir.types import Object, Tensor
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.profile import Profile, profile_of
 from explorer.measure.task_times import task_profile
@@ -32,6 +32,7 @@ from explorer.runtime.executable import Executable
 from explorer.runtime.planning.task_times import TaskFact
 
 Inputs = Mapping[str, np.ndarray]
+NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +208,28 @@ class Compilation:
         return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in given}
 
     @cached_property
-    def _limits(self) -> dict[str, int]:
+    def _limits(self) -> dict[str, tuple[Dim, ...]]:
         return index_limits(self.model.program)
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[str, int]]:
+        """Where each symbol stands alone as a dim of an input: the input, and which dim."""
+        params = self.model.program.main.params
+        known = [p for p in params if isinstance(p.type, Tensor) and p.type.is_known]
+        return {
+            str(dim): (p.name, n)
+            for p in reversed(known)
+            for n, dim in enumerate(p.tensor.dims)
+            if not isinstance(dim, int) and symbols_of(dim) == {str(dim)}
+        }
 
     def _indices_checked(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Raises BoundError where an input that is an index names an element that is not there."""
-        for name, limit in self._limits.items():
+        for name, extents in self._limits.items():
             values = inputs.get(name)
             if values is None or values.dtype.kind not in "iu" or not values.size:
                 continue
+            limit = min([self._extent(n, inputs) for n in extents], default=NO_LIMIT)
             low, high = int(values.min()), int(values.max())
             if high >= limit or low < -limit:
                 raise BoundError(
@@ -226,6 +240,17 @@ class Compilation:
                     found=f"{low} to {high}",
                 )
         return inputs
+
+    def _extent(self, extent: Dim, inputs: Mapping[str, np.ndarray]) -> int:
+        """An extent of this call; more than any index where no input says it."""
+        sizes = {}
+        for symbol in symbols_of(extent):
+            name, n = self._sources.get(symbol, ("", 0))
+            shape = np.shape(inputs.get(name, ()))
+            if n >= len(shape):
+                return NO_LIMIT
+            sizes[symbol] = shape[n]
+        return evaluate_dim(extent, sizes)
 
     def run(
         self,

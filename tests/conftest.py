@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -88,6 +89,16 @@ def chromium() -> str:
     found = find_chromium()
     assert found is not None, "mark the test with pytest.mark.browser"
     return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Any]:
+    """The system's Chromium, one for all tests of a process: its driver can be started once."""
+    pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
+    from tests.browser.driver import chromium_browser
+
+    with chromium_browser(chromium) as found:
+        yield found
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import widgets
 from explorer.errors import SnapshotError
 from explorer.ir.stage import Stage
 from tests.architecture.imports import ROOT
-from tests.browser.conftest import browser  # noqa: F401
 from tests.browser.over_session import house
 from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
@@ -83,7 +82,7 @@ def test_the_report_has_it(session: Session) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_house_has_its_tab(
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     tmp_path: Path,
     session: Session,
     scheme: str,

@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
+import explorer
+from explorer.errors import BoundError
 from tests.ops.one_operator import Case, check
 
 random = np.random.default_rng(7)
@@ -92,3 +96,26 @@ def test_a_scatter_of_too_many_rows_is_a_library_call(tmp_path: Path) -> None:
     many = 1 << 13
     index = random.permutation(many)[:, None]
     check(Case("ScatterND", [x(many), index, x(many)], library=True), tmp_path)
+
+
+@pytest.mark.parametrize("extent", [5, "n"])
+@pytest.mark.parametrize(("index", "fits"), [(4, True), (-5, True), (5, False), (-6, False)])
+def test_an_index_that_names_no_element_is_refused_whatever_the_extent_is(
+    extent: int | str, index: int, fits: bool, tmp_path: Path
+) -> None:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["x", "i"], ["y"])],
+        "gather",
+        [info("x", TensorProto.FLOAT, [extent, 3]), info("i", TensorProto.INT64, [2])],
+        [info("y", TensorProto.FLOAT, [2, 3])],
+    )
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
+    compiled = explorer.compile(tmp_path / "m.onnx")
+    given = {"x": np.arange(15, dtype=np.float32).reshape(5, 3), "i": np.array([0, index])}
+    if fits:
+        np.testing.assert_array_equal(compiled.run(given)["y"], given["x"][[0, index]])
+        return
+    with pytest.raises(BoundError, match=r"'i' holds .* selects from 5 elements"):
+        compiled.run(given)

@@ -62,7 +62,10 @@ def test_the_largest_error_over_all_outputs_is_told() -> None:
     assert check_answers({}, {}, "other") == 0.0
 
 
-@given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20), st.floats(0, 2e-4))
+VALUES = st.floats(-1e6, 1e6, width=32, allow_subnormal=False)  # share * scale is rounded
+
+
+@given(st.lists(VALUES, min_size=1, max_size=20), st.floats(0, 2e-4))
 def test_the_border_is_a_tenthousandth_of_the_largest(values: list[float], share: float) -> None:
     theirs = np.array(values)
     scale = np.abs(theirs).max()

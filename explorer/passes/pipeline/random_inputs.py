@@ -109,19 +109,32 @@ def _array(param: Var, limits: Mapping[str, int], sizes: Sizes) -> np.ndarray:
     return np.asarray(rng.integers(0, limits.get(param.name, 2), shape)).astype(dtype)
 
 
-def index_limits(program: Program) -> dict[str, int]:
-    """How many elements each integer input selects from, for those that are indices as they are.
+def index_limits(program: Program) -> dict[str, tuple[Dim, ...]]:
+    """How many elements each integer input selects from, for those that are indices as they are:
+    the least number, and an extent that depends on symbols of the inputs, where it selects by such.
 
     A value from -limit up to, not including, limit is an element; any other one is a mistake.
     """
-    limits: dict[str, int] = {}
+    least: dict[str, int] = {}
+    symbolic: dict[str, Dim] = {}
+    seen = {name for p in program.main.params for d in _dims(p) for name in symbols_of(d)}
     for binding in reversed(program.main.body):
         if isinstance(binding.expr, OpCall) and binding.expr.op == "Slice":
             continue  # what is not selected may be anything
-        for value, extent in _indexed(binding, limits):
+        for value, extent in _indexed(binding, least):
             if isinstance(extent, int):
-                limits[value.name] = min(extent, limits.get(value.name, extent))
-    return {p.name: limits[p.name] for p in program.main.params if p.name in limits}
+                least[value.name] = min(extent, least.get(value.name, extent))
+        for value, extent in _indexed(binding, symbolic):
+            if not isinstance(extent, int) and symbols_of(extent) <= seen:
+                symbolic.setdefault(value.name, extent)
+    every = ((p.name, (least.get(p.name), symbolic.get(p.name))) for p in program.main.params)
+    found = {name: tuple(n for n in limits if n is not None) for name, limits in every}
+    return {name: limits for name, limits in found.items() if limits}
+
+
+def _dims(param: Var) -> tuple[Dim, ...]:
+    kind = param.type
+    return kind.dims if isinstance(kind, Tensor) and kind.is_known else ()
 
 
 def _limits(program: Program, sizes: Sizes) -> dict[str, int]:
@@ -136,7 +149,7 @@ def _limits(program: Program, sizes: Sizes) -> dict[str, int]:
     return limits
 
 
-def _indexed(binding: Binding, limits: Mapping[str, int]) -> Iterable[tuple[Var, Dim]]:
+def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var, Dim]]:
     match binding.expr:
         case OpCall("Gather", (Var() as data, Var() as index), _):
             if isinstance(data.type, Tensor) and data.type.shape is not None:
@@ -152,7 +165,7 @@ def _indexed(binding: Binding, limits: Mapping[str, int]) -> Iterable[tuple[Var,
 
 
 def _indexed_by_kernel(
-    kernel: Kernel, args: tuple[Var, ...], result: int | None
+    kernel: Kernel, args: tuple[Var, ...], result: Dim | None
 ) -> Iterable[tuple[Var, Dim]]:
     given = dict(zip(kernel.inputs, args, strict=True))
     for compute in kernel.computes:
