@@ -19,11 +19,12 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test check fuzz lint report lock browser clean
+.PHONY: help lab test test-all check fuzz lint report lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
 	@echo 'make test     every check: ruff, mypy, import-linter, pytest, notebooks, browser'
+	@echo 'make test-all the same, and the largest models of the zoo, which take minutes each'
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
@@ -56,10 +57,13 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 test: lint browser
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m 'not exhaustive' < /dev/null
+
+test-all: lint browser
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) < /dev/null
 
 check: lint
-	$(BIN)/python -m pytest $(QUICK_FLAGS) -m 'not slow and not browser' < /dev/null
+	$(BIN)/python -m pytest $(QUICK_FLAGS) -m 'not slow and not browser and not exhaustive' < /dev/null
 
 MINUTES ?= 30
 fuzz: $(DEV)
