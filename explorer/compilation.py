@@ -159,6 +159,10 @@ class Compilation:
         """For each donated input the output that takes its memory over; "" where no output can."""
         return self.executable.takeovers()
 
+    @cached_property
+    def _runs_here(self) -> bool:
+        return runs_on(self.device, this_cpu())
+
     @property
     def runnable(self) -> Executable:
         """The same where there is machine code for this machine; raises BadOption where there is
@@ -169,7 +173,7 @@ class Compilation:
             if self.device.name != "this-cpu":
                 why = f"{self.device.name} is a data sheet, not this machine"
             raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name)
-        if not runs_on(self.device, this_cpu()):
+        if not self._runs_here:
             why = f"{self.device.name} has vectors or instructions that this machine has not"
             raise BadOption(
                 f"{self.model.name} cannot run here: {why}; its code can be read",

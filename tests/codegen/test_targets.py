@@ -77,3 +77,18 @@ def test_a_target_is_read_back_as_it_was_written() -> None:
     from dataclasses import asdict
 
     assert from_json(json.dumps(asdict(HERE))).target == HERE.target
+
+
+def test_what_this_machine_can_run_is_asked_once_and_not_at_every_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = explorer.compile("tests/data/tiny_skip.onnx")
+    given = compiled.random_inputs()
+    first = compiled.run(given)
+
+    def asked(*_: object) -> bool:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr(compilation, "runs_on", asked)
+    for name, value in compiled.run(given).items():
+        np.testing.assert_array_equal(value, first[name])

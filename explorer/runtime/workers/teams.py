@@ -53,7 +53,10 @@ class Teams:
 
     def launch(self, block: int, units: int) -> None:
         """As `Team.launch`; it has the workers that no other launch has, at most one a unit."""
-        self._chosen().launch(block, units, self._free)
+        if len(self._teams) == 1 and not self._teams[0].owner:  # as in most processes
+            self._teams[0].launch(block, units)
+        else:
+            self._chosen().launch(block, units, self._free)
 
     def stop(self, seconds: float = JOIN_SECONDS) -> None:
         """End every worker, each within a time; a later launch starts fresh ones."""
