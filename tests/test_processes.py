@@ -186,6 +186,34 @@ for t in threads: t.join()
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
 
 
+@needs_fork
+def test_no_lock_of_another_thread_stays_locked_in_a_forked_child() -> None:
+    """Every lock is held by a thread when the process forks, longer than a fork waits."""
+    script = """
+import os, sys, threading
+from tests.test_processes import answer_is_right, check, compiled
+from explorer import forking
+forking.PATIENCE_SECONDS = 0.01
+c = compiled(11)
+answer_is_right(c, 11)
+held, stop = threading.Event(), threading.Event()
+def holds():
+    every = [one for _, one in sorted(forking._every.items())]
+    assert len(every) > 8
+    for one in every: one._lock.acquire()
+    held.set(); stop.wait()
+threading.Thread(target=holds, daemon=True).start()
+held.wait()
+child = os.fork()
+if not child:
+    ok = answer_is_right(c, 11)
+    check(2000)
+    os._exit(0 if ok else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
+
+
 @needs_timers
 def test_after_an_interrupt_at_any_moment_of_a_compilation_answers_are_right() -> None:
     moments = random.Random(13)

@@ -11,13 +11,13 @@ import struct
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from platformdirs import user_cache_dir
 
 from explorer.cache.results import Memory, MemoryStats
 from explorer.cache.store import DiskStats, DiskStore, Verified
+from explorer.forking import ForkLock
 
 __all__ = [
     "DiskStats",
@@ -58,7 +58,7 @@ def code_key(*folders: str) -> str:
 
 
 _memories: dict[str, Memory[Any]] = {}
-_memories_lock = Lock()
+_memories_lock = ForkLock()
 
 
 def memory(namespace: str) -> Memory[Any]:
@@ -68,7 +68,7 @@ def memory(namespace: str) -> Memory[Any]:
 
 
 _stores: dict[Path, DiskStore] = {}
-_stores_lock = Lock()
+_stores_lock = ForkLock()
 
 
 def disk() -> DiskStore:

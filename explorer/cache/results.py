@@ -4,10 +4,10 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Generic, TypeVar
 
 from explorer.counters import counters
+from explorer.forking import ForkLock
 
 Value = TypeVar("Value")
 
@@ -42,7 +42,7 @@ class Memory(Generic[Value]):
         self.limit_entries = limit_entries
         self.limit_bytes = limit_bytes
         self._parts = parts or _whole
-        self._lock = Lock()
+        self._lock = ForkLock()
         self._kept: OrderedDict[Hashable, tuple[Value, tuple[int, ...]]] = OrderedDict()
         self._held: dict[int, tuple[int, int]] = {}  # of a part: bytes, and values that hold it
         self._size_bytes = 0

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from filelock import FileLock, Timeout
 
 from explorer.cache import entry
 from explorer.counters import counters
 from explorer.errors import CacheError
+from explorer.forking import ForkLock
 
 LIMIT_BYTES = 2 * 1024**3
 LOCK_NAME = ".lock"
@@ -50,7 +50,7 @@ class DiskStore:
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
-        self._lock = Lock()
+        self._lock = ForkLock()
         self._size_bytes: int | None = None  # what this process believes; None: not looked yet
         self._warned = False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import NamedTuple
 
 from explorer.devices.model import Device
+from explorer.forking import ForkLock
 
 ROOM = 0.5  # of a memory's capacity may be one operand
 REMEMBERED = 4
@@ -49,7 +49,7 @@ class Levels(NamedTuple):
         return next((n for n in own if bytes_ <= (self.levels[n].room or 0)), max(own, default=0))
 
 
-_lock = Lock()
+_lock = ForkLock()
 _known: list[tuple[Device, Levels]] = []
 
 

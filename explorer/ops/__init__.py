@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from threading import RLock
 
+from explorer.forking import ForkLock
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -64,7 +64,7 @@ class _Records(Mapping[str, OperatorRecord]):
     def __init__(self) -> None:
         self._known: dict[str, OperatorRecord] = {}
         self._rooms = list(reversed(ROOMS))
-        self._lock = RLock()
+        self._lock = ForkLock()
 
     def __getitem__(self, name: str) -> OperatorRecord:
         if name not in self._known:

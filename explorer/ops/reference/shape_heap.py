@@ -12,9 +12,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Lock
 from typing import NamedTuple
 
+from explorer.forking import ForkLock
 from explorer.ir.calls import MatchCast, Var
 from explorer.ir.lattice import dims_of, rank_of
 from explorer.ir.program import Function
@@ -106,7 +106,7 @@ class ShapeHeap:
 
 _Key = tuple[int, int, frozenset[str], bool]
 _made: OrderedDict[_Key, tuple[Function, ShapeEnv, ShapeHeap]] = OrderedDict()
-_lock = Lock()
+_lock = ForkLock()
 _MOST = 4096
 
 

@@ -9,12 +9,12 @@ from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
-from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from explorer.forking import ForkLock
 from explorer.ir.decisions import TaskTree, TileGraph
 from explorer.ir.program import Constant, Program
 from explorer.ir.shapes.algebra import is_symbolic, sympy
@@ -32,7 +32,7 @@ class _Remembered:
     """
 
     def __init__(self) -> None:
-        self.lock = Lock()
+        self.lock = ForkLock()
         self.room = REMEMBERED
         self.known: dict[int, tuple[object, bytes]] = {}
         self.before: dict[int, tuple[object, bytes]] = {}

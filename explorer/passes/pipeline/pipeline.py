@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count
-from threading import Lock
 from time import perf_counter
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ from explorer import cache
 from explorer.allowance import memory_bytes
 from explorer.counters import counters
 from explorer.errors import Cancelled
+from explorer.forking import ForkLock
 from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -95,7 +95,7 @@ KEPT_TIMES = 4  # or so many times a model's own, where that is more
 KEPT_SHARE = 4  # and never more than this part of the memory that there is
 
 _memos: OrderedDict[str, Memo] = OrderedDict()
-_lock = Lock()
+_lock = ForkLock()
 _serial = count(1)
 
 
