@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd, prod
 
-from explorer.cost.structure import Facts, Loops
+from explorer.cost.loops import Loops
+from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
@@ -26,6 +27,7 @@ ROOM = 0.5  # of a set is there for one operand
 LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
 WASTE = 1.1  # of a run of rows, by a last tile that is moved back
 BLOCK = 16  # rows and columns of a turned block
+ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,7 @@ def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, devic
         _count_edges(out, f, rows - whole, rows, columns, batch * parts, micro)
     else:
         _count_edges(out, f, 0, blocks * micro.rows, columns, batch * parts, micro)
-    if f.epilogue is not None:
-        out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.epilogue.functions
+    out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.functions
     if f.packs and not _in_place(f, sides, tiling):
         _count_packing(out, f, batch, depth * f.group, columns, panels, micro)
 
@@ -150,7 +151,7 @@ def _count_edges(
     """
     panels, rest = divmod(columns, micro.columns)
     wide, narrow = times * through * panels, times * rows if rest else 0
-    work = 1.0 if f.epilogue is None else max(1.0, f.epilogue.operations / 2)
+    work = max(1.0, f.operations / 2)
     out.each[EDGE_ROW] += wide + narrow
     out.each[EDGE_VECTOR] += (wide * micro.vectors + narrow * (rest // micro.lanes)) * work
     out.each[EDGE_ELEMENT] += narrow * (rest % micro.lanes) * work
@@ -188,42 +189,37 @@ def _count_turn(out: Counts, times: int, depth: int, columns: int) -> None:
 def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
     """Innermost loops in vectors; what is past the last whole one is one more, masked."""
     c, loops, size, lanes = f.compute, f.loops, sides.size, device.lanes
+    assert loops is not None
     points = prod(size[a.name] for a in c.axes)
     over = prod(size[a.name] for a in c.reduce)
-    inner = size[c.axes[-1].name] if c.axes else 1
-    match loops.order:
-        case "turn":
-            depth = size[loops.turned]
-            times = points // max(1, depth * inner)
-            _count_turn(out, times, inner, depth)
-            wait = miss_cycles(depth, loops.stride_bytes, device)
-            out.waits += times * (inner % BLOCK) * depth * wait
-            lines = (inner // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
-            pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
-            out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
-        case "map":
-            length = _run(f, sides)
-            _count_run(out, loops, points // max(1, length), length, 1, lanes)
-        case "few" | "rows":
-            _count_run(out, loops, points // max(1, inner), inner, over, lanes)
-        case _:
-            last = size[c.reduce[-1].name] if c.reduce else 1
-            _count_run(out, loops, points * over // max(1, last), last, 1, lanes)
-            out.each[HORIZONTAL] += points
+    length = _run(loops, sides)
+    if loops.order == "blocks":
+        depth = prod(size[a] for a in loops.turned)
+        times = points // max(1, depth * length)
+        _count_turn(out, times, length, depth)
+        wait = miss_cycles(depth, loops.stride_bytes, device)
+        out.waits += times * (length % BLOCK) * depth * wait
+        lines = (length // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
+        pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
+        out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
+    elif not c.reduce or loops.order == "scan":
+        _count_run(out, loops, points // max(1, length), length, 1, lanes)
+    elif loops.order in ACROSS:
+        _count_run(out, loops, points // max(1, length), length, over, lanes)
+    else:
+        _count_run(out, loops, points * over // max(1, length), length, 1, lanes)
+        out.each[HORIZONTAL] += points
 
 
-def _run(f: Facts, sides: Sides) -> int:
+def _run(loops: Loops, sides: Sides) -> int:
     """Points of the innermost loop: axes that are one in memory are one loop where they are not
     cut.
     """
-    axes, size = f.compute.axes, sides.size
-    if not axes:
-        return 1
-    length = size[axes[-1].name]
-    for n in range(len(axes) - 1, len(axes) - 1 - f.loops.joined, -1):
-        if sides.full[axes[n].name] != sides.whole[axes[n].name]:
+    length = 1
+    for axis in reversed(loops.axes):
+        length *= sides.size[axis]
+        if sides.full[axis] != sides.whole[axis]:
             break
-        length *= size[axes[n - 1].name]
     return length
 
 

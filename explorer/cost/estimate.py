@@ -83,7 +83,7 @@ class Estimate:
     ) -> None:
         self.tiling, self.device, self.levels = tiling, device, levels_of(device)
         known = regions or propagate(kernel, dict(tiling.tile))
-        parts = structure(kernel)
+        parts = structure(kernel, device)
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
@@ -97,7 +97,7 @@ class Estimate:
             for name, joined in known.tensors.items()
             for region in _apart(parts, known, name, joined)
         )
-        self.streams = all(f.found is None and f.loops.order != "turn" for f in parts.facts)
+        self.streams = all(f.loops and f.loops.order != "blocks" for f in parts.facts)
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
 
     def terms(self, sizes: Sizes) -> Terms:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from explorer.cost.structure import LEAST_BLOCK, loops_of
+from explorer.cost.loops import Loops, loops_of
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.tile.lowering.lower import whole
+from explorer.tile.rewriting.loop_form import BLOCK
+from tests.roller.test_policy import DEVICE
 
 
 def mixed(rows: int, columns: int) -> Kernel:
@@ -18,12 +21,17 @@ def mixed(rows: int, columns: int) -> Kernel:
     return Kernel("mixed", tensors, (compute,), ("x", "c"), ("y",))
 
 
+def loops(kernel: Kernel) -> Loops:
+    """Of its first compute."""
+    return loops_of(kernel.computes[0], whole(kernel)(0), DEVICE)
+
+
 def test_what_turns_in_registers_is_not_read_element_by_element() -> None:
     kernel = mixed(64, 48)
-    found = loops_of(kernel, kernel.computes[0])
-    assert found.order == "map" and found.strided == 0
+    found = loops(kernel)
+    assert found.order == "turned" and found.strided == 0
 
 
 def test_an_axis_of_a_few_elements_does_not_turn() -> None:
-    kernel = mixed(64, LEAST_BLOCK - 1)
-    assert loops_of(kernel, kernel.computes[0]).strided == 1
+    kernel = mixed(64, BLOCK - 1)
+    assert loops(kernel).strided == 1

@@ -4,7 +4,7 @@ known by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from explorer.devices.model import Device
@@ -121,6 +121,20 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     )
 
 
+def whole(kernel: Kernel) -> Callable[[int], Map | Reduce | Scan]:
+    """What makes a compute of a kernel in normal form, by its number, one loop over all of its
+    points: no tile cuts it, and what lies past a border is an address like another.
+    """
+    places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
+
+    def of(n: int) -> Map | Reduce | Scan:
+        c = kernel.computes[n]
+        along = running(kernel, c)
+        return _loop(places, n, c, {}) if along is None else _scan(places, n, c, along)
+
+    return of
+
+
 def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | None]:
     """One compute, with its epilogue where it is a contraction that has one."""
     along = running(p.kernel, c)
@@ -178,7 +192,7 @@ def _fills(p: Places, n: int, tensor: str) -> list[Statement]:
     return [Fill(p.place(tensor).buffer, f) for f in p.fills.get(tensor, ())]
 
 
-def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Statement:
+def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Reduce:
     target = p.place(c.out).at(c.target)
     spans = tuple(p.spans(n, c).values())
     expr = p.resolve(c.expr, halo)

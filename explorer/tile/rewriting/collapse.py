@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,6 +43,12 @@ def _is_one(outer: Span, inner: Span, every: tuple[Fetch, ...]) -> bool:
         simplify(f.offset.factor(outer.axis) - f.offset.factor(inner.axis) * inner.size) == 0
         for f in every
     )
+
+
+def joined_axes(joined: str, axes: Sequence[str]) -> tuple[str, ...]:
+    """The neighbours of `axes` that `collapse` made one axis of that name."""
+    pairs = ((i, j) for i in range(len(axes)) for j in range(i + 1, len(axes) + 1))
+    return next((tuple(axes[i:j]) for i, j in pairs if "_".join(axes[i:j]) == joined), ())
 
 
 def _join(outer: Span, inner: Span) -> Span:

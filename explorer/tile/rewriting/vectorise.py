@@ -46,6 +46,11 @@ def vectorise(p: TileProgram, device: Device) -> TileProgram:
     return replace(p, body=tuple(x for s in p.body for x in forms.of(s)))
 
 
+def formed(s: Statement, device: Device) -> list[Statement]:
+    """A statement alone: what is done in its place, with its form."""
+    return _Forms(device).of(s)
+
+
 class _Forms:
     """The statements of a program while they get their forms; rows that are found have numbers."""
 

@@ -1,0 +1,116 @@
+"""What the loops of one compute cost a point, read off the form that its statement gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.cost.operations import function_cycles, operations
+from explorer.devices.model import Device
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.kernel import Compute
+from explorer.ir.tile_program import (
+    Fetch,
+    For,
+    LoopForm,
+    Map,
+    Reduce,
+    Scan,
+    Span,
+    Statement,
+    fetches,
+)
+from explorer.tile.rewriting.collapse import joined_axes
+from explorer.tile.rewriting.vectorise import FEW, formed
+
+TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
+PREFIX = 48.0  # instructions of a vector's running reduction, most of them waiting for the last one
+ROW_AFTER_ROW = 3.0  # instructions of a running reduction across vectors
+REST = 2.0  # the sums so far are loaded and stored where they lie in memory
+UNROLLED = LoopForm("unrolled")  # a few reduced points, left to LLVM
+ONE_BY_ONE = LoopForm("one by one")
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """One compute as loops. `order` is its `LoopForm`'s, or "unrolled", a few reduced points for
+    each vector of results, or "one by one".
+
+    `axes` are one in memory, and vectors lie along them. By point of those: operations (loads and
+    stores included), loads and stores that are not dense, cycles of elementary functions. In blocks
+    the source is dense along the `turned` axes, the results `stride_bytes` apart.
+    """
+
+    order: str
+    axes: tuple[str, ...]
+    operations: float
+    strided: int = 0
+    functions: float = 0.0
+    turned: tuple[str, ...] = ()
+    stride_bytes: int = 0
+
+
+def loops_of(c: Compute, whole: Map | Reduce | Scan, device: Device) -> Loops:
+    """How a compute runs where no tile cuts it; `whole` is the statement that makes it."""
+    inner = innermost(formed(whole, device))
+    if isinstance(whole, Scan):
+        prefix = isinstance(inner, Scan) and inner.form is not None
+        last = tuple(a.name for a in c.axes[-1:])
+        return Loops("scan", last, PREFIX if prefix else ROW_AFTER_ROW)
+    assert isinstance(inner, (Map, Reduce))
+    form = inner.form or _plain(inner)
+    spatial, reduced = ([a.name for a in axes] for axes in (c.axes, c.reduce))
+    along = _vectors(inner, form.order)
+    axes = _joined(along, (spatial, reduced))
+    if form.order == "blocks":
+        turned = _joined(inner.spans[-2:-1], (spatial,))
+        return Loops("blocks", axes, 0.0, 0, 0.0, turned, _stride_bytes(inner))
+    vector = axes[-1] if axes else ""
+    work, functions = operations(c.expr, vector) + 1.0, function_cycles(c.expr, vector)
+    strided = sum(_is_strided(f, along) for f in dict.fromkeys(fetches(inner.expr)))
+    if form.order == "turned":
+        return Loops("turned", axes, work + TURNED * strided, 0, functions)
+    if isinstance(inner, Map):
+        strided += _is_strided(inner.target, along)
+    rest = REST if form.order in ("rows", "sums in memory") else 0.0
+    return Loops(form.order, axes, work + rest, strided, functions)
+
+
+def innermost(body: Sequence[Statement]) -> Statement:
+    """The statement that the loops of a body are around: addresses are looked up before it."""
+    last = body[-1]
+    return innermost(last.body) if isinstance(last, For) else last
+
+
+def _plain(s: Map | Reduce) -> LoopForm:
+    """The form of what has none: LLVM makes loops of it."""
+    if isinstance(s, Map):
+        return ONE_BY_ONE
+    count = 1
+    for span in s.over:
+        if not isinstance(span.size, int):
+            return ONE_BY_ONE
+        count *= span.size
+    return UNROLLED if count <= FEW else ONE_BY_ONE
+
+
+def _vectors(s: Map | Reduce, order: str) -> tuple[Span, ...]:
+    """The span along which vectors lie; none of one point."""
+    reduces = isinstance(s, Reduce) and order in ("along", "stacked", "one by one")
+    return s.over[-1:] if isinstance(s, Reduce) and reduces else s.spans[-1:]
+
+
+def _joined(along: tuple[Span, ...], axes: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The compute's axes that a span is."""
+    found = [joined_axes(s.axis, names) for s in along for names in axes]
+    return next((f for f in found if f), ())
+
+
+def _is_strided(f: Fetch, along: tuple[Span, ...]) -> bool:
+    return bool(f.dynamic) or any(f.offset.factor(s.axis) not in (0, 1) for s in along)
+
+
+def _stride_bytes(s: Map | Reduce) -> int:
+    """How far apart in memory results lie, a step of the turned axis apart; 0 if not known."""
+    factor = s.target.offset.factor(s.spans[-2].axis)
+    return factor * ITEM_BYTES[s.target.buffer.dtype] if isinstance(factor, int) else 0
