@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from explorer.compiler import compile
     from explorer.compiler import device_of as device
     from explorer.devices.catalogue import device_names
+    from explorer.frontends.functions import function
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
     from explorer.frontends.trace import trace
     from explorer.frontends.tracing.annotations import tensor
     from explorer.frontends.tracing.branches import cond
     from explorer.frontends.tracing.casts import match_cast, shape
-    from explorer.frontends.tracing.functions import function
     from explorer.frontends.tracing.loops import while_loop
     from explorer.frontends.tracing.own_operator import operator
     from explorer.frontends.tracing.scans import scan
@@ -60,7 +60,7 @@ _HOME = {
     "race": ("explorer.tuning.races.race", "race"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
-    "function": ("explorer.frontends.tracing.functions", "function"),
+    "function": ("explorer.frontends.functions", "function"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
     "operator": ("explorer.frontends.tracing.own_operator", "operator"),

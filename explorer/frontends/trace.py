@@ -10,13 +10,14 @@ from typing import Any
 
 from explorer.errors import BadOption, BoundError, TraceError
 from explorer.frontends import arrays
+from explorer.frontends.functions import IsolatedFunction
 from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds, environment
+from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs, is_declared
-from explorer.frontends.tracing.frames import Frame, source_of, writing
-from explorer.frontends.tracing.functions import IsolatedFunction
+from explorer.frontends.tracing.frames import Frame, is_tracing, source_of, writing
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
@@ -47,7 +48,8 @@ class Traced:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(map(is_declared, (*args, *kwargs.values()))):
-            return self.run(*args, **kwargs)
+            run = staged(self.run) if is_tracing() else self.run
+            return run(*args, **kwargs)
         given = inspect.signature(self.run).bind_partial(*args, **kwargs).arguments
         return self.model(given)
 
@@ -70,7 +72,14 @@ def trace(run: Callable[..., Any]) -> Traced:
 
         @explorer.trace
         def model(x: explorer.tensor("float32", "batch", 64)):
-            return explorer.np.tanh(x) @ weights
+            while x.max() > 1:
+                x = explorer.np.tanh(x) @ weights
+            return x
+
+    Python's `if`, `while`, `for`, `and`, `or`, `not` and `a if c else b` mean what they say: what
+    Python knows is done while tracing, what only a run knows becomes a branch or a loop of the
+    model, as `explorer.cond`, `while_loop` and `scan` make them. A traced loop with a `return` in
+    it, and `del`, `global` and `:=` in traced statements, are refused with their line.
 
     `model(array)` runs it in NumPy; `explorer.load(model)` and `explorer.compile(model)` take it,
     and `model(x=explorer.tensor(...))` is the Model where the signature does not say it all.
@@ -135,7 +144,8 @@ def _program(
             )
     with writing(frame):
         values = rebuild(nesting, [TracedArray(p, frame) for p in params])
-        leaves, structure = flatten(run(**values, **fixed))
+        given = inspect.BoundArguments(inspect.signature(run), {**values, **fixed})
+        leaves, structure = flatten(staged(run)(*given.args, **given.kwargs))
         if not leaves:
             raise TraceError(f"{run.__name__} gives no array", where=run.__name__)
         with source_of("result"):

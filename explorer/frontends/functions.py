@@ -11,6 +11,7 @@ from functools import update_wrapper
 from typing import Any, overload
 
 from explorer.errors import IronworksError, TraceError
+from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs
@@ -128,7 +129,7 @@ class IsolatedFunction:
             for n, t in zip(signature.names, signature.params, strict=True)
         )
         with writing(frame):
-            leaves, structure = flatten(self.run(*(TracedArray(p, frame) for p in params)))
+            leaves, structure = flatten(staged(self.run)(*(TracedArray(p, frame) for p in params)))
             with under(source):
                 results = self._checked(frame, leaves, structure, signature)
                 outputs = own_results(frame, results)

@@ -1,0 +1,1 @@
+"""Python's own `if`, `while` and `for` on traced values: a function's text, rewritten."""

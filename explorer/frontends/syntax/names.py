@@ -1,0 +1,130 @@
+"""Which names a piece of Python reads and binds, and which are live: read later, before they are
+bound again (Aho et al., Compilers, section 9.2.5).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+Names = frozenset[str]
+NONE: Names = frozenset()
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def read(node: ast.AST | None) -> Names:
+    """The names of the function around that are read in a node, in its inner scopes too."""
+    match node:
+        case None:
+            return NONE
+        case ast.Name(name, ast.Load()):
+            return frozenset((name,))
+        case ast.AugAssign(ast.Name(name), _, value):
+            return read(value) | {name}
+        case ast.Lambda(args, body):
+            return _defaults(args) | (read(body) - _parameters(args))
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            outside = NONE.union(*map(read, node.decorator_list), _defaults(node.args))
+            inside = NONE.union(*map(read, node.body))
+            return outside | (inside - bound(node.body) - _parameters(node.args))
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            own = NONE.union(*(_stored(g.target) for g in node.generators))
+            return NONE.union(*map(read, ast.iter_child_nodes(node))) - own
+    return NONE.union(*map(read, ast.iter_child_nodes(node)))
+
+
+def bound(body: Iterable[ast.AST]) -> Names:
+    """The names that statements bind in the function around."""
+    return NONE.union(*map(_bound, body))
+
+
+def _bound(node: ast.AST) -> Names:
+    match node:
+        case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            return frozenset((name,))
+        case ast.Lambda():
+            return NONE
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return NONE
+        case ast.Import(names) | ast.ImportFrom(_, names):
+            return frozenset(a.asname or a.name.split(".")[0] for a in names)
+        case ast.ExceptHandler(_, str(name), body):
+            return bound(body) | {name}
+        case ast.Name(name, ast.Store()):
+            return frozenset((name,))
+    return bound(ast.iter_child_nodes(node))
+
+
+def _stored(target: ast.AST) -> Names:
+    every = ast.walk(target)
+    return frozenset(
+        n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )
+
+
+def _parameters(args: ast.arguments) -> Names:
+    several = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    return frozenset(a.arg for a in several if a is not None)
+
+
+def _defaults(args: ast.arguments) -> Names:
+    return NONE.union(*map(read, (*args.defaults, *args.kw_defaults)))
+
+
+def closed_over(body: Iterable[ast.AST]) -> Names:
+    """The names that functions within read: whenever they are called, so these are always live."""
+    found = NONE
+    for node in body:
+        for inner in ast.walk(node):
+            if isinstance(inner, (*FUNCTIONS, ast.Lambda)):
+                found |= read(inner)
+    return found
+
+
+def live_before(body: Sequence[ast.stmt], after: Names) -> Names:
+    """The names that are live before statements, where those of `after` are behind them."""
+    for statement in reversed(body):
+        after = _live(statement, after)
+    return after
+
+
+def live_at_head(loop: ast.While | ast.For, after: Names) -> Names:
+    """The names that are live whenever a loop decides whether it goes on."""
+    test = read(loop.test) if isinstance(loop, ast.While) else NONE
+    head = after | test
+    while True:
+        inside = live_before(loop.body, head)
+        more = head | (inside - _stored(loop.target) if isinstance(loop, ast.For) else inside)
+        if more == head:
+            return head
+        head = more
+
+
+def _live(node: ast.stmt, after: Names) -> Names:
+    match node:
+        case ast.Return(value):
+            return read(value)
+        case ast.Assign(targets, value):
+            kept = after - NONE.union(*map(_plainly_stored, targets))
+            return kept | read(value) | NONE.union(*map(read, targets))
+        case ast.AnnAssign(ast.Name(name), _, value) if value is not None:
+            return (after - {name}) | read(value)
+        case ast.If(test, body, orelse):
+            return read(test) | live_before(body, after) | live_before(orelse, after)
+        case ast.While():
+            return live_at_head(node, live_before(node.orelse, after) | after)
+        case ast.For(_, iterable):
+            return live_at_head(node, live_before(node.orelse, after) | after) | read(iterable)
+        case ast.FunctionDef(name):
+            return (after - {name}) | read(node)
+    return after | read(node)
+
+
+def _plainly_stored(target: ast.expr) -> Names:
+    match target:
+        case ast.Name(name):
+            return frozenset((name,))
+        case ast.Tuple(parts) | ast.List(parts):
+            return NONE.union(*map(_plainly_stored, parts))
+    return NONE
