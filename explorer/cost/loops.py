@@ -57,7 +57,8 @@ def loops_of(c: Compute, whole: Map | Reduce | Scan, device: Device) -> Loops:
         prefix = isinstance(inner, Scan) and inner.form is not None
         last = tuple(a.name for a in c.axes[-1:])
         return Loops("scan", last, PREFIX if prefix else ROW_AFTER_ROW)
-    assert isinstance(inner, (Map, Reduce))
+    if not isinstance(inner, Map | Reduce):
+        raise TypeError(f"{type(inner).__name__} is no loop over the points of {c.out}")
     form = inner.form or _plain(inner)
     spatial, reduced = ([a.name for a in axes] for axes in (c.axes, c.reduce))
     along = _vectors(inner, form.order)

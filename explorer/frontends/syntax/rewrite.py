@@ -76,8 +76,7 @@ class _Function:
         self.every |= {result}
 
         def assigned(exit_: ast.stmt) -> Block:
-            assert isinstance(exit_, ast.Return)
-            value = exit_.value or ast.Constant(None)
+            value = getattr(exit_, "value", None) or ast.Constant(None)
             return [_at(exit_, ast.Assign([_store(result)], value))]
 
         try:
@@ -165,9 +164,9 @@ class _Function:
             orelse = [_at(s, ast.If(ast.UnaryOp(ast.Not(), _load(stop)), orelse, []))]
         behind = live_before(orelse, after)
         begin: Block = [ast.Assign([_store(stop)], ast.Constant(False))] if stop else []
-        made = self.rows(s, body, behind, stop) if isinstance(s, ast.For) else None
-        if made is None:
-            assert isinstance(s, ast.While)
+        if isinstance(s, ast.For):
+            made = self.rows(s, body, behind, stop)
+        else:
             made = self.while_(s, body, behind, stop)
         return [*begin, *made, *self.block(orelse, after)]
 
