@@ -48,7 +48,7 @@ from explorer.relax import FuseOps, deduce, legalize
 from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory.plan import PlanMemory
 from explorer.relax.memory.workspace import LiftWorkspaces
-from explorer.relax.reductions.shared_reductions import ShareLongFolds
+from explorer.relax.reductions.shared_reductions import ShareLongReductions
 from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
@@ -89,7 +89,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
-        Step("share long folds", Stage.LEGALIZED, ShareLongFolds(device.units)),
+        Step("share long folds", Stage.LEGALIZED, ShareLongReductions(device.units)),
         *(fuse if options.relax.fuse else ()),
         *lift,
         Step("grind control flow", Stage.TASKED, grind),

@@ -190,12 +190,12 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A reduction over sliding windows, read where the data lies: `target = expr` of `fold`, where
-    `fold.target` stands in `expr` for what is reduced: `data`, times `weights` where there are
-    some, of those points of each window that lie inside of the borders.
+    """A reduction over sliding windows, read where the data lies: `target = expr`, in which
+    `reduction.target` stands for what is reduced: `data`, times `weights` where there are some, of
+    those points of each window that lie inside of the borders.
     """
 
-    fold: Reduce
+    reduction: Reduce
     data: Fetch
     weights: Fetch | None
     borders: tuple[Border, ...]
@@ -205,22 +205,22 @@ class Window:
     @property
     def along(self) -> Span:
         """The axis of results beside each other."""
-        return self.fold.spans[-2]
+        return self.reduction.spans[-2]
 
     @property
     def dense(self) -> Span:
         """The axis along which everything is dense."""
-        return self.fold.spans[-1]
+        return self.reduction.spans[-1]
 
     @property
     def counts(self) -> tuple[int, ...]:
         """The extents of the window."""
-        return tuple(o.size for o in self.fold.over if isinstance(o.size, int))
+        return tuple(o.size for o in self.reduction.over if isinstance(o.size, int))
 
     @property
     def operands(self) -> tuple[Fetch, ...]:
         """What the map reads besides the reduction."""
-        return tuple(dict.fromkeys(f for f in fetches(self.expr) if f != self.fold.target))
+        return tuple(dict.fromkeys(f for f in fetches(self.expr) if f != self.reduction.target))
 
 
 @dataclass(frozen=True, slots=True)

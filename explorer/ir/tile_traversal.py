@@ -77,8 +77,8 @@ def spans(s: Statement) -> tuple[Span, ...]:
             return (*own, along)
         case Pack(columns=columns, depth=depth):
             return (columns, *depth)
-        case Window(fold=fold):
-            return (*fold.spans, *fold.over)
+        case Window(reduction=reduction):
+            return (*reduction.spans, *reduction.over)
         case Panels(rows=rows, columns=columns):
             return (*rows, columns)
     return ()
@@ -301,11 +301,13 @@ def with_buffers(
             return replace(s, parts=tuple(p for p in own if isinstance(p, Map | Reduce)))
         case Find(index=index):
             return replace(s, index=with_loads(index, element))
-        case Window(fold, data, weights, _, target, expr):
-            place = fetch(fold.target)
+        case Window(reduction, data, weights, _, target, expr):
+            place = fetch(reduction.target)
             return replace(
                 s,
-                fold=replace(fold, target=place, expr=with_loads(fold.expr, element)),
+                reduction=replace(
+                    reduction, target=place, expr=with_loads(reduction.expr, element)
+                ),
                 data=fetch(data),
                 weights=None if weights is None else fetch(weights),
                 target=fetch(target),

@@ -112,8 +112,8 @@ def stores(body: Iterable[Statement], around: tuple[Span, ...] = ()) -> Iterator
                 yield from stores(inner, (*around, span))
             case Once(_, inner):  # the first task does it for all that share it
                 yield from stores(inner, around)
-            case Window(fold, target=target):
-                yield Store(target, (*around, *fold.spans))
+            case Window(reduction, target=target):
+                yield Store(target, (*around, *reduction.spans))
             case Map(target, spans, _) | Reduce(target, spans, _, _, _) | Load(target, _, spans):
                 yield Store(target, (*around, *spans))
             case Scan(target, spans, over):

@@ -46,7 +46,7 @@ from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 
 TASKS = 3  # that one worker does in a row
-FOLDED = "_folded"  # what a window was reduced to
+REDUCED = "_reduced"  # what a window was reduced to
 
 Env = dict[str, Any]
 
@@ -96,8 +96,8 @@ class Interpreter:
 
     def window(self, s: Window, env: Env) -> None:
         """Each window's part that lies inside, reduced, then what is made of it."""
-        fold = s.fold
-        spans = (*fold.spans, *fold.over)
+        reduction = s.reduction
+        spans = (*reduction.spans, *reduction.over)
         e = self.points(spans, env)
         shape = [len(self.values(x, env)) for x in spans]
         there = np.ones(shape, np.bool_)
@@ -105,13 +105,15 @@ class Interpreter:
             index = self.affine(b.first, e) + e[b.axis] * b.step
             there &= np.broadcast_to((index >= 0) & (index < b.extent), shape)
         inside = {x.axis: np.broadcast_to(e[x.axis], shape)[there] for x in spans}
-        value = np.full(shape, identity(fold.combiner, fold.dtype))
+        value = np.full(shape, identity(reduction.combiner, reduction.dtype))
         part = self.value(s.data, env | inside)
         value[there] = part if s.weights is None else part * self.value(s.weights, env | inside)
-        axes = tuple(range(len(fold.spans), len(shape)))
-        e = self.points(fold.spans, env)
-        e[FOLDED] = COMBINERS[fold.combiner].numpy.reduce(value, axis=axes)
-        whole = with_loads(s.expr, lambda f: IndexValue(var(FOLDED)) if f == fold.target else f)
+        axes = tuple(range(len(reduction.spans), len(shape)))
+        e = self.points(reduction.spans, env)
+        e[REDUCED] = COMBINERS[reduction.combiner].numpy.reduce(value, axis=axes)
+        whole = with_loads(
+            s.expr, lambda f: IndexValue(var(REDUCED)) if f == reduction.target else f
+        )
         self.put(s.target, e, self.value(whole, e))
 
     def dim(self, d: Dim) -> int:
@@ -160,8 +162,8 @@ class Interpreter:
                 return as_computed(flat[offset])
             case Const(value, dtype):
                 return number(value, dtype, self.sizes)
-            case IndexValue(index) if index.bare == FOLDED:
-                return env[FOLDED]
+            case IndexValue(index) if index.bare == REDUCED:
+                return env[REDUCED]
             case IndexValue(index):
                 return np.asarray(self.affine(index, env), np.int64)
             case Do(op, args):

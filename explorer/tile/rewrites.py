@@ -22,7 +22,7 @@ from explorer.tile.rewriting.register_tiles import register_tiles
 from explorer.tile.rewriting.row_blocks import blocks_of_rows
 from explorer.tile.rewriting.shared_scratch import share_scratch
 from explorer.tile.rewriting.vectorise import vectorise
-from explorer.tile.rewriting.windows import fold_windows
+from explorer.tile.rewriting.windows import reduce_windows
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
 
@@ -30,7 +30,7 @@ PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # what lies where, and for how l
     ("one pass", one_pass),
     ("keep in the output", keep_in_output),
     ("blocks of rows", blocks_of_rows),
-    ("windows in registers", fold_windows),
+    ("windows in registers", reduce_windows),
     ("share scratch", share_scratch),
 )
 LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done

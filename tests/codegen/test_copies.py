@@ -72,11 +72,11 @@ def test_short_rows_are_copied_whole(row: int, dtype: str) -> None:
 def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
     kernel = gather(rows, 13, (5, 64))
     i, j, k = kernel.computes[0].axes
-    folded = Compute("s", (i, j), at("t", (i, j, k)), (k,), "sum")
+    reduced = Compute("s", (i, j), at("t", (i, j, k)), (k,), "sum")
     minus = Apply("sub", (at("t", (i, j, k)), at("s", (i, j))))
     shape = (rows, 5, 64)
     specs = (*kernel.tensors, TensorSpec("t", shape), TensorSpec("s", shape[:2]))
-    computes = (replace(kernel.computes[0], out="t"), folded, Compute("y", (i, j, k), minus))
+    computes = (replace(kernel.computes[0], out="t"), reduced, Compute("y", (i, j, k), minus))
     kernel = replace(kernel, tensors=specs, computes=computes)
     rng = np.random.default_rng(5)
     values: dict[str, np.ndarray] = {

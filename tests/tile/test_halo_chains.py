@@ -15,7 +15,7 @@ from explorer.ir.patterns.regions import Interval, propagate
 from explorer.ir.tile_program import Fill, For
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
-from explorer.tile.rewriting.windows import fold_windows
+from explorer.tile.rewriting.windows import reduce_windows
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel
 from tests.roller.halo_chains import Chain, Step
@@ -83,7 +83,7 @@ def test_what_folds_read_past_its_border_is_not_padded() -> None:
     program = lower(kernel, Tiling((("h1_m", 3),), Micro(14, 2, 16)))
     (filled,) = [s.target.name for s in program.body if isinstance(s, Fill)]
     assert "halo" in filled  # a copy, which a window does not make
-    assert not any(isinstance(s, Fill) for s in fold_windows(program, with_lanes(16)).body)
+    assert not any(isinstance(s, Fill) for s in reduce_windows(program, with_lanes(16)).body)
     sizes = {b.name: b.size for b in program.buffers}
     assert sizes["y0"] == 5 * 11 * 20  # three rows, one above, one below, no column more
 

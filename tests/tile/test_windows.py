@@ -1,4 +1,4 @@
-"""Folds over sliding windows: borders, strides, dilation, odd extents, what is mapped of them."""
+"""Reductions over sliding windows: borders, strides, dilation, odd extents, maps of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START = {"sum": 0.0, "prod": 1.0, "max": -INF, "min": INF}
 
 @dataclass(frozen=True)
 class Windows:
-    """`y[n, h, w, c] = f(fold over i, j of x[n, s * h + d * i - pad, ...] (* k[i, j, c]))`."""
+    """`y[n, h, w, c] = f(reduction over i, j of x[n, s * h + d * i - pad, ...] (* k[i, j, c]))`."""
 
     height: int = 9
     width: int = 11
@@ -71,7 +71,7 @@ class Windows:
             TensorSpec("y", (self.batch, h, w, self.channels), self.dtype),
         ]
         last = "t" if self.mapped else "y"
-        fold = Compute(last, spatial, expr, (i, j), self.combiner)
+        reduction = Compute(last, spatial, expr, (i, j), self.combiner)
         total, six = at("t", spatial), Const(6.0, self.dtype)
         maps = {
             "relu6": Apply(
@@ -81,7 +81,7 @@ class Windows:
             "residual": Apply("add", (Apply("tanh", (total,)), at("r", spatial))),
             "by row": Apply("mul", (total, at("r", (n, spatial[1], spatial[2], Axis("c", 1))))),
         }
-        computes = [fold]
+        computes = [reduction]
         if self.mapped:
             computes.append(Compute("y", spatial, maps[self.mapped]))
         return Kernel("windows", tuple(specs), tuple(computes), ("x", "k", "b", "r"), ("y",),
@@ -164,7 +164,7 @@ def test_a_padded_copy_a_fold_and_its_map_are_one_window(case: Windows) -> None:
     (found,) = program.body
     assert isinstance(found, Window) and len(found.borders) == 2 * bool(case.pad)
     assert {b.name for b in program.buffers if b.kind == "scratch"} <= {
-        found.fold.target.buffer.name
+        found.reduction.target.buffer.name
     }
     assert found.data.buffer.name == "x" and found.target.buffer.name == "y"
 
@@ -209,22 +209,22 @@ def test_another_number_at_the_border_than_the_fold_begins_with_is_no_window() -
 def test_a_fold_that_something_else_reads_too_is_still_stored() -> None:
     body = lower(Windows().kernel(), Tiling((("h", 4),))).body
     ((count, found),) = windows_of((*body, body[-1]), WIDE).values()
-    assert count == 3 and found.expr == found.target == found.fold.target
+    assert count == 3 and found.expr == found.target == found.reduction.target
 
 
 def test_a_copy_whose_place_another_tensor_takes_afterwards_is_left_out() -> None:
-    fill, load, fold, mapped = lower(Windows().kernel(), Tiling((("h", 4),))).body
+    fill, load, reduction, mapped = lower(Windows().kernel(), Tiling((("h", 4),))).body
     assert isinstance(mapped, Map) and isinstance(fill, Fill)
     other = replace(mapped, target=replace(mapped.target, buffer=fill.target))
     reader = replace(mapped, expr=other.target)
-    ((count, _),) = windows_of((fill, load, fold, other, reader), WIDE).values()
+    ((count, _),) = windows_of((fill, load, reduction, other, reader), WIDE).values()
     assert count == 4
 
 
 def test_results_that_go_where_windows_still_lie_are_no_window_with_their_map() -> None:
-    fold, mapped = lower(Windows(pad=0).kernel(), Tiling((("h", 4),))).body
-    assert isinstance(mapped, Map) and isinstance(fold, Reduce)
-    data = next(f for f in fetches(fold.expr) if f.buffer.name == "x")
-    assert window_of((fold, mapped), WIDE) is not None
+    reduction, mapped = lower(Windows(pad=0).kernel(), Tiling((("h", 4),))).body
+    assert isinstance(mapped, Map) and isinstance(reduction, Reduce)
+    data = next(f for f in fetches(reduction.expr) if f.buffer.name == "x")
+    assert window_of((reduction, mapped), WIDE) is not None
     inside = replace(mapped, target=replace(mapped.target, buffer=data.buffer))
-    assert window_of((fold, inside), WIDE) is None
+    assert window_of((reduction, inside), WIDE) is None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
-from explorer.codegen.cpu.vector.nest import Folded, Nest, Node, Operand, Stored
+from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
 from explorer.codegen.cpu.vector.vector_operations import BORDER
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float
 from explorer.ir.kernel import Affine, Const, IndexValue, var
@@ -35,8 +35,8 @@ def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
 
 def vector_scan(e: Emitter, s: Scan, form: LoopForm) -> None:
     """Print a running reduction along what is dense, a prefix within each vector."""
-    fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
-    _Plan(e, Pass(s.spans, (s.over,), (), (fold,)), form, s).emit()
+    reduction = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
+    _Plan(e, Pass(s.spans, (s.over,), (), (reduction,)), form, s).emit()
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Plan:
         starts = {s.axis: self.start(s) for s in inside}
         axes = tuple(s.axis for s in inside)
         stores = tuple(self.store(t, x, axes, starts) for t, x in p.maps)
-        folds = tuple(self.fold(f, axes, starts) for f in p.folds)
+        reductions = tuple(self.reduction(f, axes, starts) for f in p.reductions)
         counts = tuple(_count(s) for s in inside)
         turns = [self.turns(s, starts[s.axis]) for s, n in zip(inside, counts) if n is None]
         bases, operands = self.addresses()
@@ -75,7 +75,7 @@ class _Plan:
             operands,
             tuple(self.nodes),
             stores,
-            folds,
+            reductions,
         )
         e.line(f"{self.named(nest)}(({', '.join((*bases, *turns, *self.distances))},))")
 
@@ -153,7 +153,7 @@ class _Plan:
         """How far the next row of an operand lies that no cache holds, where rows are reduced."""
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
         far = f.buffer.level == STREAM and f.buffer.kind == "input"
-        return row if far and self.p.folds and steps == (1,) and row <= PAGE else 0
+        return row if far and self.p.reductions and steps == (1,) and row <= PAGE else 0
 
     def store(
         self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
@@ -167,11 +167,11 @@ class _Plan:
         whole = all(s is not None and s * each % BORDER == 0 for s in steps)
         return Stored(number, node, whole and target.buffer.level == STREAM)
 
-    def fold(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Folded:
+    def reduction(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Reduced:
         """What one reduction takes."""
         node = self.node(f.expr, axes, starts)
         place = self.operand(f.target, axes, starts)
-        return Folded(place, node, f.combiner, computed(f.dtype))
+        return Reduced(place, node, f.combiner, computed(f.dtype))
 
     def node(self, x: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]) -> int:
         """The number of an expression's value."""

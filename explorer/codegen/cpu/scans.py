@@ -21,7 +21,7 @@ def scan(e: Emitter, s: Scan) -> None:
     e.line(f"{s.over.axis} = {f'{count} - 1 - {t}' if s.backwards else t}")
     if s.exclusive:
         e.store(s.target, acc)
-    fold = Reduce(s.target, (), (), s.combiner, s.expr, s.dtype)
-    e.line(f"{acc} = {combined(e, fold, acc, s.expr)}")
+    reduction = Reduce(s.target, (), (), s.combiner, s.expr, s.dtype)
+    e.line(f"{acc} = {combined(e, reduction, acc, s.expr)}")
     if not s.exclusive:
         e.store(s.target, acc)

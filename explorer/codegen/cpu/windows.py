@@ -37,7 +37,7 @@ class _Loops:
         one.
         """
         e, w, n = self.e, self.w, self.tag
-        for span in w.fold.spans[:-2]:
+        for span in w.reduction.spans[:-2]:
             e.loop(span)
         low, high = e.bounds(w.along)
         e.line(f"_from{n} = {low}")
@@ -63,7 +63,7 @@ class _Loops:
         e, n, many = self.e, self.tag, self.many
         loops = [b.axis for b in outer]
         if _is_large(self.w):  # as loops in any case: written out, it is long and has few sums
-            first = [o.axis for o in self.w.fold.over][:1]
+            first = [o.axis for o in self.w.reduction.over][:1]
             self.block(self.call(self.tile(many, [*loops, *first]), outer, first))
             return
         whole = self.call(self.tile(many, ()), ())
@@ -87,7 +87,7 @@ class _Loops:
     @property
     def sizes(self) -> dict[str, int]:
         """The extent of each axis of the window."""
-        over = self.w.fold.over
+        over = self.w.reduction.over
         return dict(zip((o.axis for o in over), self.w.counts, strict=True))
 
     def size(self, border: Border) -> int:
@@ -128,24 +128,24 @@ class _Loops:
     def tile(self, results: int, loops: Sequence[str]) -> str:
         """The name of a tile in the header, with loops along some axes of the window."""
         w, e = self.w, self.e
-        over = [o.axis for o in w.fold.over]
+        over = [o.axis for o in w.reduction.over]
         counts = tuple(None if a in loops else n for a, n in zip(over, w.counts, strict=True))
         channels = w.dense.size if _is_whole(w.dense) else None
         assert channels is None or isinstance(channels, int)
         numbers = {f: i for i, f in enumerate(w.operands)}
-        dtype = w.fold.dtype
+        dtype = w.reduction.dtype
         tile = Tile(
             dtype,
             64 // ITEM_BYTES[dtype],
             results,
             channels,
             counts,
-            w.fold.combiner,
+            w.reduction.combiner,
             self.place(w.data),
             None if w.weights is None else self.place(w.weights),
             self.place(w.target),
             tuple(self.place(f) for f in w.operands),
-            _tree(w.expr, w.fold.target, numbers),
+            _tree(w.expr, w.reduction.target, numbers),
         )
         name = f"window{len(e.header)}"
         e.header.append(f"{name} = window_tile({tile!r})")
@@ -155,7 +155,7 @@ class _Loops:
         """How an operand moves."""
         w = self.w
         result, dense = (whole(f.offset.factor(s.axis)) for s in (w.along, w.dense))
-        steps = [f.offset.factor(o.axis) for o in w.fold.over]
+        steps = [f.offset.factor(o.axis) for o in w.reduction.over]
         return Place(result, tuple(n for n in steps if isinstance(n, int)), dense)
 
     def call(self, tile: str, borders: Sequence[Border], loops: Sequence[str] = ()) -> str:
@@ -164,11 +164,11 @@ class _Loops:
         """
         w = self.w
         low, high = self.e.bounds(w.dense)
-        starts = {o.axis: Affine() for o in w.fold.over} | {
+        starts = {o.axis: Affine() for o in w.reduction.over} | {
             b.axis: var(f"_r{self.tag}_{b.axis}") for b in borders
         }
         starts[w.dense.axis] = w.dense.base
-        size = ITEM_BYTES[w.fold.dtype]
+        size = ITEM_BYTES[w.reduction.dtype]
         every = [w.data, *([w.weights] if w.weights else []), w.target, *w.operands]
         numbers = [
             f"{f.buffer.name} + ({affine_text(f.offset.substitute(starts))}) * {size}"
@@ -205,18 +205,18 @@ def _inside(w: Window, b: Border) -> int:
     size, step = whole(w.along.size), b.first.factor(w.along.axis)
     if not isinstance(step, int) or step == 0 or not isinstance(b.first.const, int):
         return size
-    count = next(n for o, n in zip(w.fold.over, w.counts, strict=True) if o.axis == b.axis)
+    count = next(n for o, n in zip(w.reduction.over, w.counts, strict=True) if o.axis == b.axis)
     low = max(0, -(b.first.const // step))
     high = (b.extent - 1 - b.step * (count - 1) - b.first.const) // step + 1
     return min(size, high) - low
 
 
-def _tree(expr: TileExpr, fold: Fetch, numbers: Mapping[Fetch, int]) -> Tree:
+def _tree(expr: TileExpr, reduction: Fetch, numbers: Mapping[Fetch, int]) -> Tree:
     match expr:
         case Fetch():
-            return "acc" if expr == fold else numbers[expr]
+            return "acc" if expr == reduction else numbers[expr]
         case Const():
             return float(expr.number).hex()
         case Do(op, args):
-            return (op, *(_tree(a, fold, numbers) for a in args))
+            return (op, *(_tree(a, reduction, numbers) for a in args))
     raise AssertionError(expr)

@@ -80,18 +80,19 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
         case Map(target, spans, expr, form):
             yield f"{_element(target)} = {_expr(expr)}{_for(spans)}{_form(form)}"
         case Reduce():
-            yield f"{_element(s.target)} = {_fold(s)}{_for(s.spans)}{_form(s.form)}"
+            yield f"{_element(s.target)} = {_reduction(s)}{_for(s.spans)}{_form(s.form)}"
         case Scan():
             how = f"{'exclusive ' * s.exclusive}running {s.combiner}{' backwards' * s.backwards}"
             text = f"{how}[{_span(s.over)}] {_expr(s.expr)}"
             yield f"{_element(s.target)} = {text}{_for(s.spans)}{_form(s.form)}"
-        case Window(fold, target=target, expr=expr):
+        case Window(reduction, target=target, expr=expr):
             inside = ", ".join(f"{b.axis} inside of 0 .. {b.extent}" for b in s.borders)
             only = f" where {inside}" if inside else ""
             read = _expr(s.data) + ("" if s.weights is None else f" * {_expr(s.weights)}")
-            over = ", ".join(map(_span, fold.over))
-            yield f"window{_for(fold.spans)}:"
-            yield f"{INDENT}{_element(fold.target)} = {fold.combiner}[{over}] {read}{only}"
+            over = ", ".join(map(_span, reduction.over))
+            yield f"window{_for(reduction.spans)}:"
+            made = _element(reduction.target)
+            yield f"{INDENT}{made} = {reduction.combiner}[{over}] {read}{only}"
             if expr != target:
                 yield f"{INDENT}{_element(target)} = {_expr(expr)}"
         case Panels(rows, columns, micro, c, _, epilogue):
@@ -112,7 +113,7 @@ def _tiles(s: Panels) -> str:
     return f"  # {', '.join(told)}" if told else ""
 
 
-def _fold(s: Reduce) -> str:
+def _reduction(s: Reduce) -> str:
     return f"{s.combiner}[{', '.join(map(_span, s.over))}] {_expr(s.expr, 3)}"
 
 

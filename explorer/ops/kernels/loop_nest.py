@@ -95,7 +95,10 @@ def _way(compute: Compute, nest: _Nest, whole: Box, over: Box, dtype: str) -> _W
     combine = COMBINERS[combiner].numpy
     if points_each <= 128 and _elements(whole) >= 32 * points_each:
         return _Way(
-            lambda part: nest.fold(expr, part, over, combine), _elements, MAP_ELEMENTS, every_axis
+            lambda part: nest.reduction(expr, part, over, combine),
+            _elements,
+            MAP_ELEMENTS,
+            every_axis,
         )
     return _Way(
         lambda part: nest.reduce(expr, part, over, combine, dtype),
@@ -170,7 +173,7 @@ class _Nest:
         names = variables(expr)
         return prod(s.size for s in box if s.name in names)
 
-    def fold(self, expr: Expr, part: Box, over: Box, combine: np.ufunc) -> Value:
+    def reduction(self, expr: Expr, part: Box, over: Box, combine: np.ufunc) -> Value:
         """A reduction one point of `over` at a time: each step is a long vector."""
         total: Value = None
         for at in every(*(range(s.size) for s in over)):

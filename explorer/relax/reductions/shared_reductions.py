@@ -16,9 +16,9 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 ANY_BYTES = 1 << 62  # only parts are lifted, however much a tile keeps
 
 
-@compiler_pass("share-long-folds", paper="Relax, ASPLOS 2025, section 4.4: workspace lifting")
+@compiler_pass("share-long-reductions", paper="Relax, ASPLOS 2025, section 4.4: workspace lifting")
 @dataclass(frozen=True, slots=True)
-class ShareLongFolds:
+class ShareLongReductions:
     """After: no reduction of 65,536 elements or more, to fewer results than there are `units`, is
     one unit's work. Measured: the sum of 1,000,000 numbers takes 29 us on two units, 50 on one.
     """

@@ -87,8 +87,8 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
     places = Places(kernel, env, grid, tiling, regions)
-    places.folded = _folded(kernel)
-    places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.folded}
+    places.reduced = _reduced(kernel)
+    places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)
     body: list[Statement] = []
     before: list[Statement] = []
@@ -207,7 +207,7 @@ def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
     over = spans.pop(along.axis.name)
     if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
         raise BadOption(
-            f"a tile cuts {along.axis.name} of {c.out}, which is folded along it: leave it whole"
+            f"a tile cuts {along.axis.name} of {c.out}, which is reduced along it: leave it whole"
         )
     return Scan(
         p.place(c.out).at(c.target),
@@ -287,7 +287,7 @@ def _filled(kernel: Kernel) -> dict[str, set[float]]:
     return found
 
 
-def _folded(kernel: Kernel) -> frozenset[str]:
+def _reduced(kernel: Kernel) -> frozenset[str]:
     """The tensors made inside that reductions alone read past their border: no contraction, whose
     addresses are affine from one row to the next.
     """

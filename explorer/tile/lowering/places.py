@@ -83,7 +83,7 @@ class Places:
     packings: list[Packing] = field(default_factory=list)
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
     fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
-    folded: frozenset[str] = frozenset()  # made inside, read past their border by reductions alone
+    reduced: frozenset[str] = frozenset()  # made inside, read past their border by reductions alone
 
     def buffer(
         self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"
@@ -98,7 +98,7 @@ class Places:
             shape, dtype = kernel.shape(tensor), kernel.dtype(tensor)
             if tensor not in kernel.outputs and tensor not in kernel.inputs:
                 region = self.regions.tensors[tensor]
-                if tensor in self.folded:
+                if tensor in self.reduced:
                     region = tuple(inside(r, n) for r, n in zip(region, shape, strict=True))
                 self.places[tensor] = self.scratch(tensor, region, dtype)
             else:
@@ -196,7 +196,7 @@ class Places:
         places: dict[Read, Place] = {}
         body: list[Statement] = []
         for read in dict.fromkeys(reads(c.expr)):
-            if read.fill is None or read.tensor not in (*self.kernel.inputs, *self.folded):
+            if read.fill is None or read.tensor not in (*self.kernel.inputs, *self.reduced):
                 continue
             name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
             region = box(read.index, self.regions.axes[n], spec.shape)

@@ -46,7 +46,7 @@ class Pass:
     spans: tuple[Span, ...]
     over: tuple[Span, ...]
     maps: tuple[tuple[Fetch, TileExpr], ...]
-    folds: tuple[Reduce, ...]
+    reductions: tuple[Reduce, ...]
 
     def axes(self, order: str) -> tuple[Span, ...]:
         """The loops of which vectors are the innermost."""
@@ -54,13 +54,13 @@ class Pass:
             return (*self.over, self.spans[-1])
         if order == "stacked":
             return (self.spans[-1], *self.over)
-        if not self.folds:
+        if not self.reductions:
             return self.over[-2 if order == "turned" else -1 :]
         return self.over
 
     def around(self, order: str) -> tuple[Span, ...]:
         """The loops outside of those."""
-        if not self.folds:
+        if not self.reductions:
             return self.over[: -2 if order == "turned" else -1]
         return self.spans[:-1] if order in ("across", "rows", "stacked") else self.spans
 
@@ -68,15 +68,15 @@ class Pass:
         """The statement that this is."""
         every = (*self.spans, *self.over)
         maps = tuple(Map(target, every, expr) for target, expr in self.maps)
-        folds = tuple(replace(f, spans=self.spans, over=self.over) for f in self.folds)
+        reductions = tuple(replace(f, spans=self.spans, over=self.over) for f in self.reductions)
         if several:
-            return OnePass((*maps, *folds), form)
-        return replace(maps[0], form=form) if maps else replace(folds[0], form=form)
+            return OnePass((*maps, *reductions), form)
+        return replace(maps[0], form=form) if maps else replace(reductions[0], form=form)
 
     @property
     def exprs(self) -> tuple[TileExpr, ...]:
         """Every expression, those of the maps first."""
-        return (*(e for _, e in self.maps), *(f.expr for f in self.folds))
+        return (*(e for _, e in self.maps), *(f.expr for f in self.reductions))
 
     @property
     def loads(self) -> tuple[Fetch, ...]:
@@ -86,16 +86,18 @@ class Pass:
     @property
     def targets(self) -> tuple[Fetch, ...]:
         """Where values go, those of the maps first."""
-        return (*(t for t, _ in self.maps), *(f.target for f in self.folds))
+        return (*(t for t, _ in self.maps), *(f.target for f in self.reductions))
 
 
 def loop_of(s: Part | OnePass) -> Pass:
     """A statement as one loop."""
     parts = s.parts if isinstance(s, OnePass) else (s,)
     maps = tuple((p.target, p.expr) for p in parts if isinstance(p, Map))
-    folds = tuple(p for p in parts if isinstance(p, Reduce))
-    spans, over = ((), parts[0].spans) if not folds else (folds[0].spans, folds[0].over)
-    return Pass(spans, over, maps, folds)
+    reductions = tuple(p for p in parts if isinstance(p, Reduce))
+    spans, over = (
+        ((), parts[0].spans) if not reductions else (reductions[0].spans, reductions[0].over)
+    )
+    return Pass(spans, over, maps, reductions)
 
 
 def pass_of(s: Part | OnePass) -> Pass:
@@ -111,9 +113,9 @@ def _collapsed(p: Pass, which: str) -> Pass:
     assert isinstance(whole, Do)
     count = len(p.maps)
     maps = tuple(zip(targets[:count], whole.args[:count], strict=True))
-    rest = zip(p.folds, targets[count:], whole.args[count:], strict=True)
-    folds = tuple(replace(f, target=t, expr=e) for f, t, e in rest)
-    found = replace(p, maps=maps, folds=folds)
+    rest = zip(p.reductions, targets[count:], whole.args[count:], strict=True)
+    reductions = tuple(replace(f, target=t, expr=e) for f, t, e in rest)
+    found = replace(p, maps=maps, reductions=reductions)
     return replace(found, over=spans) if which == "over" else replace(found, spans=spans)
 
 
@@ -134,12 +136,12 @@ def vector_form(s: Part | OnePass, device: Device) -> Part | OnePass | None:
 def scan_form(s: Scan, device: Device) -> Scan | None:
     """A running reduction along what is dense, a prefix within each vector; else None."""
     p = Pass(s.spans, (s.over,), ((s.target, s.expr),), ())
-    if s.target.buffer.dtype not in CELLS or not _folds_vectors(s):
+    if s.target.buffer.dtype not in CELLS or not _reduces_vectors(s):
         return None
     if not _is_dense(p, s.over) or not _is_known(s.expr):
         return None
-    fold = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
-    p = replace(p, maps=(), folds=(fold,))
+    reduction = Reduce(s.target, s.spans, (s.over,), s.combiner, s.expr, s.dtype)
+    p = replace(p, maps=(), reductions=(reduction,))
     return replace(s, form=LoopForm("scan", _lanes(p, device), _unroll(p, "scan", device)))
 
 
@@ -149,9 +151,9 @@ def _ordered(p: Pass, device: Device) -> tuple[Pass, str] | None:
         return None
     if any(f.dynamic or f.buffer.dtype not in CELLS for f in p.loads):
         return None
-    if not p.folds:
+    if not p.reductions:
         return _mapped(p)
-    order = _folded(p, device)
+    order = _reduced(p, device)
     return None if order is None else (p, order)
 
 
@@ -183,9 +185,9 @@ def _other_axis(p: Pass, last: Span) -> Span | None:
     return max(good, key=size_of, default=None) if turned else None
 
 
-def _folded(p: Pass, device: Device) -> str | None:
+def _reduced(p: Pass, device: Device) -> str | None:
     """Along what is reduced, or across: where the loads are dense."""
-    if not all(map(_folds_vectors, p.folds)):
+    if not all(map(_reduces_vectors, p.reductions)):
         return None
     if not p.over:  # sums of one element each
         return None
@@ -201,14 +203,14 @@ def _folded(p: Pass, device: Device) -> str | None:
     return "along"
 
 
-def _folds_vectors(f: Reduce | Scan) -> bool:
+def _reduces_vectors(f: Reduce | Scan) -> bool:
     """Whether there is a vector form of a reduction's combiner on what it is computed in."""
     return computed(f.dtype) in CELLS and COMBINERS[f.combiner].has_vectors_of(computed(f.dtype))
 
 
 def _across(p: Pass, device: Device) -> str:
     """Results stay in registers, or, where rows are long and many, in memory."""
-    narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.folds)
+    narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.reductions)
     if narrow or size_of(p.over[-1]) < LONG or size_of(p.spans[-1]) <= 8 * _lanes(p, device):
         return "across"
     return "rows"
@@ -226,20 +228,20 @@ def _is_dense(p: Pass, along: Span) -> bool:
     if any(m not in (0, 1) for m in moves) or any(_factor(t, name) != 1 for t, _ in p.maps):
         return False
     within = name in {o.axis for o in p.over}
-    if any(_factor(f.target, name) != (0 if within else 1) for f in p.folds):
+    if any(_factor(f.target, name) != (0 if within else 1) for f in p.reductions):
         return False
     return 1 in moves
 
 
 def _is_stack(p: Pass, device: Device) -> bool:
     """Whether the results of a few rows lie side by side and are one vector."""
-    if not p.folds or not p.spans:
+    if not p.reductions or not p.spans:
         return False
     row = p.spans[-1]
     few = LEAST_STACK <= size_of(row) <= _lanes(p, device) and not row.clip_low
     return few and all(
         _factor(f.target, row.axis) == 1 and not is_stored_otherwise(f.target.buffer.dtype)
-        for f in p.folds
+        for f in p.reductions
     )
 
 
@@ -289,7 +291,7 @@ def _unroll(p: Pass, order: str, device: Device) -> int:
     """How many vectors are computed at a time: few of what takes many instructions or registers."""
     axes = p.axes(order)
     last = axes[-1]
-    work = sum(3 if COMBINERS[f.combiner].picks else 1 for f in p.folds) + _work(p, last.axis)
+    work = sum(3 if COMBINERS[f.combiner].picks else 1 for f in p.reductions) + _work(p, last.axis)
     unroll = 8 if work <= 4 else 4 if work <= WORK else 2
     if len(p.loads) + len(p.maps) > MANY:  # they would not stay in registers
         unroll = 1
@@ -321,7 +323,7 @@ def _work(p: Pass, axis: str) -> int:
     for target, e in p.maps:
         varies(e)
         found[target] = 0, found[e][1]  # what is stored is read as a value
-    for f in p.folds:
+    for f in p.reductions:
         varies(f.expr)
     return sum(n for n, _ in found.values())
 

@@ -67,10 +67,10 @@ def _joined(group: list[Part], new: Part) -> Part | None:
     if isinstance(own, Reduce) and not own.over:
         return None
     made = {p.target.buffer for p in group}
-    folded = {p.target.buffer for p in group if isinstance(p, Reduce)}
+    reduced = {p.target.buffer for p in group if isinstance(p, Reduce)}
     points = {p.target for p in group if isinstance(p, Map)}
     read = fetches(own.expr)
-    if any(f.buffer in folded or (f.buffer in made and f not in points) for f in read):
+    if any(f.buffer in reduced or (f.buffer in made and f not in points) for f in read):
         return None
     if own.target.buffer in made or any(
         f.buffer == own.target.buffer for p in group for f in fetches(p.expr)

@@ -151,8 +151,8 @@ class _Rows:
 
 def _height(loop: For, parts: Sequence[Part]) -> int:
     """How many rows of a loop are a block; 0 where they stay apart."""
-    folds = [p for p in parts if isinstance(p, Reduce)]
-    if loop.span.clip_low or not folds or any(p.spans or not p.over for p in folds):
+    reductions = [p for p in parts if isinstance(p, Reduce)]
+    if loop.span.clip_low or not reductions or any(p.spans or not p.over for p in reductions):
         return 0
     if any(f.dynamic for p in parts for f in _fetched(p)):
         return 0

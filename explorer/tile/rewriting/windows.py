@@ -41,7 +41,7 @@ LANES = {"float32": 16, "float64": 8}  # of 512 bits
 MOST_PLACES = 64  # of a window
 
 
-def fold_windows(p: TileProgram, device: Device) -> TileProgram:
+def reduce_windows(p: TileProgram, device: Device) -> TileProgram:
     """After: reductions over sliding windows read them where the data lies."""
     found = windows_of(p.body, device)
     if not found:
@@ -247,7 +247,7 @@ def _joined(s: Reduce, after: Map) -> Map | None:
 
 def _has_form(w: Window, device: Device) -> bool:
     """Whether there are vector instructions for all of it."""
-    s, dense, along = w.fold, w.dense.axis, w.along.axis
+    s, dense, along = w.reduction, w.dense.axis, w.along.axis
     dtype = s.dtype
     every = [w.data, w.target, *w.operands, *([w.weights] if w.weights else [])]
     if dtype not in LANES or device.lanes < LANES["float32"]:
@@ -274,8 +274,8 @@ def _has_form(w: Window, device: Device) -> bool:
 def _writes_what_it_reads(w: Window) -> bool:
     """Whether results go where elements lie that later results need."""
     place = w.target.buffer.name
-    folded = [w.data, *([w.weights] if w.weights else [])]
-    if any(f.buffer.name == place for f in folded):
+    reduced = [w.data, *([w.weights] if w.weights else [])]
+    if any(f.buffer.name == place for f in reduced):
         return True
     return any(f.buffer.name == place and f.offset != w.target.offset for f in w.operands)
 

@@ -53,7 +53,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class Reduced:
     """A node's values are reduced, and the result goes to an operand."""
 
     operand: int
@@ -74,7 +74,7 @@ class Nest:
     operands: tuple[Operand, ...]
     nodes: tuple[Node, ...]
     stores: tuple[Stored, ...]
-    folds: tuple[Folded, ...]
+    reductions: tuple[Reduced, ...]
 
     @property
     def arguments(self) -> int:

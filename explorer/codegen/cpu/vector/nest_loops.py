@@ -43,7 +43,7 @@ class Loops:
             [I64(s) if s is not None else rest.pop(0) for s in o.steps] for o in nest.operands
         ]
         needed = {a for n in nest.nodes if n.varies for a in children(n)}
-        self.spread = needed | {s.node for s in nest.stores} | {f.node for f in nest.folds}
+        self.spread = needed | {s.node for s in nest.stores} | {f.node for f in nest.reductions}
         self.past = False  # whether stores that may be non-temporal are so here
 
     # Loops.

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from explorer.codegen.cpu.math.llvm_value import LlvmValue, constant
-from explorer.codegen.cpu.vector.nest import Folded
+from explorer.codegen.cpu.vector.nest import Reduced
 from explorer.codegen.cpu.vector.nest_loops import I32, I64, Counters, Loops, Values
 from explorer.codegen.cpu.vector.vector_operations import (
     KINDS,
@@ -24,12 +24,12 @@ from explorer.ir.dtypes import is_float
 ROWS = 8  # that are reduced at a time in the order "rows"
 
 
-def identity(f: Folded) -> Any:
+def identity(f: Reduced) -> Any:
     """What a reduction begins with."""
     return COMBINERS[f.combiner].identity(f.dtype)
 
 
-def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+def combined(f: Reduced, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     """Two results of a reduction as one; sums and products in any order."""
     step = COMBINERS[f.combiner].step
     if step not in ("add", "mul") or not is_float(f.dtype):
@@ -38,7 +38,7 @@ def combined(f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     return LlvmValue(x.b, getattr(x.b, f"f{step}")(x.v, y.v, flags=flags))
 
 
-class Folds(Loops):
+class Reductions(Loops):
     """The orders of reductions, and of maps along a row."""
 
     notes: dict[int, Any]  # by reduction: which lanes met a NaN
@@ -56,7 +56,7 @@ class Folds(Loops):
             case _:
                 self.scan()
 
-    def start(self, f: Folded, lanes: int) -> LlvmValue:
+    def start(self, f: Reduced, lanes: int) -> LlvmValue:
         kind = KINDS[f.dtype]
         return LlvmValue(
             self.b, constant(ir.VectorType(kind, lanes) if lanes else kind, identity(f))
@@ -64,12 +64,12 @@ class Folds(Loops):
 
     def room(self, count: int) -> list[list[Any]]:
         """Accumulators, `count` vectors a reduction, that LLVM keeps in registers."""
-        kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.folds]
+        kinds = [ir.VectorType(KINDS[f.dtype], self.nest.lanes) for f in self.nest.reductions]
         return [[cgutils.alloca_once(self.b, k) for _ in range(count)] for k in kinds]
 
     def sum_up(self, values: list[Values], mask: Any, sums: list[list[Any]]) -> None:
         """Several vectors into the accumulators; NaN is noted apart, for two vectors at once."""
-        for n, (f, places) in enumerate(zip(self.nest.folds, sums, strict=True)):
+        for n, (f, places) in enumerate(zip(self.nest.reductions, sums, strict=True)):
             found = [v[f.node] for v in values]
             if mask is not None:
                 found = [
@@ -91,7 +91,7 @@ class Folds(Loops):
 
     def begin(self, sums: list[list[Any]]) -> None:
         """Every accumulator is as if nothing was reduced."""
-        for f, places in zip(self.nest.folds, sums, strict=True):
+        for f, places in zip(self.nest.reductions, sums, strict=True):
             for place in places:
                 self.b.store(self.start(f, self.nest.lanes).v, place)
 
@@ -113,7 +113,7 @@ class Folds(Loops):
         nest, one = self.nest, ir.IntType(self.nest.lanes)
         sums = self.room(nest.unroll)
         self.begin(sums)
-        for n, f in enumerate(nest.folds):
+        for n, f in enumerate(nest.reductions):
             if COMBINERS[f.combiner].picks and is_float(f.dtype):
                 self.notes[n] = cgutils.alloca_once(self.b, one)
                 self.b.store(one(0), self.notes[n])
@@ -123,14 +123,14 @@ class Folds(Loops):
             self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
 
         self.nested([], len(nest.counts) - 1, row)
-        for n, (f, places) in enumerate(zip(nest.folds, sums, strict=True)):
-            total = self.lanes_folded(f, self.together(f, places))
+        for n, (f, places) in enumerate(zip(nest.reductions, sums, strict=True)):
+            total = self.lanes_reduced(f, self.together(f, places))
             if n in self.notes:
                 noted = self.b.icmp_unsigned("!=", self.b.load(self.notes[n]), one(0))
                 total = LlvmValue(self.b, noted).where(float("nan"), total)
             store(self.b, self.bases[f.operand], total, nest.operands[f.operand].dtype)
 
-    def together(self, f: Folded, places: list[Any]) -> LlvmValue:
+    def together(self, f: Reduced, places: list[Any]) -> LlvmValue:
         """All accumulators of a reduction as one, in pairs."""
         found = [LlvmValue(self.b, self.b.load(p)) for p in places]
         while len(found) > 1:
@@ -139,7 +139,7 @@ class Folds(Loops):
             found = [*pairs, *found[2 * half :]]
         return found[0]
 
-    def lanes_folded(self, f: Folded, x: LlvmValue) -> LlvmValue:
+    def lanes_reduced(self, f: Reduced, x: LlvmValue) -> LlvmValue:
         """All lanes of a vector as one number."""
         b, kind = self.b, x.v.type
         half = self.nest.lanes // 2
@@ -151,7 +151,7 @@ class Folds(Loops):
             half //= 2
         return LlvmValue(b, b.extract_element(x.v, I32(0)))
 
-    def without_nan(self, f: Folded, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+    def without_nan(self, f: Reduced, x: LlvmValue, y: LlvmValue) -> LlvmValue:
         """Two results as one, where NaN was noted apart."""
         return beyond(f.combiner, x, y) if COMBINERS[f.combiner].picks else combined(f, x, y)
 
@@ -162,7 +162,7 @@ class Folds(Loops):
         def block(at: list[Any], mask: Any) -> None:
             self.begin(sums)
             self.nested([], len(nest.counts) - 1, lambda lead: inner(lead, at, mask))
-            for f, places in zip(nest.folds, sums, strict=True):
+            for f, places in zip(nest.reductions, sums, strict=True):
                 for place, i in zip(places, at, strict=False):
                     lead = [I64(0)] * (len(nest.counts) - 1)
                     where, value = (
@@ -183,7 +183,7 @@ class Folds(Loops):
 
     def clear(self, lead: Counters, i: Any, mask: Any) -> None:
         """The results of one vector as if nothing was reduced."""
-        for f in self.nest.folds:
+        for f in self.nest.reductions:
             dtype, where = self.nest.operands[f.operand].dtype, self.at(f.operand, [*lead, i])
             store(self.b, where, self.start(f, self.nest.lanes), dtype, mask)
 
@@ -204,7 +204,7 @@ class Folds(Loops):
             found = [self.varying(k, p, mask) for k, p in zip(known, places, strict=True)]
             for values, place in zip(found, places, strict=True):
                 self.stored(values, place, mask)
-            for f in self.nest.folds:
+            for f in self.nest.reductions:
                 where, dtype = self.at(f.operand, places[0]), self.nest.operands[f.operand].dtype
                 total = load(self.b, where, dtype, self.nest.lanes, mask)
                 parts = [values[f.node] for values in found]
@@ -218,7 +218,7 @@ class Folds(Loops):
     # A running reduction: the prefix of each vector, and what was reduced before it.
 
     def scan(self) -> None:
-        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.reductions
         carry = cgutils.alloca_once(b, ir.VectorType(KINDS[f.dtype], lanes))
         b.store(self.start(f, lanes).v, carry)
         known = self.uniform([I64(0)])
@@ -234,7 +234,7 @@ class Folds(Loops):
 
     def prefix(self, known: Values, at: Any, mask: Any, carry: Any) -> None:
         """One vector of results; what they carry on is left in every lane."""
-        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.folds
+        b, lanes, (f,) = self.b, self.nest.lanes, self.nest.reductions
         back = "backwards" in self.nest.order
         x, none = self.varying(known, [at], mask)[f.node], self.start(f, lanes)
         x = x if mask is None else LlvmValue(b, mask).where(x, none)

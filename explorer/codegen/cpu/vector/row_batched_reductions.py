@@ -13,34 +13,34 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from explorer.codegen.cpu.math.llvm_value import LlvmValue
-from explorer.codegen.cpu.vector.nest import Folded
+from explorer.codegen.cpu.vector.nest import Reduced
 from explorer.codegen.cpu.vector.nest_loops import I32, I64, Counters
-from explorer.codegen.cpu.vector.nest_reductions import Folds, combined
+from explorer.codegen.cpu.vector.nest_reductions import Reductions, combined
 from explorer.codegen.cpu.vector.vector_operations import KINDS, store
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
 
-class Stacks(Folds):
+class Stacks(Reductions):
     """The order "stacked": the first loop is over rows, at most as many as a vector has lanes."""
 
     def write(self) -> None:
         """The whole nest."""
         nest, b, lanes = self.nest, self.b, self.nest.lanes
         sums = self.room(nest.unroll)
-        kinds = [ir.VectorType(KINDS[f.dtype], lanes) for f in nest.folds]
+        kinds = [ir.VectorType(KINDS[f.dtype], lanes) for f in nest.reductions]
         stacks = [cgutils.alloca_once(b, k, size=I64(lanes)) for k in kinds]
         self.notes = {
             n: cgutils.alloca_once(b, ir.IntType(lanes))
-            for n, f in enumerate(nest.folds)
+            for n, f in enumerate(nest.reductions)
             if COMBINERS[f.combiner].picks and is_float(f.dtype)
         }
         self.loop(self.counts[0], 1, lambda i: self.row(i, sums, stacks))
         mask = None if nest.counts[0] == lanes else self.mask(self.counts[0])
-        for f, stack in zip(nest.folds, stacks, strict=True):
+        for f, stack in zip(nest.reductions, stacks, strict=True):
             rows = [LlvmValue(b, b.load(b.gep(stack, [I64(n)]))) for n in range(lanes)]
             where = self.at(f.operand, [I64(0)] * len(nest.counts))
-            store(b, where, self.rows_folded(f, rows), nest.operands[f.operand].dtype, mask)
+            store(b, where, self.rows_reduced(f, rows), nest.operands[f.operand].dtype, mask)
 
     def row(self, i: Any, sums: list[list[Any]], stacks: list[Any]) -> None:
         """The partial results of one row, on the stacks."""
@@ -54,14 +54,14 @@ class Stacks(Folds):
             self.vectors(nest.unroll, lambda at, m: self.points(known, lead, at, m, sums))
 
         self.nested([i], len(nest.counts) - 1, inner)
-        for n, (f, places) in enumerate(zip(nest.folds, sums, strict=True)):
+        for n, (f, places) in enumerate(zip(nest.reductions, sums, strict=True)):
             x = self.together(f, places)
             if n in self.notes:
                 met = b.bitcast(b.load(self.notes[n]), ir.VectorType(ir.IntType(1), nest.lanes))
                 x = LlvmValue(b, met).where(float("nan"), x)
             b.store(x.v, b.gep(stacks[n], [i]))
 
-    def rows_folded(self, f: Folded, rows: list[LlvmValue]) -> LlvmValue:
+    def rows_reduced(self, f: Reduced, rows: list[LlvmValue]) -> LlvmValue:
         """One vector with all lanes of each row reduced, in the rows' order."""
         while len(rows) > 1:
             half = len(rows) // 2

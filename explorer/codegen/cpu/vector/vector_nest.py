@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.codegen.cpu.simd import of_integers
-from explorer.codegen.cpu.vector.nest import Folded, Nest, Node, Operand, Stored
+from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
 from explorer.codegen.cpu.vector.nest_loops import I64
-from explorer.codegen.cpu.vector.nest_reductions import Folds
+from explorer.codegen.cpu.vector.nest_reductions import Reductions
 from explorer.codegen.cpu.vector.row_batched_reductions import Stacks
 from explorer.codegen.cpu.vector.transposed_maps import Turns
 from explorer.codegen.cpu.vector.vector_operations import BORDER
 
-__all__ = ["Folded", "Nest", "Node", "Operand", "Stored", "vector_nest"]
+__all__ = ["Nest", "Node", "Operand", "Reduced", "Stored", "vector_nest"]
 
-WRITERS: dict[str, type[Folds | Turns]] = {"turned": Turns, "stacked": Stacks}
+WRITERS: dict[str, type[Reductions | Turns]] = {"turned": Turns, "stacked": Stacks}
 
 
 def vector_nest(nest: Nest) -> Any:
@@ -26,7 +26,7 @@ def vector_nest(nest: Nest) -> Any:
 
 def _write(b: Any, nest: Nest, given: list[Any]) -> None:
     """The nest, twice where results may be stored non-temporally: at aligned addresses."""
-    writer = WRITERS.get(nest.order, Folds)(b, nest, given)
+    writer = WRITERS.get(nest.order, Reductions)(b, nest, given)
     past = [s.operand for s in nest.stores if s.past]
     if not past:
         writer.write()

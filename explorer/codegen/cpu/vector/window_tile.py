@@ -19,7 +19,7 @@ from numba.core import cgutils
 
 from explorer.codegen.cpu.math.llvm_value import LlvmValue, constant
 from explorer.codegen.cpu.simd import of_integers
-from explorer.codegen.cpu.vector.nest import Folded
+from explorer.codegen.cpu.vector.nest import Reduced
 from explorer.codegen.cpu.vector.nest_reductions import combined, identity
 from explorer.codegen.cpu.vector.vector_operations import (
     CELLS,
@@ -86,9 +86,9 @@ class Tile:
         return len(self.places) + (self.channels is None) + self.counts.count(None)
 
     @property
-    def fold(self) -> Folded:
+    def reduction(self) -> Reduced:
         """The reduction, as loops of vectors know it."""
-        return Folded(0, 0, self.combiner, self.dtype)
+        return Reduced(0, 0, self.combiner, self.dtype)
 
 
 @cache
@@ -163,16 +163,16 @@ class _Writer:
         """A block of results at one vector, written out."""
         (i,) = at
         if not COMBINERS[self.tile.combiner].picks:
-            self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+            self.stored(self.reduced(i, mask, exact=True)[0], i, mask)
             return
-        found, loaded = self.folded(i, mask, exact=False)
+        found, loaded = self.reduced(i, mask, exact=False)
         with self.b.if_else(self.any_nan(loaded)) as (some, none):
             with some:
-                self.stored(self.folded(i, mask, exact=True)[0], i, mask)
+                self.stored(self.reduced(i, mask, exact=True)[0], i, mask)
             with none:
                 self.stored(found, i, mask)
 
-    def folded(self, i: Any, mask: Any, *, exact: bool) -> tuple[list[LlvmValue], list[LlvmValue]]:
+    def reduced(self, i: Any, mask: Any, *, exact: bool) -> tuple[list[LlvmValue], list[LlvmValue]]:
         """The reductions of all results, and what was loaded for them; `exact`: NaN stays."""
         tile = self.tile
         sums: list[LlvmValue | None] = [None] * tile.results
@@ -199,8 +199,12 @@ class _Writer:
         value = data if weight is None else data * weight
         if so_far is None:
             return value
-        fold = self.tile.fold
-        return combined(fold, so_far, value) if exact else beyond(fold.combiner, value, so_far)
+        reduction = self.tile.reduction
+        return (
+            combined(reduction, so_far, value)
+            if exact
+            else beyond(reduction.combiner, value, so_far)
+        )
 
     def any_nan(self, values: list[LlvmValue]) -> Any:
         """Whether some lane of some vector is NaN; two vectors a comparison."""
@@ -220,7 +224,7 @@ class _Writer:
         kind = ir.VectorType(KINDS[tile.dtype], tile.lanes)
         sums = [[cgutils.alloca_once(b, kind) for _ in range(tile.results)] for _ in at]
         for place in (place for places in sums for place in places):
-            b.store(constant(kind, identity(tile.fold)), place)
+            b.store(constant(kind, identity(tile.reduction)), place)
 
         def inner(window: list[Any]) -> None:
             for places, i in zip(sums, at, strict=True):

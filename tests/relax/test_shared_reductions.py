@@ -9,7 +9,7 @@ import explorer
 from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.kernel import Kernel
-from explorer.relax.reductions.shared_reductions import ShareLongFolds
+from explorer.relax.reductions.shared_reductions import ShareLongReductions
 from explorer.relax.reductions.split_reduction import SplitReduction
 
 
@@ -23,7 +23,7 @@ def model(shape: tuple[int, ...], axis: int | None, how: str) -> Model:
 
 def folds(m: Model) -> list[Kernel]:
     done = explorer.compile(m, until="legalized")
-    return [b.expr.kernel for b in ShareLongFolds(2)(done.program).kernel_calls]
+    return [b.expr.kernel for b in ShareLongReductions(2)(done.program).kernel_calls]
 
 
 @pytest.mark.parametrize("how", ["sum", "max", "mean"])
@@ -56,4 +56,4 @@ def test_a_fold_that_stays_whole_says_why(shape: tuple[int, ...], axis: int, why
 
 def test_one_unit_shares_nothing() -> None:
     done = explorer.compile(model((1, 1 << 17), 1, "sum"), until="typed")
-    assert ShareLongFolds(1)(done.program) is done.program
+    assert ShareLongReductions(1)(done.program) is done.program
