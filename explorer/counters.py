@@ -37,6 +37,7 @@ class Counts:
     captures: int = 0  # recordings made of what a run does: one for each arena of a binding
     replays: int = 0  # runs that found their recording
     regions_run: int = 0  # compiled parts between two decisions of the host that were run
+    interpreted_kernels: int = 0  # calls of kernels in runs that no compiled code did
     arrays_made: int = 0  # arrays made for runs: fresh outputs, and copies of unusable inputs
 
     def __sub__(self, earlier: "Counts") -> "Counts":

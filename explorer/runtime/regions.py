@@ -55,8 +55,9 @@ def _promises(program: Program) -> bool:
 def cut(program: Program) -> Cut:
     """The regions of every function that the host has to follow."""
     dynamic = _dynamic_functions(program) | {program.main.name}
+    followed = _followed(program, dynamic)
     cutter = _Cutter(program, dynamic)
-    functions = tuple(cutter.function(f) if f.name in dynamic else f for f in program.functions)
+    functions = tuple(cutter.function(f) if f.name in followed else f for f in program.functions)
     cutter.regions = {n: _with_callees(r, program) for n, r in cutter.regions.items()}
     regions = tuple(r.main for r in cutter.regions.values())
     return Cut(replace(program, functions=(*functions, *regions)), cutter.regions)
@@ -159,6 +160,20 @@ def _dynamic_functions(program: Program) -> frozenset[str]:
         if not more:
             return frozenset(found)
         found |= more
+
+
+def _followed(program: Program, dynamic: frozenset[str]) -> set[str]:
+    """The functions whose bindings the host does one by one: those that it calls itself, too."""
+    functions = {f.name: f for f in program.functions}
+    found: set[str] = set()
+    todo = [program.main.name]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            own = (b for b in functions[name].body if _is_host(b, functions, dynamic))
+            todo += [callee for b in own for callee in called_by(b)]
+    return found
 
 
 def _reached(name: str, calls: Mapping[str, Iterable[str]]) -> set[str]:

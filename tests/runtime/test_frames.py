@@ -45,6 +45,9 @@ class Both:
         """Both give the same, and so does the reference interpreter at every stage."""
         given = {n: np.asarray(a) for n, a in inputs.items()}
         wanted = self.session.run(None, given)
+        with explorer.counters.delta() as did:
+            self.compiled.run(given)
+        assert did.counts.interpreted_kernels == 0
         stages = [self.compiled.program, self.compiled.snapshot("relax").after]
         for found in (
             self.compiled.run(given),
@@ -165,6 +168,14 @@ def growing(folder: Path) -> Both:
     nodes = [node("Loop", ["trip", "", "x"], ["last", "rows"], body=body)]
     inputs = [value("x", ["n", 3]), value("trip", [], INT64)]
     return Both(model(nodes, inputs, ["last", "rows"]), folder)
+
+
+def test_the_body_of_a_loop_that_the_host_follows_is_compiled(tmp_path: Path) -> None:
+    compiled = growing(tmp_path).compiled
+    with explorer.counters.delta() as did:
+        compiled.run({"x": floats(2, 3), "trip": np.array(5)})
+    assert did.counts.interpreted_kernels == 0
+    assert did.counts.regions_run >= 5
 
 
 @pytest.mark.parametrize("trip", [1, 2, 5])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from explorer.budget import check_room
+from explorer.counters import counters
 from explorer.errors import BoundError, ShapeError, TooLarge
 from explorer.ir.calls import (
     Branch,
@@ -63,7 +64,8 @@ class Interpreter:
 
     A call has a frame of its own: a function that is called knows what its parameters define; a
     branch and a loop body see the symbols of their caller too, each trip anew. `compiled` are
-    functions that run by other means: they are given the arguments and the symbols of the caller.
+    functions that run by other means: they are given the arguments and the symbols of the caller;
+    where there may be any, kernels that are interpreted all the same are counted.
     `unread` is what several runs of one program share: the values that nothing reads any more.
     """
 
@@ -75,7 +77,7 @@ class Interpreter:
         unread: dict[str, Unread] | None = None,
     ) -> None:
         self.program, self.sizes = program, sizes
-        self.compiled = compiled or {}
+        self.compiled, self.is_counted = compiled or {}, compiled is not None
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
         self.unread = {} if unread is None else unread
@@ -141,6 +143,8 @@ class Interpreter:
                 given = [None if a is None else read(a) for a in call.args]
                 return _operator(call, given, len(binding.vars), sizes)
             case KernelCall(kernel, args, _):
+                if self.is_counted:
+                    counters.add("interpreted_kernels")
                 return evaluate_outputs(kernel, [read(a) for a in args], sizes)
             case View(arg, offset):
                 return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
