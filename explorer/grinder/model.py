@@ -15,6 +15,8 @@ from explorer.ir.types import Tensor
 class Value:
     """A tensor. One whose `root` is another value is a view: its bytes begin `offset` elements in.
 
+    One that `moves` begins farther in by so many elements with each trip of a loop: (loop, step),
+    outer loops first; it has no place outside of them.
     `home` of a root is "input", "constant", "shape" (its elements are `dims`), "buffer", or "host":
     an object of Python's, such as a sequence.
     `origin` names the source operators that made it.
@@ -27,6 +29,11 @@ class Value:
     home: str = "buffer"
     dims: Shape = ()
     origin: frozenset[str] = frozenset()
+    moves: tuple[tuple[str, Dim], ...] = ()
+
+    def is_at(self, other: Value) -> bool:
+        """Whether both begin at the same byte."""
+        return (self.root, self.offset, self.moves) == (other.root, other.offset, other.moves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +81,20 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
+class Stacked:
+    """A value of a loop whose row t is what trip t makes: `value`, which lies in `row` if it can.
+
+    `row` moves with the loop; "" where the host follows it, which copies rows.
+    """
+
+    result: str
+    value: str
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopTask:
-    """A loop over values that it carries from trip to trip.
+    """A loop over values that it carries from trip to trip, and that stacks what each makes.
 
     `going` is the bool that the body sees. Where the body can end the loop (`checked`), it is
     carried and looked at before every trip; otherwise only `cond` is, once.
@@ -92,6 +111,7 @@ class LoopTask:
     going: str
     checked: bool
     carried: tuple[Carried, ...]
+    stacked: tuple[Stacked, ...]
     origin: frozenset[str]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,14 @@ from explorer.grinder.model import (
     LibraryTask,
     LoopTask,
     OperatorTask,
+    Stacked,
     Straight,
     UProgram,
     UTask,
     Value,
 )
 from explorer.grinder.policy import LEVELS, LevelPolicy, lowest
+from explorer.grinder.rows import RowReader, stack
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -259,14 +261,17 @@ class _Grinder:
         body, (next_going, *made) = self.inline(e.body, e.args, names, f"{name}/", open_calls, own)
         trip, cond = ("" if v is None else self.value(v, names) for v in (e.trip, e.cond))
         checked = self.values[next_going].root != going and not self.is_true(next_going)
-        stacked = Binding(b.vars[len(e.state) :], e, b.origin)
-        self.fresh(stacked, names, path)
+        level, reason = self.level_of(body, name)
+        if level == "device":
+            body = self.read_rows(body, name, trip, own.values())
+        stacked = self.stacked(b, made[len(e.state) :], names, path)
+        if level == "device":
+            stacked = [stack(self.values, name, s.result, s.value, own.values()) for s in stacked]
         rows = list(zip(params, initial, made[: len(e.state)], strict=True))
         if checked:
             rows.append((going, cond, next_going))
         carried = tuple(self.carry(*row, {r[0] for r in rows}) for row in rows)
         names.update((var.name, param) for var, param in zip(b.vars, params))
-        level, reason = self.level_of(body, name)
         return LoopTask(
             name,
             b.vars[0].name if b.vars else e.body,
@@ -279,8 +284,34 @@ class _Grinder:
             going,
             checked,
             carried,
+            tuple(stacked),
             b.origin,
         )
+
+    def read_rows(
+        self, body: tuple[UTask, ...], loop: str, trip: str, own: Collection[str]
+    ) -> tuple[UTask, ...]:
+        """The body, in which rows of what it does not change are read where they lie."""
+        trips, (iteration, *_) = self.trips(trip), own
+        if trips is None:
+            return body
+        constants, env = self.program.constants, self.program.env
+        reader = RowReader(self.values, constants, env, loop, iteration, trips, own)
+        return reader.without_copies(body)
+
+    def trips(self, trip: str) -> Dim | None:
+        """How many trips a loop makes at most, where that is a number or an extent."""
+        value = self.values.get(trip)
+        if value is not None and value.home == "shape" and value.dims:
+            return value.dims[0]
+        constant = self.program.constants.get(trip)
+        return None if constant is None else int(constant.array.reshape(-1)[0])
+
+    def stacked(self, b: Binding, made: Sequence[str], names: Names, path: str) -> list[Stacked]:
+        """What a loop stacks, in buffers of their own, copied from what its body makes."""
+        stacked = Binding(b.vars[len(b.vars) - len(made) :], b.expr, b.origin)
+        results = self.fresh(stacked, names, path)
+        return [Stacked(result, row, "") for result, row in zip(results, made, strict=True)]
 
     def carry(self, param: str, initial: str, result: str, params: set[str]) -> Carried:
         """Through a buffer of its own where the result lies in a value that is overwritten too."""

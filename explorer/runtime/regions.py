@@ -205,10 +205,11 @@ def _is_host(binding: Binding, functions: Mapping[str, Function], dynamic: Itera
             sides = (functions[then], functions[orelse])
             return not all(_fit(s.params, args, binding.vars, s.outputs) for s in sides)
         case Loop() as loop:
-            body = functions[loop.body]
-            given = (*loop.state, *loop.args)
-            made = body.outputs[1:]
-            return bool(loop.scans) or not _fit(body.params[2:], given, binding.vars, made)
+            body, count = functions[loop.body], len(loop.state)
+            given, made = (*loop.state, *loop.args), body.outputs[1 : 1 + count]
+            rows = zip(binding.vars[count:], body.outputs[1 + count :], strict=True)
+            fits = _fit(body.params[2:], given, binding.vars[:count], made)
+            return not (fits and all(_stacks(stacked, row) for stacked, row in rows))
     return True
 
 
@@ -218,6 +219,12 @@ def _fit(
     """Whether a body takes and gives what stands around it, in the same words."""
     pairs = (*zip(params, args, strict=True), *zip(vars, outputs, strict=True))
     return all(a.type == b.type for a, b in pairs)
+
+
+def _stacks(stacked: Var, row: Var) -> bool:
+    """Whether a value is made of such rows, in the same words."""
+    whole, part = stacked.tensor, row.tensor
+    return part.is_known and (whole.dims[1:], whole.dtype) == (part.dims, part.dtype)
 
 
 def _is_static(var: Var) -> bool:

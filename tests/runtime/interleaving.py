@@ -107,8 +107,15 @@ class Modelled:
             where, base, offset = words(self.block[isa.L_MOVES] + 8 * isa.MOVE_WORDS * n, 3)
             ctypes.c_int64.from_address(where).value = word(bases + 8 * base) + offset
 
-    def slot(self, number):
-        return word(self.block[isa.L_SLOTS] + 8 * number)
+    def slot(self, unit, number):
+        return word(word(self.block[isa.L_SLOTS] + 8 * unit) + 8 * number)
+
+    def point(self, unit, first, last, count):
+        size = isa.POINTER_WORDS
+        rows = word(self.block[isa.L_POINTERS] + 8 * unit)
+        for n in range(first, last):
+            where, source, step, begin = words(rows + 8 * size * n, size)
+            ctypes.c_int64.from_address(where).value = word(source) + count * step + begin
 
     def step(self, number):
         """Do a unit's next row; whether it could."""
@@ -154,23 +161,25 @@ class Modelled:
                 if d:
                     self.show(unit, unit.epoch, d)
             case isa.LOOK:
-                unit.registers[a] = self.read_scalar(number, self.slot(b), c)
+                unit.registers[a] = self.read_scalar(number, self.slot(number, b), c)
             case isa.BRANCH if unit.registers[a] == 0:
                 unit.row = b
-            case isa.LOOP if unit.registers[a] >= self.read_scalar(number, self.slot(b), 8):
+            case isa.LOOP if unit.registers[a] >= self.read_scalar(number, self.slot(number, b), 8):
                 unit.row = c
             case isa.LET:
                 unit.registers[a] = b
             case isa.NEXT:
                 unit.registers[a] += 1
             case isa.STORE if number == 0:
-                self.write_scalar(number, self.slot(a), 8, unit.registers[b])
+                self.write_scalar(number, self.slot(number, a), 8, unit.registers[b])
             case isa.FILL if number == 0:
-                self.write_scalar(number, self.slot(a), b, c)
+                self.write_scalar(number, self.slot(number, a), b, c)
             case isa.COPY:
-                self.copy(number, self.slot(a), self.slot(b), c)
+                self.copy(number, self.slot(number, a), self.slot(number, b), c)
             case isa.JUMP:
                 unit.row = a
+            case isa.POINT:
+                self.point(number, a, b, unit.registers[c])
             case isa.END:
                 unit.over = True
 

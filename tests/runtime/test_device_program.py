@@ -27,7 +27,7 @@ class Notes:
         self.launch = Launch([rows_of([*rows, STOP]) for rows in units], calls, len(slots))
         self.launch.code[:, :, 0] = note.address
         self.launch.code[:, :, 1] = [address_of(a) for a in self.args]
-        self.launch.slots[: len(slots)] = [address_of(s) for s in slots]
+        self.launch.slots[:, : len(slots)] = [address_of(s) for s in slots]
 
     def run(self):
         self.count[0] = 0

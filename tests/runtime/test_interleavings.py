@@ -184,7 +184,7 @@ def two_units(*rows):
     launch = Launch([rows_of([*r, (isa.END, 0, 0, 0, 0)]) for r in rows], 2, 1)
     launch.code[:, :, 0] = ADDRESSES["flip"]
     launch.code[:, :, 1] = [address_of(b) for b in blocks]
-    launch.slots[0] = begin
+    launch.slots[:, 0] = begin
     return launch, memory, (blocks, size)
 
 

@@ -30,7 +30,7 @@ class Held:
         rows = rows_of([(LOOK, 0, 0, 8, 0), (BRANCH, 0, 0, 0, 0), (END, 0, 0, 0, 0)])
         self.word = np.zeros(1, np.int64)
         self.launch = Launch([rows] * units, 1, 1)
-        self.launch.slots[0] = address_of(self.word)
+        self.launch.slots[:, 0] = address_of(self.word)
         self.thread = threading.Thread(target=self.launch.run, args=(teams,), daemon=True)
         self.thread.start()
 

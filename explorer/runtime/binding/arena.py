@@ -63,8 +63,8 @@ class Arena:
         self.deeds: tuple[Callable[[Any], None], ...] | None = None
 
     def _launch(self, code: LaunchCode, slots: Template) -> Launch:
-        launch = Launch(code.rows, len(code.operators), len(code.slots))
-        moves = [slots.moves(launch.slots)]
+        launch = Launch(code.rows, len(code.operators), len(code.slots), len(code.pointers))
+        moves = [slots.moves(of_unit) for of_unit in launch.slots]
         for n, operator in enumerate(code.operators):
             block = self.bound.blocks.block_of[operator.name]
             launch.code[:, n, 0] = self.bound.codes[operator.binding].address
@@ -72,7 +72,10 @@ class Arena:
                 args = self.args[unit]
                 launch.code[place, n, 1] = address_of(args) + args.itemsize * block.start
                 moves.append(self.bound.args.moves(args, block))
-        launch.slots[: len(slots.base)] = slots.addresses(self.bases[0])
+        launch.slots[:, : len(slots.base)] = slots.addresses(self.bases[0])
+        for place in range(len(code.units)):
+            for n, pointer in enumerate(code.pointers):
+                launch.point(place, n, pointer)
         launch.move(np.concatenate(moves), self.bases[0])
         return launch
 

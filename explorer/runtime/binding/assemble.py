@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from explorer.codegen.build import KernelCode
 from explorer.grinder import (
     BranchTask,
-    Carried,
     LibraryTask,
     LoopTask,
     OperatorTask,
@@ -20,11 +20,12 @@ from explorer.grinder import (
 )
 from explorer.ir.decisions import RProgram, Wait
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.ir.types import ITEM_BYTES
 from explorer.rammer import Schedule
 from explorer.rammer.transform import awaited
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.timeline import key_of
-from explorer.runtime.workers.launch import Row, rows_of
+from explorer.runtime.workers.launch import Pointer, Row, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,14 @@ class RunRow:
 class LaunchCode:
     """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers.
 
-    `operators` and `slots` say what the tables hold that the rows index.
+    `operators`, `slots` and `pointers` say what the tables hold that the rows index.
     """
 
     units: tuple[int, ...]
     rows: tuple[np.ndarray, ...]
     operators: tuple[OperatorTask, ...]
     slots: tuple[str, ...]  # names of values
+    pointers: tuple[Pointer, ...]
     runs: tuple[Mapping[int, RunRow], ...]  # for each unit, by row
 
 
@@ -72,18 +74,28 @@ Step: TypeAlias = LaunchCode | LibraryTask | HostLoop | HostBranch
 
 
 def assemble(
-    program: UProgram, schedules: Mapping[str, Schedule], units: int, sizes: Sizes
+    program: UProgram,
+    schedules: Mapping[str, Schedule],
+    units: int,
+    sizes: Sizes,
+    codes: Mapping[str, KernelCode],
 ) -> tuple[Step, ...]:
     """The steps of a run; what stays on the device between two returns to Python is one launch."""
-    return _Assembler(program, schedules, units, sizes).steps(program.parts)
+    return _Assembler(program, schedules, units, sizes, codes).steps(program.parts)
 
 
 class _Assembler:
     def __init__(
-        self, program: UProgram, schedules: Mapping[str, Schedule], units: int, sizes: Sizes
+        self,
+        program: UProgram,
+        schedules: Mapping[str, Schedule],
+        units: int,
+        sizes: Sizes,
+        codes: Mapping[str, KernelCode],
     ) -> None:
         self.program, self.schedules, self.units, self.sizes = program, schedules, units, sizes
-        self.launches = 0
+        self.codes, self.launches = codes, 0
+        self.moving = {loop for value in program.values.values() for loop, _ in value.moves}
 
     def steps(self, parts: Sequence[UTask]) -> tuple[Step, ...]:
         out: list[Step] = []
@@ -125,7 +137,9 @@ class _Writer:
         self.runs: list[dict[int, RunRow]] = [{} for _ in self.rows]
         self.operators: dict[str, int] = {}
         self.tasks: list[OperatorTask] = []
-        self.slots: dict[str, int] = {}
+        self.slots: dict[tuple[str, int], int] = {}  # a value, after so many of its moves
+        self.pointers: list[Pointer] = []
+        self.waiting: dict[str, list[Pointer]] = {}  # of the loops that are open
         self.registers = 0
         self.apart = True  # all units have met since the last row that reads or writes memory
 
@@ -135,7 +149,8 @@ class _Writer:
         places = {unit: place for place, unit in enumerate(units)}
         rows = tuple(rows_of([_seen_from(row, places) for row in self.rows[u]]) for u in units)
         runs = tuple(self.runs[unit] for unit in units)
-        return LaunchCode(units, rows, tuple(self.tasks), tuple(self.slots), runs)
+        slots = tuple(name for name, _ in self.slots)
+        return LaunchCode(units, rows, tuple(self.tasks), slots, tuple(self.pointers), runs)
 
     def all(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
         """One row for every unit; where each has it."""
@@ -163,7 +178,24 @@ class _Writer:
             self.apart = True
 
     def slot(self, name: str) -> int:
-        return self.slots.setdefault(name, len(self.slots))
+        return self.moved(name, len(self.assembler.program.values[name].moves))
+
+    def moved(self, name: str, moves: int) -> int:
+        """The slot of a value's address where only its first moves are made."""
+        found = self.slots.get((name, moves))
+        if found is None:
+            found = self.slots[name, moves] = len(self.slots)
+            if moves:
+                self.point(name, moves, -1, found)
+        return found
+
+    def point(self, name: str, moves: int, call: int, at: int, begin: int = 0) -> None:
+        """Let an address follow the last of a value's first moves."""
+        value = self.assembler.program.values[name]
+        loop, step = value.moves[moves - 1]
+        source = self.moved(name, moves - 1)
+        size = ITEM_BYTES[value.type.element] * evaluate_dim(step, self.assembler.sizes)
+        self.waiting[loop].append(Pointer(call, at, source, size, begin))
 
     def parts(self, parts: Sequence[UTask]) -> None:
         for part in parts:
@@ -203,15 +235,28 @@ class _Writer:
 
     def call(self, operator: OperatorTask) -> int:
         if operator.name not in self.operators:
-            self.operators[operator.name] = len(self.tasks)
+            call = self.operators[operator.name] = len(self.tasks)
             self.tasks.append(operator)
+            self.arguments(operator, call)
         return self.operators[operator.name]
+
+    def arguments(self, operator: OperatorTask, call: int) -> None:
+        """Let the arguments follow the values that move."""
+        values, kernel = self.assembler.program.values, operator.call.kernel
+        given = dict(zip(kernel.inputs, operator.args, strict=True))
+        given |= zip(kernel.outputs, operator.results, strict=True)
+        if not any(values[name].moves for name in given.values()):
+            return
+        for at, argument in enumerate(self.assembler.codes[operator.binding].arguments):
+            name = given.get(argument.name, "") if argument.kind == "tensor" else ""
+            if name and values[name].moves:
+                begin = argument.begin_bytes(self.assembler.sizes)
+                self.point(name, len(values[name].moves), call, at, begin)
 
     def copy(self, target: str, source: str) -> None:
         """Unless they are the same bytes."""
         values = self.assembler.program.values
-        a, b = values[target], values[source]
-        if (a.root, a.offset) != (b.root, b.offset):
+        if not values[target].is_at(values[source]):
             count = self.assembler.bytes_of(target)
             self.all(isa.COPY, self.slot(target), self.slot(source), count)
             self.apart = False
@@ -249,13 +294,18 @@ class _Writer:
         top = self.here()
         if task.trip:
             exits.append((self.all(isa.LOOP, register, self.slot(task.trip)), 3))
+        points = self.all(isa.POINT, 0, 0, register) if self.is_moving(task) else []
+        self.waiting[task.name] = []
         self.all(isa.STORE, self.slot(task.iteration), register)
         self.apart = False
         if task.checked:
             exits.append((self.decide(task.going), 2))
         self.meet()
         self.parts(task.body)
-        self.carry(task.carried)
+        self.carry(task)
+        self.aim(points, 1, [len(self.pointers)] * len(points))
+        self.pointers += self.waiting.pop(task.name)
+        self.aim(points, 2, [len(self.pointers)] * len(points))
         root = self.assembler.program.root
         if any(root(c.result) == root(task.iteration) for c in task.carried):
             self.meet()  # before unit 0 counts on
@@ -265,6 +315,10 @@ class _Writer:
             self.aim(places, column, self.here())
         self.registers -= 1
         self.apart = False
+
+    def is_moving(self, task: LoopTask) -> bool:
+        """Whether a value moves with a loop."""
+        return task.name in self.assembler.moving
 
     def enter(self, task: LoopTask) -> None:
         """The values that are carried, as they are before the first trip."""
@@ -276,15 +330,18 @@ class _Writer:
         if not task.checked:
             self.truth(task.going)
 
-    def carry(self, carried: Sequence[Carried]) -> None:
-        """The carried values, from one trip to the next; all are read before one is written."""
+    def carry(self, task: LoopTask) -> None:
+        """The rows, and the carried values, from one trip to the next; all are read before one is
+        written.
+        """
         self.meet()
-        staged = [c for c in carried if c.staging]
-        for c in staged:
-            self.copy(c.staging, c.result)
-        if staged:
-            self.meet()
-        for c in carried:
+        for s in task.stacked:
+            self.copy(s.row, s.value)
+        for c in task.carried:
+            if c.staging:
+                self.copy(c.staging, c.result)
+        self.meet()
+        for c in task.carried:
             self.copy(c.param, c.staging or c.result)
 
     def decide(self, name: str) -> list[int]:

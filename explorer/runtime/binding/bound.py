@@ -28,7 +28,7 @@ class Bound:
     ) -> None:
         self.plan, self.codes, self.units = plan, codes, units
         self.places = Places(plan, constants)
-        self.steps = assemble(plan.program, plan.schedules, units, plan.sizes)
+        self.steps = assemble(plan.program, plan.schedules, units, plan.sizes, codes)
         self.launches = tuple(launches(self.steps))
         self.blocks = Blocks(self.places, codes)
         for launch in self.launches:

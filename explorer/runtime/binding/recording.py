@@ -172,7 +172,8 @@ class _Recorder:
         once = of(task.cond) if task.cond and not task.checked else None
         going = of(task.going) if task.checked else None
         iteration = of(task.iteration)
-        body = (*self.steps(step.body), *self.carry(task.carried))
+        stacked = [(of(s.result), of(s.value)) for s in task.stacked]
+        body, carry = self.steps(step.body), self.carry(task.carried)
 
         def deed(run: Run) -> None:
             if once is not None and not _number(once):
@@ -182,6 +183,9 @@ class _Recorder:
             while (limit is None or count < limit) and (going is None or _number(going)):
                 iteration()[...] = count
                 _do(body, run)
+                for result, row in stacked:
+                    np.copyto(result()[count], row())
+                _do(carry, run)
                 count += 1
 
         return deed

@@ -45,8 +45,7 @@ class Views:
 
     def apart(self, a: str, b: str) -> bool:
         """Whether two values lie at different places."""
-        one, other = self.values[a], self.values[b]
-        return (one.root, one.offset) != (other.root, other.offset)
+        return not self.values[a].is_at(self.values[b])
 
     def _cut(self, name: str, shape: tuple[int, ...]) -> Callable[[Array], Array]:
         """A value's part of its root's array."""

@@ -15,12 +15,13 @@ the same branches. A row that waits can be tried again; the others are done at o
     COPY target source bytes      each unit copies its part; no barrier
     FILL slot bytes value         unit 0 writes a small number to memory: one byte, or an int64
     JUMP target
+    POINT first last register     set the pointers first..last-1 of this unit by a loop's count
     END
 """
 
 from __future__ import annotations
 
-RUN, WAIT, BARRIER, LOOK, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, END = range(13)
+RUN, WAIT, BARRIER, LOOK, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, POINT, END = range(14)
 ROW_WORDS = 5
 ROW_BYTES = 8 * ROW_WORDS
 REGISTERS = 32  # of a unit: one for each loop that is open, and one to look at a scalar
@@ -29,8 +30,10 @@ REGISTERS = 32  # of a unit: one for each loop that is open, and one to look at 
 L_UNITS, L_STRIDE, L_PROGRAMS, L_CODE, L_SLOTS, L_REGISTERS = range(6)
 L_STAMPS, L_CAPACITY, L_COUNTS, L_BEGIN, L_END = range(6, 11)
 L_MOVES, L_MOVED, L_BASES = range(11, 14)  # rows of what moves, how many, and what they count from
+L_POINTERS = 14  # of each unit: rows of what moves with a loop
 LAUNCH_WORDS = 16
 MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there
+POINTER_WORDS = 4  # where it lies, the pointer it counts from, bytes a trip, bytes before all
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments
 STAMP_WORDS = 3  # row, cycles at its start, cycles at its end
 

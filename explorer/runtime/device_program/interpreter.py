@@ -43,6 +43,14 @@ def missing(team, turn, unit, units, value):  # type: ignore[no-untyped-def]
     return -1
 
 
+@inlined
+def point(at, last, count):  # type: ignore[no-untyped-def]
+    """Set pointers by how many trips a loop has made: those that count from others come later."""
+    while at < last:
+        store(load(at), load(load(at + 8)) + count * load(at + 16) + load(at + 24))
+        at += 8 * isa.POINTER_WORDS
+
+
 @words
 def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     """Follow a unit's rows: 1 at their END, 0 where it must wait or another worker shall carry it.
@@ -53,7 +61,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     stride = load(block + 8 * isa.L_STRIDE)
     rows = load(load(block + 8 * isa.L_PROGRAMS) + 8 * unit)
     code = load(load(block + 8 * isa.L_CODE) + 8 * unit)
-    slots = load(block + 8 * isa.L_SLOTS)
+    slots = load(load(block + 8 * isa.L_SLOTS) + 8 * unit)
     registers = load(block + 8 * isa.L_REGISTERS) + 8 * isa.REGISTERS * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
@@ -126,6 +134,10 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
                 store(load(slots + 8 * a), c)
         elif op == isa.JUMP:
             row = a
+        elif op == isa.POINT:
+            pointers = load(load(block + 8 * isa.L_POINTERS) + 8 * unit)
+            size = 8 * isa.POINTER_WORDS
+            point(pointers + size * a, pointers + size * b, load(registers + 8 * c))
         else:
             store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
             publish(team, worker, unit, isa.DONE)

@@ -115,6 +115,7 @@ def _kept(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
                     yield c.param, "the state of a loop"
                     if c.staging:
                         yield c.staging, "the next state of a loop"
+                yield from ((s.result, "the rows that a loop stacks") for s in part.stacked)
                 yield from _kept(part.body)
             case _:
                 continue
@@ -142,7 +143,11 @@ def _over_one(
     for tensor, arg in zip(kernel.inputs, operator.args):
         value = program.values[arg]
         why = writes_over(kernel, output, tensor)
-        if value.offset != 0 or value.type.bytes != program.values[value.root].type.bytes:
+        if (
+            value.moves
+            or value.offset != 0
+            or value.type.bytes != program.values[value.root].type.bytes
+        ):
             why = "it is a part of a value"
         if sum(program.values[a].root == value.root for a in operator.args) > 1:
             why = "its bytes are read under two names"

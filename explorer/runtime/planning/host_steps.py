@@ -58,10 +58,13 @@ class HostSteps:
             return self.seen.get(loop.name)
         return int(constant.array.reshape(-1)[evaluate_dim(value.offset, self.sizes)])
 
+    def is_there(self, target: str, source: str) -> bool:
+        """Whether two values are the same bytes, so that nothing is copied."""
+        return self.program.values[target].is_at(self.program.values[source])
+
     def copy_us(self, target: str, source: str) -> float:
         """All units copy a value together, a part each, through the memory that they share."""
-        a, b = self.program.values[target], self.program.values[source]
-        if (a.root, a.offset) == (b.root, b.offset):
+        if self.is_there(target, source):
             return 0.0
         count, known = self.extents.bytes(target), levels_of(self.device)
         level = known.levels[known.home(count, False)]

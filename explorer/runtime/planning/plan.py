@@ -315,7 +315,7 @@ def _direct(program: UProgram) -> dict[str, int]:
     for position, name in enumerate(program.outputs):
         value = program.values[name]
         root = program.values[value.root]
-        whole = value.offset == 0 and value.type.bytes == root.type.bytes
+        whole = value.is_at(root) and value.type.bytes == root.type.bytes
         if root.home == "buffer" and whole and root.name not in direct:
             direct[root.name] = position
     return direct

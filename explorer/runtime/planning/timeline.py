@@ -138,8 +138,9 @@ def _branch(branch: BranchTask, uses: Uses) -> None:
 
 def _loop(loop: LoopTask, uses: Uses) -> None:
     params = [c.param for c in loop.carried] + [loop.iteration, loop.going]
+    params += [s.result for s in loop.stacked]
     staged = [c.staging for c in loop.carried if c.staging]
-    results = [c.result for c in loop.carried]
+    results = [c.result for c in loop.carried] + [s.value for s in loop.stacked]
     before = list(uses.uses)
     uses.event((loop.trip, loop.cond, *(c.initial for c in loop.carried)), params)
     begin, outside = len(uses.blocks), uses.block

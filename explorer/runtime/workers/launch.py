@@ -15,6 +15,20 @@ Row = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address that moves with a loop: of a slot, or of an argument of a call.
+
+    It is what `source`, a slot, holds, `step` bytes more for each trip, and `begin` more.
+    """
+
+    call: int  # -1: a slot
+    at: int  # the number of the slot or of the argument
+    source: int
+    step: int
+    begin: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stamps:
     """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
 
@@ -33,18 +47,25 @@ def rows_of(rows: Sequence[Row]) -> np.ndarray:
 
 
 class Launch:
-    """Rows may be shared; `code[unit, call]` and `slots` hold addresses and belong to one arena."""
+    """Rows may be shared; `code[unit, call]`, `slots[unit]` and `pointers[unit]` hold addresses and
+    belong to one arena.
+    """
 
-    def __init__(self, rows: Sequence[np.ndarray], calls: int, slots: int) -> None:
+    def __init__(
+        self, rows: Sequence[np.ndarray], calls: int, slots: int, pointers: int = 0
+    ) -> None:
         units = len(rows)
         self.rows = tuple(rows)
         self.code = np.zeros((units, max(1, calls), isa.CODE_WORDS), np.int64)
-        self.slots = np.zeros(max(1, slots), np.int64)
+        self.slots = np.zeros((units, max(1, slots)), np.int64)
+        self.pointers = np.zeros((units, max(1, pointers), isa.POINTER_WORDS), np.int64)
         self._registers = np.zeros((units, isa.REGISTERS), np.int64)
         self._counts = np.zeros(units, np.int64)
         self._untraced = np.zeros(units, np.int64)
         self._programs = np.array([address_of(r) for r in rows], np.int64)
         self._codes = np.array([address_of(c) for c in self.code], np.int64)
+        self._slots = np.array([address_of(s) for s in self.slots], np.int64)
+        self._pointers = np.array([address_of(p) for p in self.pointers], np.int64)
         self._words = np.zeros(isa.LAUNCH_WORDS, np.int64)
         self._fill(units)
         self._address = address_of(self._words)
@@ -56,10 +77,18 @@ class Launch:
         words[isa.L_STRIDE] = 1 + max(len(r) for r in self.rows)
         words[isa.L_PROGRAMS] = address_of(self._programs)
         words[isa.L_CODE] = address_of(self._codes)
-        words[isa.L_SLOTS] = address_of(self.slots)
+        words[isa.L_SLOTS] = address_of(self._slots)
+        words[isa.L_POINTERS] = address_of(self._pointers)
         words[isa.L_REGISTERS] = address_of(self._registers)
         words[isa.L_STAMPS] = address_of(self._untraced)
         words[isa.L_COUNTS] = address_of(self._counts)
+
+    def point(self, unit: int, n: int, pointer: Pointer) -> None:
+        """Pointer n of a unit: its slots and calls have addresses by now."""
+        slots = address_of(self.slots[unit])
+        where = slots if pointer.call < 0 else int(self.code[unit, pointer.call, 1])
+        where, source = where + 8 * pointer.at, slots + 8 * pointer.source
+        self.pointers[unit, n] = (where, source, pointer.step, pointer.begin)
 
     def move(self, moves: np.ndarray, bases: np.ndarray) -> None:
         """Each run writes these addresses first: rows of (where, number of a base, offset)."""

@@ -88,7 +88,7 @@ class _Tried:
         nothing = ctypes.CDLL(None).labs  # takes a number, writes none
         self.launch.code[:, :, 0] = ctypes.cast(nothing, ctypes.c_void_p).value or 0
         self.turns = np.array([turns], np.int64)
-        self.launch.slots[0] = address_of(self.turns)
+        self.launch.slots[:, 0] = address_of(self.turns)
         self.team, self.rate = teams(), clock.cycles_per_us()
         self.taken = 0
         self.launch.run(self.team)
