@@ -39,6 +39,13 @@ def footprint(kind, first, last, args):
     if kind == "test":
         a, out = words(args, 2)
         return [*span(a, 8)], [*span(out, 1)]
+    if kind == "row":
+        index, a, out, n, m = words(args, 5)
+        n = word(n) if n >= 1 << 20 else n
+        row = min(max(word(index), 0), (word(m) if m >= 1 << 20 else m) - 1)
+        tasks = range(first * CHUNK, min(n, last * CHUNK))
+        reads = [a // 8 + n * row + i for i in tasks]
+        return [index // 8, *reads], [out // 8 + i for i in tasks]
     *ins, out, n = words(args, 3 if kind == "flip" else 4)
     n = word(n) if n >= 1 << 20 else n
     tasks = range(first * CHUNK, min(n, last * CHUNK))

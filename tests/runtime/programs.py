@@ -65,7 +65,22 @@ def test_code(first, last, args):
     store_byte(load(args + 8), 1 if load(load(args)) % 4 != 0 else 0)
 
 
-ADDRESSES = {"flip": flip_code.address, "mix": mix_code.address, "test": test_code.address}
+@cfunc("void(int64, int64, int64)")
+def row_code(first, last, args):
+    """args: index, a, out, n, m. out[i] = a[index, i], of m rows."""
+    n, m = extent(load(args + 24)), extent(load(args + 32))
+    row = load(load(args))
+    row = min(max(row + m if row < 0 else row, 0), m - 1)
+    for i in range(first * CHUNK, min(n, last * CHUNK)):
+        store(load(args + 16) + 8 * i, load(load(args + 8) + 8 * (row * n + i)))
+
+
+ADDRESSES = {
+    "flip": flip_code.address,
+    "mix": mix_code.address,
+    "test": test_code.address,
+    "row": row_code.address,
+}
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,17 @@ def kernel_of(kind, n, inputs):
     specs = (*(TensorSpec(name, (n,), "int64") for name in names), out)
     compute = Compute("out", () if scalar else (i,), expr)
     return Kernel(kind, specs, (compute,), names, ("out",))
+
+
+def row_of(m, n):
+    """A row of a table of m rows of n: Gather's kernel."""
+    index = Read("index", ())
+    wrapped = Apply("add", (index, Const(m, "int64")))
+    at = Apply("where", (Apply("lt", (index, Const(0, "int64"))), wrapped, index))
+    specs = TensorSpec("index", (), "int64"), TensorSpec("a", (m, n), "int64")
+    compute = Compute("out", (Axis("i", n),), Read("a", (at, var("i"))))
+    out = TensorSpec("out", (n,), "int64")
+    return Kernel("row", (*specs, out), (compute,), ("index", "a"), ("out",))
 
 
 @dataclass
@@ -152,6 +178,20 @@ class Body:
     def test(self, a):
         return self.kernel("test", a)
 
+    def row(self, table, index):
+        """A row of a table, by an int64 scalar."""
+        m, n = table.type.dims
+        out = self.bind(KernelCall(row_of(m, n), (index, table), Tiling()), vector(n))
+        arguments = [Argument("tensor", name, name) for name in ("index", "a", "out")]
+        for name, dim in (("n", n), ("m", m)):
+            arguments.append(
+                Argument("table", name, name, values=(dim,))
+                if isinstance(dim, int)
+                else Argument("dim", dim.name, name)
+            )
+        self.model.codes[out.name] = HandCode("row", ADDRESSES["row"], tuple(arguments), n)
+        return out
+
     def view(self, a, shape, offset=0):
         return self.bind(View(a, offset), Tensor(tuple(shape), a.type.element))
 
@@ -164,10 +204,13 @@ class Body:
     def branch(self, cond, then, orelse, args, *types):
         return self.bind(Branch(cond, then, orelse, tuple(args)), *types)
 
-    def loop(self, body, trip, cond, state, args=()):
-        return self.bind(
-            Loop(body, trip, cond, tuple(state), tuple(args)), *(s.type for s in state)
-        )
+    def loop(self, body, trip, cond, state, args=(), trips=None):
+        """The state, then with `trips`, its extent, what else the body gives, stacked."""
+        made = next(f for f in self.model.functions if f.name == body).outputs
+        rows = [v.type for v in made[1 + len(state) :]]
+        stacked = [Tensor((trips, *row.dims), row.element) for row in rows]
+        expr = Loop(body, trip, cond, tuple(state), tuple(args), len(rows))
+        return self.bind(expr, *(s.type for s in state), *stacked)
 
     def call(self, function, args, *types):
         return self.bind(FunctionCall(function, tuple(args)), *types)

@@ -26,14 +26,18 @@ from tests.runtime.test_executable import same
 
 N = 12
 VECTOR, COUNT, TRUTH = vector(N), Tensor((), "int64"), Tensor((), "bool")
+TABLE = Tensor((5, N), "int64")
 ORDERS = 12  # of one program, by the model and by the interpreter each
 
 
-def grow(rnd, model, body, known, depth):
-    """Some operators, branches and loops over what is known; every vector that there is then."""
-    known = list(known)
+def grow(rnd, model, body, known, depth, table, counts=()):
+    """Some operators, branches and loops over what is known; every vector that there is then, and
+    what loops have stacked.
+    """
+    known, stacks = list(known), []
+    kinds = ["flip", "mix", "mix", "part", *(["branch", "loop"] if depth else [])]
     for _ in range(rnd.randint(1, 4)):
-        kind = rnd.choice(["flip", "mix", "mix", "part", "branch", "loop"][: 6 if depth else 4])
+        kind = rnd.choice([*kinds, *(["row", "row"] if counts else [])])
         x, y = rnd.choice(known), rnd.choice(known)
         match kind:
             case "flip":
@@ -44,49 +48,65 @@ def grow(rnd, model, body, known, depth):
                 half = body.flip(body.view(x, (N // 2,), rnd.choice([0, N // 2])))
                 known.append(body.flip(x) if rnd.random() < 0.5 else body.mix(x, x))
                 body.mix(half, half)
+            case "row":
+                known.append(body.row(table, rnd.choice(counts)))
             case "branch":
-                arms = [arm(rnd, model, depth) for _ in range(2)]
-                known.append(body.branch(body.test(x), *arms, [x, y], VECTOR))
+                arms = [arm(rnd, model, depth, len(counts)) for _ in range(2)]
+                known.append(body.branch(body.test(x), *arms, [x, y, table, *counts], VECTOR))
             case "loop":
-                known.append(looped(rnd, model, body, x, y, depth))
-    return known
+                state, made = looped(rnd, model, body, x, y, depth, table, counts)
+                known.append(state)
+                stacks += made
+                for s in made:
+                    if s.type.dims[0] > 0 and s.type.dims[1:] == (N,):
+                        known.append(body.view(s, (N,), N * rnd.randrange(s.type.dims[0])))
+    return known, stacks
 
 
-def arm(rnd, model, depth):
-    params = (model.var(VECTOR), model.var(VECTOR))
+def arm(rnd, model, depth, counts):
+    params = tuple(map(model.var, (VECTOR, VECTOR, TABLE, *[COUNT] * counts)))
 
-    def write(body, x, y):
-        known = grow(rnd, model, body, [x, y], depth - 1)
+    def write(body, x, y, table, *counts):
+        known, _ = grow(rnd, model, body, [x, y], depth - 1, table, counts)
         return [rnd.choice(known)]
 
     return model.function(f"arm_{model.name()}", params, write)
 
 
-def looped(rnd, model, body, x, y, depth):
-    """A loop that its count, its data or both end; its state may change places or be the count."""
-    checked = rnd.random() < 0.4
-    params = tuple(model.var(t) for t in (COUNT, TRUTH, VECTOR, VECTOR, VECTOR, COUNT))
+def looped(rnd, model, body, x, y, depth, table, counts):
+    """A loop that its count, its data or both end, one state of it and what it stacks, if its count
+    alone ends it; its state may change places or be the count.
+    """
+    checked = rnd.random() < 0.3
+    kinds = (COUNT, TRUTH, VECTOR, VECTOR, VECTOR, COUNT, TABLE, *[COUNT] * len(counts))
+    params = tuple(map(model.var, kinds))
+    stacks = 0 if checked else rnd.choice([0, 1, 1, 2, 3])
 
-    def write(b, iteration, going, s, t, k, n):
-        known = grow(rnd, model, b, [s, t, k], depth - 1)
+    def write(b, iteration, going, s, t, k, n, table, *counts):
+        own = (iteration, *counts)
+        known, made = grow(rnd, model, b, [s, t, k], depth - 1, table, own)
         after = rnd.choice([t, known[-1]]), rnd.choice([s, t, known[-1]])
-        return [b.test(after[0]) if checked else going, *after, k, iteration]
+        rows = [rnd.choice([*known[-2:], *after, s, iteration, *made]) for _ in range(stacks)]
+        count = rnd.choice([n, iteration])
+        return [b.test(after[0]) if checked else going, *after, k, count, *rows]
 
     name = model.function(f"loop_{model.name()}", params, write)
-    trips = model.constant(np.array(rnd.randint(0, 4)))
-    first = model.constant(np.array(0))
-    cond = body.test(x) if checked or rnd.random() < 0.3 else None
-    return body.loop(name, trips, cond, [x, y, x, first])[rnd.randint(0, 1)]
+    trips = rnd.randint(0, 4)
+    limit, first = model.constant(np.array(trips)), model.constant(np.array(0))
+    cond = body.test(x) if checked or (not stacks and rnd.random() < 0.3) else None
+    given = [x, y, x, first]
+    found = body.loop(name, limit, cond, given, [table, *counts], trips)
+    return found[rnd.randint(0, 1)], list(found[4:])
 
 
 def programs(rnd, depth=2):
     """A random program of kernels, branches and loops, and its codes."""
     model = Model()
-    params = (Var("x", VECTOR), Var("y", VECTOR))
+    params = (Var("x", VECTOR), Var("y", VECTOR), Var("table", TABLE))
 
-    def write(body, x, y):
-        known = grow(rnd, model, body, [x, y], depth)
-        return [body.flip(known[-1]), rnd.choice(known)]
+    def write(body, x, y, table):
+        known, stacks = grow(rnd, model, body, [x, y], depth, table)
+        return [body.flip(known[-1]), rnd.choice(known), *stacks]
 
     options = Options(
         policy=rnd.choice(sorted(POLICIES)),
@@ -138,7 +158,7 @@ def by_interpreter(executable, inputs, rnd):
     return found, team.rows
 
 
-@settings(max_examples=45, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a6_2_any_order_of_the_units_ends_without_a_race_and_with_the_same_numbers(seed):
     rnd = Random(seed)

@@ -184,7 +184,7 @@ class _Recorder:
                 iteration()[...] = count
                 _do(body, run)
                 for result, row in stacked:
-                    np.copyto(result()[count], row())
+                    np.copyto(result()[count, ...], row())
                 _do(carry, run)
                 count += 1
 
