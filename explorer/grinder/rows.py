@@ -168,13 +168,15 @@ class RowReader:
 def stack(
     values: dict[str, Value], loop: str, result: str, made: str, own: Collection[str]
 ) -> Stacked:
-    """The rows of a result, written where they shall lie if the body makes a buffer of its own."""
+    """The rows of a result, written where they shall lie if they are buffers of the body's own."""
     found, whole = values[made], values[result]
     row, kind = f"{result}/row", Tensor(whole.type.dims[1:], whole.type.dtype)
     place = replace(whole, name=row, type=kind, moves=((loop, product(kind.dims)),))
-    is_own = found.root == made and found.home == "buffer" and made not in own
-    if is_own and made.startswith(f"{loop}/") and found.type == kind and whole.home == "buffer":
-        relay(values, made, place)
+    buffer = values[found.root]
+    is_whole = found.is_at(buffer) and found.type.bytes == buffer.type.bytes
+    is_own = buffer.name.startswith(f"{loop}/") and buffer.name not in own
+    if is_whole and is_own and found.type == kind and buffer.home == whole.home == "buffer":
+        relay(values, buffer.name, place)
     values[row] = place
     return Stacked(result, made, row)
 

@@ -5,7 +5,7 @@ import pytest
 
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.workers.arena import address_of
-from explorer.runtime.workers.launch import Launch, rows_of
+from explorer.runtime.workers.launch import Launch, Pointer, rows_of
 from explorer.runtime.workers.teams import teams
 from tests.runtime.hand_kernels import add_tasks, note
 
@@ -17,14 +17,15 @@ TRUE, FALSE = np.array([1], bool), np.array([0], bool)
 class Notes:
     """A launch whose calls write down that they ran."""
 
-    def __init__(self, units, calls, slots=(), room=100_000):
+    def __init__(self, units, calls, slots=(), room=100_000, pointers=0):
         self.count = np.zeros(1, np.int64)
         self.rows = np.zeros((room, 3), np.int64)
         self.args = np.array(
             [[address_of(self.count), address_of(self.rows), c] for c in range(calls)], np.int64
         )
         self.slots = slots
-        self.launch = Launch([rows_of([*rows, STOP]) for rows in units], calls, len(slots))
+        made = [rows_of([*rows, STOP]) for rows in units]
+        self.launch = Launch(made, calls, len(slots), pointers)
         self.launch.code[:, :, 0] = note.address
         self.launch.code[:, :, 1] = [address_of(a) for a in self.args]
         self.launch.slots[:, : len(slots)] = [address_of(s) for s in slots]
@@ -110,6 +111,27 @@ def test_units_copy_each_their_part(units, count):
     before = target.copy()
     Notes([[(isa.COPY, 0, 1, count, 0)]] * units, 1, [target, source]).run()
     assert (target[:count] == source[:count]).all() and (target[count:] == before[count:]).all()
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_pointers_of_two_loops_walk_over_a_table(units):
+    """Row (i, j) of a table of 3 by 4 rows of 64 bytes is copied to row (j, i) of another."""
+    source = np.random.default_rng(0).integers(0, 255, (3, 4, 64)).astype(np.uint8)
+    target = np.zeros((4, 3, 64), np.uint8)
+    outer, inner = np.array([3], np.int64), np.array([4], np.int64)
+    head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 2, 11, 0), (isa.POINT, 2, 4, 0, 0)]
+    within = [(isa.LET, 1, 0, 0, 0), (isa.LOOP, 1, 3, 9, 0), (isa.POINT, 0, 2, 1, 0)]
+    body = [(isa.COPY, 6, 7, 64, 0), (isa.NEXT, 1, 0, 0, 0), (isa.JUMP, 4, 0, 0, 0)]
+    rows = [*head, *within, *body, (isa.NEXT, 0, 0, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
+    slots = [target, source, outer, inner, target, source, target, source]
+    notes = Notes([rows] * units, 1, slots, pointers=4)
+    for unit in range(units):
+        for n, row in enumerate(((6, 4, 3 * 64), (7, 5, 64), (4, 0, 64), (5, 1, 4 * 64))):
+            notes.launch.point(unit, n, Pointer(-1, *row))
+    for _ in range(2):  # what a run leaves does not matter to the next
+        target[:] = 0
+        notes.run()
+        assert (target == source.transpose(1, 0, 2)).all()
 
 
 def test_fill_writes_a_byte_or_a_word():
