@@ -284,6 +284,40 @@ def test_a_count_of_none_stacks_no_row(tmp_path: Path, trips: int) -> None:
     in_one_launch(compiled, {"x": floats(3)})
 
 
+@pytest.mark.parametrize("shape", [[], [1]])
+def test_a_loop_that_an_input_counts_is_one_launch_behind_a_look_at_it(
+    tmp_path: Path, shape: list[int]
+) -> None:
+    body = counted(
+        [
+            node("Add", ["s", "x"], ["t"]),
+            node("Identity", ["t"], ["y"]),
+            node("Identity", ["i"], ["z"]),
+        ],
+        [value("s", [3])],
+        ["t", "y", "z"],
+    )
+    made = model(
+        [
+            node("Loop", ["trip", "", "x"], ["last", "ys", "zs"], body=body),
+            node("Exp", ["ys"], ["e"]),
+        ],
+        [value("x", [3]), value("trip", shape, INT64)],
+        ["last", "ys", "zs", "e"],
+    )
+    both = Both(made, tmp_path)
+    for trips in (3, 1, 100):
+        feeds = {"x": floats(3) / 9, "trip": np.full(shape, trips)}
+        both.agree(**feeds)
+        with explorer.counters.delta() as did:
+            both.compiled.run(feeds)
+        assert (did.counts.regions_run, did.counts.replays) == (2, 2)
+    for trips in (0, -2):
+        found = both.compiled.run({"x": floats(3), "trip": np.full(shape, trips)})
+        np.testing.assert_array_equal(found["last"], floats(3))
+        assert [found[n].shape for n in ("ys", "zs", "e")] == [(0, 3), (0,), (0, 3)]
+
+
 def test_a_library_call_in_the_body_leaves_the_rows_to_the_host(tmp_path: Path) -> None:
     """The kernels around it are compiled; a count is read, and no row by the interpreter."""
     nodes = [

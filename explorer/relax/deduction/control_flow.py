@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from explorer.errors import DtypeError, UnsupportedOperator
 from explorer.ir.annotations import derive_call, erase, lca, signature_of
-from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, OpCall, Var
+from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, Var
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
 from explorer.relax.deduction.deducing import Deduced, Deducing, Known
 from explorer.relax.deduction.fresh import Found
 from explorer.relax.deduction.known import Knowledge, is_known
+from explorer.relax.deduction.stacked_rows import stacked, symbols_known
 
 
 def branch(deduction: Deducing, given: Branch, known: Knowledge, where: str) -> Deduced:
@@ -45,11 +44,6 @@ def _common(deduction: Deducing, a: Annotation, b: Annotation) -> Found:
     return Found(both, None, dims)
 
 
-def symbols_known(dim: Dim, deduction: Deducing) -> bool:
-    """Whether every symbol of a dim is in scope."""
-    return isinstance(dim, int) or {s.name for s in dim.free_symbols} <= deduction.scope
-
-
 def loop(
     deduction: Deducing, binding: Binding, given: Loop, known: Knowledge, where: str
 ) -> Deduced:
@@ -78,14 +72,12 @@ def loop(
         if wide == state:
             break
         state = wide
-    scanned = done.outputs[1 + len(state) :]
-    trips = _trips(deduction, expr, done, known) if scanned else None
-    rows = tuple(_stacked(deduction, v, trips) for v in scanned)
+    before, expr, rows = stacked(deduction, expr, done, known, binding)
     same = [s.type for s in expr.state]
     carried = tuple(
         Found(t) if t == first else _common(deduction, t, t) for t, first in zip(state, same)
     )
-    return [], expr, (*carried, *rows)
+    return before, expr, (*carried, *rows)
 
 
 def _widened(deduction: Deducing, name: str, before: Annotation, after: Annotation) -> Annotation:
@@ -109,53 +101,6 @@ def _widened(deduction: Deducing, name: str, before: Annotation, after: Annotati
 def _is_own(dim: Dim, own: set[str]) -> bool:
     """Whether a dim is a symbol of the body's own: each trip gives it the value that it finds."""
     return not isinstance(dim, int) and dim.is_Symbol and dim.name in own
-
-
-def _trips(deduction: Deducing, loop: Loop, body: Function, known: Knowledge) -> Dim | None:
-    """How many iterations a loop makes, where that is known before it begins: its body lets it go
-    on, and its limit is a number or made of extents.
-    """
-    limit = known.values(loop.trip)
-    if limit is None or not _is_true(loop.cond, known) or not _goes_on(body, known):
-        return None
-    trips: Dim = limit.reshape(-1)[0]
-    if isinstance(trips, (int, np.integer)):
-        return max(0, int(trips))
-    is_count = symbols_known(trips, deduction) and deduction.symbols.env.bounds(trips)[0] >= 0
-    return trips if is_count else None
-
-
-def _is_true(flag: Var | None, known: Knowledge) -> bool:
-    """Whether a condition is left out, or known to hold."""
-    if flag is None:
-        return True
-    values = known.values(flag)
-    return values is not None and values.size == 1 and values.reshape(-1)[0] in (True, 1)
-
-
-def _goes_on(body: Function, known: Knowledge) -> bool:
-    """Whether the condition that a body gives is the one that it is given, or true."""
-    made = {v.name: b.expr for b in body.body for v in b.vars}
-    flag = body.outputs[0]
-    while isinstance(expr := made.get(flag.name), OpCall) and expr.op == "Identity":
-        (flag,) = (a for a in expr.args if a is not None)
-    constant = known.constants.get(flag.name)
-    if constant is not None:
-        return constant.array.size == 1 and bool(constant.array.item())
-    return flag.name == body.params[1].name
-
-
-def _stacked(deduction: Deducing, row: Var, trips: Dim | None) -> Found:
-    """The rows of all iterations; where `trips` is None the loop's end tells how many."""
-    kind = row.type
-    if not isinstance(kind, Tensor):
-        return Found(Object())
-    if kind.shape is None:
-        return Found(Tensor(None, kind.dtype, None if kind.rank is None else kind.rank + 1))
-    dims = tuple(d if symbols_known(d, deduction) else None for d in kind.shape)
-    if trips is not None and all(d is not None for d in dims):
-        return Found(Tensor((trips, *kind.shape), kind.dtype))
-    return Found(Tensor(None, kind.dtype, 1 + len(dims)), None, (trips, *dims))
 
 
 def call(deduction: Deducing, given: FunctionCall, known: Knowledge, where: str) -> Deduced:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
+import numpy as np
 import onnx
 
 from explorer.errors import BoundError, ShapeError, UnsupportedOperator
@@ -189,7 +190,10 @@ class Deduction:
             case LibraryCall(library, name, args, attrs):
                 vars = tuple(None if a is None else known.var(a) for a in args)
                 return [], LibraryCall(library, name, vars, attrs), stated
-            case KernelCall() | ShapeOf() as expr:
+            case ShapeOf(dims, rank) as expr:
+                row = np.array(dims, object)
+                return [], expr, (Found(binding.var.type, row if rank else row.reshape(())),)
+            case KernelCall() as expr:
                 return [], expr, stated
 
     def operator(self, call: OpCall, binding: Binding, known: Knowledge, where: str) -> Deduced:
