@@ -137,7 +137,8 @@ class Loop:
     iteration, then for each of the `scans` last outputs of the body those of all iterations,
     stacked along a new first dim. `rows` are the types that the model declares for these outputs,
     0 for a dim that it leaves open, a symbol that no input may have: without an iteration nothing
-    else may tell.
+    else may tell. A `padded` loop stacks as many as `trip` says; those after its last are not
+    specified.
     """
 
     body: str
@@ -147,6 +148,7 @@ class Loop:
     args: tuple[Var, ...]
     scans: int = 0
     rows: tuple[Tensor, ...] = ()
+    padded: bool = False
 
 
 Expr: TypeAlias = (

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.compilation import Compilation
+from explorer.ir.text.program_text import parse_program, print_program
 from explorer.runtime.device_program import instructions as isa
 from tests.frontends.models import model, saved, value
 from tests.runtime.test_frames import Both, floats, graph
@@ -336,3 +337,54 @@ def test_a_library_call_in_the_body_leaves_the_rows_to_the_host(tmp_path: Path) 
     )
     both = Both(made, tmp_path)
     both.agree(x=floats(2, 2))
+
+
+def until(trip: Any, shape: Any = (3,)) -> onnx.ModelProto:
+    """s doubles until its sum is above a limit, or `trip` times; each s is stacked, and its sum."""
+    nodes = [
+        node("Add", ["s", "s"], ["t"]),
+        node("ReduceSum", ["t"], ["sum"], keepdims=0),
+        node("Less", ["sum", "limit"], ["more"]),
+        node("Identity", ["t"], ["y"]),
+        node("Identity", ["sum"], ["z"]),
+    ]
+    inputs = [value("i", [], INT64), value("c", [], BOOL), value("s", list(shape))]
+    body = graph(nodes, inputs, ["more", "t", "y", "z"])
+    nodes = [
+        node("Loop", ["trip", "go", "x"], ["last", "ys", "zs"], body=body),
+        node("Exp", ["zs"], ["e"]),
+    ]
+    given = [value("x", list(shape)), value("limit", []), value("go", [], BOOL)]
+    return model(nodes, given, ["last", "ys", "zs", "e"], {"trip": np.array(trip)})
+
+
+def test_rows_of_a_loop_that_its_data_end_have_room_and_are_trimmed(tmp_path: Path) -> None:
+    both = Both(until(12), tmp_path)
+    x = np.ones(3, np.float32) / 64
+    for limit in (0.01, 0.1, 1.0, 9.0, 1e9):  # one trip; some; no more than 12
+        feeds = {"x": x, "limit": np.float32(limit), "go": np.array(True)}
+        both.agree(**feeds)
+        with explorer.counters.delta() as did:
+            both.compiled.run(feeds)
+        assert (did.counts.host_reads, did.counts.interpreted_kernels) == (0, 0)
+        assert did.counts.regions_run == 2  # the loop, and what reads the parts
+    found = both.compiled.run({"x": x, "limit": np.float32(9), "go": np.array(False)})
+    np.testing.assert_array_equal(found["last"], x)
+    assert [found[n].shape for n in ("ys", "zs", "e")] == [(0, 3), (0,), (0,)]
+
+
+@pytest.mark.parametrize("trip", [1 << 40, 1 << 62])
+def test_a_loop_without_a_bound_to_speak_of_is_followed_by_the_host(
+    tmp_path: Path, trip: int
+) -> None:
+    both = Both(until(trip), tmp_path)
+    x = np.ones(3, np.float32) / 64
+    for limit in (0.01, 1.0, 9.0):
+        both.agree(x=x, limit=np.float32(limit), go=np.array(True))
+
+
+def test_a_padded_loop_is_printed_and_parsed(tmp_path: Path) -> None:
+    program = explorer.compile(saved(until(12), tmp_path)).snapshot("relax").after
+    text = print_program(program)
+    assert "stacking 2 padded" in text
+    assert parse_program(text, program.constants).functions == program.functions

@@ -415,13 +415,14 @@ def _loop(p: _Parser, line: Line) -> Expr:
     trip = p.value(line) if line.accept("times") else None
     cond = p.value(line) if line.accept("while") else None
     scans = line.integer() if line.accept("stacking") else 0
+    padded = bool(scans) and line.accept("padded")
     rows: list[Tensor] = []
     while line.accept("," if rows else "of"):
         kind = parse_type(line)
         if not isinstance(kind, Tensor):
             line.fail("the type of a tensor")
         rows.append(kind)
-    return Loop(body, trip, cond, state, args, scans, tuple(rows))
+    return Loop(body, trip, cond, state, args, scans, tuple(rows), padded)
 
 
 _CALLS = ("shape_of", "dim_of")

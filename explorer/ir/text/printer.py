@@ -165,10 +165,11 @@ def _call(binding: Binding, constants: Collection[str]) -> str:
         case Branch(cond, then, orelse, args):
             sides = f"then {print_name(then)} else {print_name(orelse)}"
             return f"if {_value(cond, constants)} {sides} of ({values(args)})"
-        case Loop(body, trip, cond, state, args, scans, rows):
+        case Loop(body, trip, cond, state, args, scans, rows, padded):
             times = "" if trip is None else f" times {_value(trip, constants)}"
             going = "" if cond is None else f" while {_value(cond, constants)}"
             stacked = f" stacking {scans}" if scans else ""
+            stacked += " padded" * padded
             stacked += " of " * bool(rows) + ", ".join(map(print_type, rows))
             of = f"{print_name(body)}({values(state)}; {values(args)})"
             return f"loop {of}{times}{going}{stacked}"

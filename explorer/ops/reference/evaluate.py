@@ -167,7 +167,8 @@ class Interpreter:
                 taken = self.functions[then if bool(read(cond)) else orelse]
                 return self.run(taken, [read(a) for a in args], sizes)
             case Loop() as loop:
-                return self.loop(loop, values, sizes)
+                results = self.loop(loop, values, sizes)
+                return _padded(binding.vars, results, sizes) if loop.padded else results
 
     def loop(
         self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int]
@@ -263,6 +264,19 @@ def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> li
         )
         found.append(np.zeros((0, *shape), numpy_dtype(kind.dtype or declared.dtype or "float32")))
     return found
+
+
+def _padded(
+    vars: Sequence[Var], found: Sequence[Array], sizes: Mapping[str, int]
+) -> Sequence[Array]:
+    """What a loop gives, its stacked rows filled up with zeros to the shape that they have."""
+    out = list(found)
+    for n, (var, array) in enumerate(zip(vars, found, strict=True)):
+        shape = evaluate_shape(var.tensor.dims, sizes)
+        if shape != array.shape:
+            out[n] = np.zeros(shape, array.dtype)
+            out[n][: len(array)] = array
+    return out
 
 
 def _plain(value: Any, sizes: Mapping[str, int]) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from typing import Protocol
 
 from explorer.ir.calls import Expr, Var
-from explorer.ir.program import Binding, Function
+from explorer.ir.program import Binding, Constant, Function
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site, Values
 from explorer.relax.deduction.fresh import Found, Symbols
@@ -18,6 +18,7 @@ Deduced = tuple[list[Binding], Expr, tuple[Found, ...]]
 class Deducing(Protocol):
     """One program being annotated.
 
+    constants  its constants, and those that rules add
     given      its functions as they were, by name; functions: those that are annotated
     open       closed signatures whose bodies are being annotated
     scope      the symbols that the function being annotated sees
@@ -25,13 +26,14 @@ class Deducing(Protocol):
     """
 
     symbols: Symbols
+    constants: dict[str, Constant]
     scope: set[str]
     open: set[str]
     functions: dict[str, Function]
     dropped: list[tuple[str, str]]
 
     @property
-    def given(self) -> Mapping[str, Function]: ...
+    def given(self) -> MutableMapping[str, Function]: ...
 
     def function(self, function: Function, args: list[Known], name: str = "") -> Function:
         """A function annotated for these arguments; it sees the symbols in scope."""

@@ -43,6 +43,7 @@ from explorer.ops.record import OperatorRecord, arguments_by_value
 from explorer.ops.site import Site, Values
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.agreement import with_agreement, with_filling
+from explorer.relax.deduction.bounded_rows import bounded
 from explorer.relax.deduction.control_flow import branch, call, loop
 from explorer.relax.deduction.deducing import Deduced, Known
 from explorer.relax.deduction.fresh import Found, Symbols
@@ -156,6 +157,9 @@ class Deduction:
                 return [b for inner in inlined for b in self.binding(inner, known)]
         where = min(binding.origin, default=binding.vars[0].name)
         before, expr, found = self.expr(binding, known, where)
+        trimmed = bounded(self, replace(binding, expr=expr), found, known)
+        if trimmed:
+            return [b for inner in trimmed for b in self.binding(inner, known)]
         found += (Found(Tensor()),) * (len(binding.vars) - len(found))
         vars: list[Var] = []
         casts: list[Binding] = []

@@ -29,8 +29,8 @@ def stacked(
     rows = body.outputs[1 + len(loop.state) :]
     before: list[Binding] = []
     trips: Dim | None = None
-    if rows and _is_true(loop.cond, known) and _goes_on(body, known):
-        trips = _trips(deduction, loop, known)
+    if loop.padded or (rows and _is_true(loop.cond, known) and _goes_on(body, known)):
+        trips = limit_of(deduction, loop, known)
         stackable = all(_dims(deduction, row) is not None for row in rows)
         if trips is None and stackable and loop.trip is not None and _is_count(loop.trip):
             before, loop, trips = _counted(deduction, loop, loop.trip, binding)
@@ -62,7 +62,7 @@ def _is_count(limit: Var) -> bool:
     )
 
 
-def _trips(deduction: Deducing, loop: Loop, known: Knowledge) -> Dim | None:
+def limit_of(deduction: Deducing, loop: Loop, known: Knowledge) -> Dim | None:
     """The limit of a loop where it is a number, or made of extents."""
     limit = known.values(loop.trip)
     if limit is None:
