@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from explorer.errors import UnsupportedOperator
+from explorer.grinder.host import dynamic_functions, is_host
 from explorer.grinder.model import (
     BranchTask,
     Carried,
@@ -38,6 +39,7 @@ from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import ITEM_BYTES, ShapeType, Tensor
 from explorer.passes.pipeline.own_policy import Asked, shown
 
+DECIDED = "its shapes, or those inside, are of values of the run"
 Names = dict[str, str]  # a function's own names -> names of values
 
 
@@ -50,6 +52,8 @@ class _Grinder:
     def __init__(self, program: Program, level: LevelPolicy) -> None:
         self.program, self.level = program, level
         self.values: dict[str, Value] = {}
+        self.functions = {f.name: f for f in program.functions}
+        self.dynamic = dynamic_functions(program)
         casts = (b for _, b in program.bindings() if isinstance(b.expr, MatchCast))
         self.found = {v.name: b.var.type for b in casts for v in b.reads}
 
@@ -106,6 +110,9 @@ class _Grinder:
         parts: list[UTask] = []
         run: list[OperatorTask] = []
         for binding in function.body:
+            if self.is_host(binding):  # what follows is another launch
+                parts += _straight(run)
+                run = []
             for part in self.binding(binding, names, path, open_calls):
                 if isinstance(part, Straight):
                     run += part.operators
@@ -217,11 +224,17 @@ class _Grinder:
             for result, value in zip(results, values):
                 self.write_in_place(result, value, arm)
         rows = tuple(zip(results, made, other, strict=True))
-        level, reason = self.level_of((*then, *orelse), name)
+        level, reason = self.level_of((*then, *orelse), name, b)
         return BranchTask(name, b.vars[0].name, level, reason, cond, then, orelse, rows, b.origin)
 
-    def level_of(self, body: Sequence[UTask], name: str) -> tuple[str, str]:
+    def is_host(self, b: Binding) -> bool:
+        """Whether values of the run decide a binding, so that Python does it."""
+        return is_host(b, self.functions, self.dynamic)
+
+    def level_of(self, body: Sequence[UTask], name: str, b: Binding) -> tuple[str, str]:
         """What the policy says of a body; BadPolicy where that is none, or cannot be."""
+        if self.is_host(b):
+            return "host", DECIDED
         if self.level is lowest:
             return lowest(body)
         asked = Asked("Grinder", self.level, f"{name!r}")
@@ -261,7 +274,7 @@ class _Grinder:
         body, (next_going, *made) = self.inline(e.body, e.args, names, f"{name}/", open_calls, own)
         trip, cond = ("" if v is None else self.value(v, names) for v in (e.trip, e.cond))
         checked = self.values[next_going].root != going and not self.is_true(next_going)
-        level, reason = self.level_of(body, name)
+        level, reason = self.level_of(body, name, b)
         if level == "device":
             body = self.read_rows(body, name, trip, own.values())
         stacked = self.stacked(b, made[len(e.state) :], names, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from explorer.grinder.host import dynamic_functions
 from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, Straight, UTask
 from explorer.grinder.policy import LevelPolicy, lowest
 from explorer.grinder.transform import uprogram
@@ -21,9 +22,8 @@ def grind(program: Program) -> Program:
 def task_tree(program: Program, level: LevelPolicy = lowest) -> TaskTree:
     """The tree for pictures: the whole program as a sequence of uTasks."""
     found = uprogram(program, level)
-    worst = (
-        "host" if any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts) else "device"
-    )
+    python = any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts)
+    worst = "host" if python or program.main.name in dynamic_functions(program) else "device"
     parts = tuple(t for part in found.parts for t in _trees(part))
     return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
 

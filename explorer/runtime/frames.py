@@ -19,7 +19,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
 from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.evaluate import Interpreter, Unread
+from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
 from explorer.runtime.binding.recording import Traced
 from explorer.runtime.regions import cut
 
@@ -44,8 +44,15 @@ class Frames:
         """
         sizes = bind_sizes(self.program, inputs)
         main = self.program.main
-        regions = {name: partial(self.region, name, traced) for name in self.regions}
+        regions: dict[str, Compiled] = {}
         interpreter = Interpreter(self.program, sizes, regions, self.unread)
+
+        def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
+            if traced is not None:
+                traced.path = interpreter.path
+            return self.region(name, traced, args, known)
+
+        regions |= {name: partial(region, name) for name in self.regions}
         return interpreter.run(main, [inputs[p.name] for p in main.params])
 
     def region(

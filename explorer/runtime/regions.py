@@ -9,23 +9,13 @@ and the loops, branches and calls whose bodies are such runs themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from explorer.grinder.host import called_by, dynamic_functions, is_host, is_static
 from explorer.ir.annotations import Match, match
-from explorer.ir.calls import (
-    Branch,
-    FunctionCall,
-    KernelCall,
-    LibraryCall,
-    Loop,
-    MatchCast,
-    ShapeOf,
-    Var,
-    View,
-)
+from explorer.ir.calls import FunctionCall, ShapeOf, View
 from explorer.ir.program import Binding, Function, Program
-from explorer.ir.types import ITEM_BYTES, Annotation, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +28,9 @@ class Cut:
 
 def is_dynamic(program: Program) -> bool:
     """Whether something in the program is decided by values of the run."""
-    dynamic = _dynamic_functions(program)
+    dynamic = dynamic_functions(program)
     main = program.main
-    static = all(map(_is_static, (*main.params, *main.outputs))) and not _promises(program)
+    static = all(map(is_static, (*main.params, *main.outputs))) and not _promises(program)
     return main.name in dynamic or not static
 
 
@@ -54,7 +44,7 @@ def _promises(program: Program) -> bool:
 
 def cut(program: Program) -> Cut:
     """The regions of every function that the host has to follow."""
-    dynamic = _dynamic_functions(program) | {program.main.name}
+    dynamic = dynamic_functions(program) | {program.main.name}
     followed = _followed(program, dynamic)
     cutter = _Cutter(program, dynamic)
     functions = tuple(cutter.function(f) if f.name in followed else f for f in program.functions)
@@ -75,7 +65,7 @@ class _Cutter:
         run: list[Binding] = []
         later = _read_later(function)
         for at, binding in enumerate(function.body):
-            if _is_host(binding, self.functions, self.dynamic):
+            if is_host(binding, self.functions, self.dynamic):
                 body += [*self.region(function, run, later[at - 1] if run else set()), binding]
                 run = []
             else:
@@ -134,34 +124,6 @@ def _with_callees(region: Program, program: Program) -> Program:
     return replace(region, functions=kept, constants=constants)
 
 
-def called_by(binding: Binding) -> tuple[str, ...]:
-    """The functions that a binding runs."""
-    match binding.expr:
-        case Branch(_, then, orelse, _):
-            return (then, orelse)
-        case Loop(body):
-            return (body,)
-        case FunctionCall(name, _):
-            return (name,)
-    return ()
-
-
-def _dynamic_functions(program: Program) -> frozenset[str]:
-    """The functions that hold a decision of the host, or call one that does, or themselves."""
-    functions = {f.name: f for f in program.functions}
-    calls = {f.name: {n for b in f.body for n in called_by(b)} for f in program.functions}
-    found = {name for name in functions if name in _reached(name, calls)}
-    while True:
-        more = {
-            f.name
-            for f in program.functions
-            if f.name not in found and any(_is_host(b, functions, found) for b in f.body)
-        }
-        if not more:
-            return frozenset(found)
-        found |= more
-
-
 def _followed(program: Program, dynamic: frozenset[str]) -> set[str]:
     """The functions whose bindings the host does one by one: those that it calls itself, too."""
     functions = {f.name: f for f in program.functions}
@@ -171,66 +133,6 @@ def _followed(program: Program, dynamic: frozenset[str]) -> set[str]:
         name = todo.pop()
         if name not in found:
             found.add(name)
-            own = (b for b in functions[name].body if _is_host(b, functions, dynamic))
+            own = (b for b in functions[name].body if is_host(b, functions, dynamic))
             todo += [callee for b in own for callee in called_by(b)]
     return found
-
-
-def _reached(name: str, calls: Mapping[str, Iterable[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = list(calls[name])
-    while todo:
-        callee = todo.pop()
-        if callee not in seen:
-            seen.add(callee)
-            todo += calls[callee]
-    return seen
-
-
-def _is_host(binding: Binding, functions: Mapping[str, Function], dynamic: Iterable[str]) -> bool:
-    """Whether only the host can do a binding."""
-    known = all(_is_static(v) for v in (*binding.vars, *binding.reads))
-    if not known or any(n in dynamic for n in called_by(binding)):
-        return True
-    match binding.expr:
-        case MatchCast():
-            return True
-        case LibraryCall(library):
-            return library == "shape"
-        case KernelCall() | View() | ShapeOf():
-            return False
-        case FunctionCall(name, args):
-            return not _fit(functions[name].params, args, binding.vars, functions[name].outputs)
-        case Branch(_, then, orelse, args):
-            sides = (functions[then], functions[orelse])
-            return not all(_fit(s.params, args, binding.vars, s.outputs) for s in sides)
-        case Loop() as loop:
-            body, count = functions[loop.body], len(loop.state)
-            given, made = (*loop.state, *loop.args), body.outputs[1 : 1 + count]
-            rows = zip(binding.vars[count:], body.outputs[1 + count :], strict=True)
-            fits = _fit(body.params[2:], given, binding.vars[:count], made)
-            return not (fits and all(_stacks(stacked, row) for stacked, row in rows))
-    return True
-
-
-def _fit(
-    params: tuple[Var, ...], args: tuple[Var, ...], vars: tuple[Var, ...], outputs: tuple[Var, ...]
-) -> bool:
-    """Whether a body takes and gives what stands around it, in the same words."""
-    pairs = (*zip(params, args, strict=True), *zip(vars, outputs, strict=True))
-    return all(a.type == b.type for a, b in pairs)
-
-
-def _stacks(stacked: Var, row: Var) -> bool:
-    """Whether a value is made of such rows, in the same words."""
-    whole, part = stacked.tensor, row.tensor
-    return part.is_known and (whole.dims[1:], whole.dtype) == (part.dims, part.dtype)
-
-
-def _is_static(var: Var) -> bool:
-    return _has_kernels(var.type)
-
-
-def _has_kernels(type: Annotation) -> bool:
-    """A tensor whose shape is in symbols, of a dtype that kernels take."""
-    return isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.compilation import Compilation
+from explorer.ir.decisions import Wall
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.runtime.device_program import instructions as isa
 from tests.frontends.models import model, saved, value
@@ -388,3 +389,34 @@ def test_a_padded_loop_is_printed_and_parsed(tmp_path: Path) -> None:
     text = print_program(program)
     assert "stacking 2 padded" in text
     assert parse_program(text, program.constants).functions == program.functions
+
+
+def test_what_python_follows_is_on_the_host_and_its_bricks_are_those_that_were_planned(
+    tmp_path: Path,
+) -> None:
+    compiled = explorer.compile(saved(until(1 << 40), tmp_path))
+    tree = compiled.program.decisions.tasks
+    assert tree is not None
+    (loop, after) = (next(t for t in tree.parts if t.kind == k) for k in ("loop", "operator"))
+    assert (tree.level, loop.level, after.level) == ("host", "host", "device")
+    assert "values of the run" in loop.reason
+    feeds = {"x": np.ones(3, np.float32) / 64, "limit": np.float32(1), "go": np.array(True)}
+    measured = compiled.measured_wall({n: np.asarray(a) for n, a in feeds.items()})
+    planned = compiled.planned_wall(compiled.hint)
+    calls = {b.call for b in measured.bricks}
+    assert calls == {b.call for b in planned.bricks}
+    assert {c.partition("/")[0] for c in calls if "/" in c} == {loop.name}
+    trips = {b.iteration for b in measured.bricks if "/" in b.call}
+    assert trips == set(range(len(trips))) and len(trips) > 1
+
+
+def test_planned_and_measured_walls_of_a_scan_have_the_same_bricks(tmp_path: Path) -> None:
+    compiled = explorer.compile(saved(rnn(7), tmp_path))
+    planned = compiled.planned_wall({})
+    measured = compiled.measured_wall({"h0": floats(1, 5), "xs": floats(7, 1, 5)})
+
+    def places(wall: Wall) -> list[tuple[object, ...]]:
+        return sorted((b.unit, b.call, b.first, b.last, b.iteration) for b in wall.bricks)
+
+    assert places(planned) == places(measured)
+    assert {b.iteration for b in planned.bricks} == set(range(7))

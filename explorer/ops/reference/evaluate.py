@@ -77,23 +77,32 @@ class Interpreter:
         unread: dict[str, Unread] | None = None,
     ) -> None:
         self.program, self.sizes = program, sizes
-        self.compiled, self.is_counted = compiled or {}, compiled is not None
+        self.is_counted = compiled is not None
+        self.compiled = {} if compiled is None else compiled
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
         self.unread = {} if unread is None else unread
         self.depth = 0
+        self.path = ""  # the bindings whose functions are being run, as uTasks are named
 
     def run(
-        self, function: Function, args: Sequence[Array], given: Mapping[str, int] | None = None
+        self,
+        function: Function,
+        args: Sequence[Array],
+        given: Mapping[str, int] | None = None,
+        of: str = "",
     ) -> list[Array]:
         """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
-        that it has from its caller.
+        that it has from its caller, `of` the binding that runs it.
         """
+        outside = self.path
         self.depth += 1
+        self.path = f"{outside}{of}/" if of else outside
         try:
             return self.frame(function, args, self.sizes if given is None else given)
         finally:
             self.depth -= 1
+            self.path = outside
 
     def frame(
         self, function: Function, args: Sequence[Array], given: Mapping[str, int]
@@ -157,21 +166,24 @@ class Interpreter:
             case FunctionCall(name, args) if name in self.compiled:
                 return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
-                return self.run(self.functions[name], [read(a) for a in args], {})
+                of = binding.vars[0].name
+                return self.run(self.functions[name], [read(a) for a in args], {}, of)
             case MatchCast(arg):
                 return (frame.cast(binding.var.name, read(arg)),)
             case ShapeOf(dims, rank):
                 row = np.array(evaluate_shape(dims, sizes), np.int64)
                 return (row if rank else row.reshape(()),)
             case Branch(cond, then, orelse, args):
-                taken = self.functions[then if bool(read(cond)) else orelse]
-                return self.run(taken, [read(a) for a in args], sizes)
+                side, name = ("then", then) if bool(read(cond)) else ("else", orelse)
+                of = f"{binding.vars[0].name}/{side}"
+                return self.run(self.functions[name], [read(a) for a in args], sizes, of)
             case Loop() as loop:
-                results = self.loop(loop, values, sizes)
+                of = binding.vars[0].name if binding.vars else loop.body
+                results = self.loop(loop, values, sizes, of)
                 return _padded(binding.vars, results, sizes) if loop.padded else results
 
     def loop(
-        self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int]
+        self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int], of: str
     ) -> Sequence[Array]:
         """The state after the last trip, then the rows that are stacked."""
         body = self.functions[loop.body]
@@ -183,7 +195,8 @@ class Interpreter:
         taken = 0
         while bool(going) and (trip is None or step < trip):
             count = np.array(step, np.int64)
-            going, *found = self.run(body, [count, np.asarray(going), *state, *args], sizes)
+            given = [count, np.asarray(going), *state, *args]
+            going, *found = self.run(body, given, sizes, of)
             state = found[: len(state)]
             rows.append(found[len(state) :])
             if loop.scans:

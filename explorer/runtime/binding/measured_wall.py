@@ -14,6 +14,7 @@ from explorer.runtime.binding.assemble import LaunchCode, RunRow
 from explorer.runtime.binding.recording import Called, Traced
 from explorer.runtime.workers.launch import Stamps
 
+Step: TypeAlias = "tuple[LaunchCode, Stamps, str] | Called"
 Ends: TypeAlias = list[list[tuple[float, str]]]  # by unit, when a brick ended, and of which call
 LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
 
@@ -30,7 +31,8 @@ def measured_wall(
     """`reads`: for each operator those that it waits for. Time 0 is the first launch or call;
     `between` is why units idle that neither is under way for.
     """
-    steps: list[tuple[LaunchCode, Stamps] | Called] = [*traced.launches, *traced.calls]
+    launches = zip(traced.launches, traced.paths, strict=True)
+    steps: list[Step] = [*((code, s, path) for (code, s), path in launches), *traced.calls]
     if not steps:
         return Wall("measured", (), (), units, 0.0, policy, device)
     steps.sort(key=lambda step: step.begin if isinstance(step, Called) else step[1].begin)
@@ -38,7 +40,7 @@ def measured_wall(
     bricks: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
-    counts: dict[int, Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
+    counts: dict[tuple[int, str], Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
     calls = Counter[str]()
     total = 0.0
     for step in steps:
@@ -47,16 +49,17 @@ def measured_wall(
         if begin > total:
             gaps += [Gap(unit, total, begin, between) for unit in range(units)]
         if isinstance(step, Called):
-            name, trip = step.task.name, calls[step.task.name]
+            name = step.path + step.task.name
+            trip = calls[name]
             bricks.append(Brick(0, begin, end, name, 0, 1, step.task.origin, iteration=trip))
             gaps += [Gap(unit, begin, end, "library") for unit in range(1, units)]
             calls[name] += 1
         else:
-            code, found = step
+            code, found, path = step
             if counts:
                 cuts.append(begin)
-            seen = counts.setdefault(id(code), Counter())
-            mine = _bricks(code, found, origin, cycles_per_us, seen)
+            seen = counts.setdefault((id(code), path), Counter())
+            mine = _bricks(code, found, path, origin, cycles_per_us, seen)
             bricks += mine
             gaps += _gaps(mine, reads, units, begin, end)
         total = end
@@ -66,6 +69,7 @@ def measured_wall(
 def _bricks(
     code: LaunchCode,
     stamps: Stamps,
+    path: str,
     origin: int,
     cycles_per_us: float,
     seen: Counter[tuple[int, int]],
@@ -80,7 +84,7 @@ def _bricks(
                     unit,
                     start_us,
                     end_us,
-                    run.operator.name,
+                    path + run.operator.name,
                     run.first,
                     run.last,
                     run.operator.origin,

@@ -34,9 +34,10 @@ Recording: TypeAlias = tuple[Deed, ...]
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A library call, and the cycles at its beginning and end."""
+    """A library call, the path to it, and the cycles at its beginning and end."""
 
     task: LibraryTask
+    path: str
     begin: int
     end: int
 
@@ -44,11 +45,14 @@ class Called:
 @dataclass(slots=True)
 class Traced:
     """What a traced run did, in order: launches with their stamps, and library calls; `capacity` is
-    a unit's room in a launch.
+    a unit's room in a launch. `path`, of the region that runs, is put before the names of its
+    uTasks; `paths` those of the launches.
     """
 
     capacity: int
+    path: str = ""
     launches: list[tuple[LaunchCode, Stamps]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
 
     @property
@@ -82,6 +86,7 @@ class Run:
         if self.traced is None:
             launch.run(self.team)
         else:
+            self.traced.paths.append(self.traced.path)
             self.traced.launches.append((code, launch.trace(self.team, self.traced.capacity)))
 
     def call(self, task: LibraryTask, work: Callable[[], None]) -> None:
@@ -91,7 +96,7 @@ class Run:
         else:
             begin = clock.cycles()
             work()
-            self.traced.calls.append(Called(task, begin, clock.cycles()))
+            self.traced.calls.append(Called(task, self.traced.path, begin, clock.cycles()))
 
 
 def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:
