@@ -355,6 +355,8 @@ class Gap:
 class Wall:
     """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock
     says measured.
+
+    `host` is what Python runs meanwhile, in a lane of its own below the units': number `units`.
     """
 
     kind: str
@@ -365,6 +367,12 @@ class Wall:
     policy: str = ""
     device: str = ""
     cuts_us: tuple[float, ...] = ()  # where one launch ends and the next begins
+    host: tuple[Brick, ...] = ()
+
+    @property
+    def everything(self) -> tuple[Brick, ...]:
+        """The bricks of the units, then those of the host."""
+        return (*self.bricks, *self.host)
 
     @property
     def busy(self) -> float:

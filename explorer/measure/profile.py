@@ -63,7 +63,7 @@ class Profile:
 
 def profile_of(program: Program, wall: Wall) -> Profile:
     """The time of each call of a program and of each of its source operators, on one wall."""
-    kernels = _kernels(program, wall.bricks)
+    kernels = _kernels(program, wall.everything)
     busy = sum(k.us for k in kernels)
     operators = _operators(program, kernels, busy)
     found = {o.name for o in operators}

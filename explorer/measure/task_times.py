@@ -223,13 +223,15 @@ def _spent(
     size = executable.planner.units.cache_bytes
     caches = [Kept(size) for _ in range(executable.units)]
     for number, (code, stamps) in enumerate(traced[0].launches):
+        path = traced[0].paths[number]
         for place, unit in enumerate(code.units):
             every = [t.launches[number][1].units[place] for t in traced if _has(t, number)]
             length = min(len(rows) for rows in every)
             cycles = np.mean([rows[:length, 2] - rows[:length, 1] for rows in every], axis=0)
             for row, us in zip(stamps.units[place][:length, 0].tolist(), (cycles / rate).tolist()):
                 run = code.runs[place][row]
-                operator = operators.get(run.operator.name)
+                name = path + run.operator.name
+                operator = operators.get(name)
                 tasks, hits = run.last - run.first, 0
                 if operator is not None and operator.constant:
                     of = operator.tasks
@@ -237,7 +239,7 @@ def _spent(
                     caches[unit].read(
                         operator.constant, operator.constant_bytes, of, run.first, run.last
                     )
-                spent[run.operator.name].add(tasks, hits, us)
+                spent[name].add(tasks, hits, us)
     for call, us in _calls(traced, rate):
         spent[call].add(1, 0, us)
     return dict(spent)
@@ -252,6 +254,6 @@ def _calls(traced: list[Traced], rate: float) -> Iterator[tuple[str, float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for one in traced:
         for call in one.calls:
-            found[call.task.name].append((call.end - call.begin) / rate)
+            found[call.name].append((call.end - call.begin) / rate)
     for name, us in found.items():
         yield name, median(us)

@@ -46,7 +46,7 @@ class IdleTime:
 class WallComparison:
     """How well a plan foretold a run. Times are microseconds.
 
-    `bricks` stand in the order of the measured wall's; `missing` planned ones were not seen.
+    `bricks` stand in the order of all of the measured wall's; `missing` planned ones were not seen.
     `rank_correlation` is Spearman's of the durations of bricks that both walls have, and
     `start_correlation` that of their starts; NaN where there are fewer than two.
     `total_error_us` is the sum of every brick's absolute error, those of only one wall in full.
@@ -69,10 +69,11 @@ class WallComparison:
 
 def compare_walls(planned: Wall, measured: Wall) -> WallComparison:
     """The measured wall against the planned one, bricks paired by unit, call, tasks and trip."""
-    places = {_place(b): n for n, b in enumerate(planned.bricks)}
-    bricks = tuple(_error(places.pop(_place(b), -1), b, planned.bricks) for b in measured.bricks)
+    plan = planned.everything
+    places = {_place(b): n for n, b in enumerate(plan)}
+    bricks = tuple(_error(places.pop(_place(b), -1), b, plan) for b in measured.everything)
     both = [b for b in bricks if b.planned >= 0]
-    unseen = sum(_us(planned.bricks[n]) for n in places.values())
+    unseen = sum(_us(plan[n]) for n in places.values())
     return WallComparison(
         planned.total_us,
         measured.total_us,

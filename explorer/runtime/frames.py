@@ -15,13 +15,15 @@ import numpy as np
 
 from explorer.counters import counters
 from explorer.ir.annotations import symbols_in
-from explorer.ir.program import Program
+from explorer.ir.calls import LibraryCall
+from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
-from explorer.runtime.binding.recording import Traced
+from explorer.runtime.binding.recording import Called, Traced
 from explorer.runtime.regions import cut
+from explorer.runtime.workers import clock
 
 Array = np.ndarray
 RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], Mapping[str, Array]]
@@ -45,7 +47,8 @@ class Frames:
         sizes = bind_sizes(self.program, inputs)
         main = self.program.main
         regions: dict[str, Compiled] = {}
-        interpreter = Interpreter(self.program, sizes, regions, self.unread)
+        interpreter = _Host(self.program, sizes, regions, self.unread)
+        interpreter.traced = traced
 
         def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
             if traced is not None:
@@ -65,6 +68,23 @@ class Frames:
         known = {s: sizes[s] for s in self.symbols[name] if s in sizes}
         found = self.compiled[name](inputs, known, traced)
         return [found[n] for n in main.output_names]
+
+
+class _Host(Interpreter):
+    """Does what lies between regions; what libraries do is seen in the trace."""
+
+    traced: Traced | None = None
+
+    def library(
+        self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]
+    ) -> Sequence[Array]:
+        counters.add("library_calls")
+        begin = clock.cycles()
+        found = super().library(binding, call, given)
+        if self.traced is not None:
+            name = self.path + binding.vars[0].name
+            self.traced.calls.append(Called(name, binding.origin, begin, clock.cycles()))
+        return found
 
 
 def _symbols(region: Program) -> tuple[str, ...]:

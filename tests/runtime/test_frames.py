@@ -99,6 +99,8 @@ def test_the_wall_of_a_dynamic_run_has_the_bricks_of_all_regions(tmp_path: Path)
     compiled = chain(tmp_path).compiled
     wall = compiled.measured_wall({"x": floats(9, 4)})
     assert {b.call for b in wall.bricks} == {b.var.name for b in compiled.program.kernel_calls}
+    planned = compiled.planned_wall(compiled.hint)
+    assert wall.host and {b.call for b in wall.host} == {b.call for b in planned.host}
     assert [g for g in wall.gaps if g.cause == "library"]
     assert compiled.planned_wall({"n": 9}).bricks
     assert compiled.memory({"n": 9}).planned_bytes > 0

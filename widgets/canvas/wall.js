@@ -106,9 +106,9 @@ export function wallView(ctx) {
       const y = NAMES + u * at.pitch;
       pen.fillStyle = colours.colour("app");
       pen.fillRect(LEFT, y, at.wide, at.row);
-      const name = planned.group > 1 ? `u${u * planned.group}–${Math.min(planned.units, (u + 1) * planned.group) - 1}` : `w${u}`;
+      const name = planned.group > 1 ? `u${u * planned.group}–${Math.min(planned.units, (u + 1) * planned.group) - 1}` : u < planned.units ? `w${u}` : "host";
       if (u % every === 0) paint.text(pen, name, 12, y + clamp(at.row - 2, 9, 17), "ink", colours.font(at.row >= 12 ? 11 : 9, "mono"));
-      if (at.row >= 34 && measured) paint.text(pen, `${percent(measured.busy[u])} busy`, 12, y + 33, "ink2");
+      if (at.row >= 34 && u < measured?.lanes) paint.text(pen, `${percent(measured.busy[u])} busy`, 12, y + 33, "ink2");
     }
     const one = single(), rows = by => Array.from({ length: planned.lanes }, (_, u) => [u, NAMES + u * at.pitch + by]);
     clipped(pen, at, () => {
@@ -182,7 +182,7 @@ export function wallView(ctx) {
     return u < 0 || u >= more.lanes || high < 4 ? null : found(more, u, (x - LEFT) / (width - LEFT - RIGHT) * more.total_us);
   }
   function said({ wall, u, slice, block, gap }) {
-    const where = wall.group > 1 ? `u${u * wall.group}–${Math.min(wall.units, (u + 1) * wall.group) - 1}` : `w${u}`;
+    const where = wall.group > 1 ? `u${u * wall.group}–${Math.min(wall.units, (u + 1) * wall.group) - 1}` : u < wall.units ? `w${u}` : "host";
     if (block < 0) return gap >= 0 ? `${where} idle, ${ctx.host.get("causes")[slice.cause[gap]][1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}` : "";
     const j = slice.alone[block], [name = "?", family = "?"] = calls[slice.call[block]] ?? [], start = slice.start[block], end = slice.end[block];
     const span = `${where}, ${wall.kind}: ${start.toFixed(1)} to ${end.toFixed(1)} µs, ${duration(end - start)}`;

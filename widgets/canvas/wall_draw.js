@@ -201,7 +201,7 @@ export function wallPainter(ctx, stats) {
     text(pen, `modelled (outlined and pale): ${duration(more.total_us)} on ${more.units} units, ${percent(more.shares.busy)} busy${idle ? `, most lost to ${named[idle[0]] ?? idle[0]}` : ""}`, LEFT, y - 4, "ink2");
     for (let u = 0; u < more.lanes; u++) {
       const top = y + u * high;
-      if (high > 9 || u % 2 === 0) text(pen, `u${u}`, 12, top + 9, "ink", ctx.colours.font(11, "mono"));
+      if (high > 9 || u % 2 === 0) text(pen, u < more.units ? `u${u}` : "host", 12, top + 9, "ink", ctx.colours.font(11, "mono"));
       pen.fillStyle = colour("tint"); pen.fillRect(34, top + high / 2 - 3, 40, 5);
       pen.fillStyle = colour("t2"); pen.fillRect(34, top + high / 2 - 3, 40 * more.busy[u], 5);
       pen.fillStyle = colour("app"); pen.fillRect(LEFT, top, wide, high - 1);

@@ -39,7 +39,8 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class WallRows:
-    """A wall as columns, sorted by unit and start: one entry a brick, then one a gap.
+    """A wall as columns, sorted by unit and start: one entry a brick, then one a gap. What Python
+    runs is in a lane of its own, behind those of the units.
 
     Starts and ends are in microseconds; `call` is a position in `calls`, `first` to `last` are the
     tasks, both included, `launch` and `trip` (of a loop) tell bricks apart that run again; `cause`
@@ -65,6 +66,7 @@ class WallRows:
     cuts_us: tuple[float, ...] = ()
     device: str = ""
     policy: str = ""
+    on_host: bool = False  # whether Python runs anything
     order: NDArray[np.int64] | None = None  # the position of each in the wall that it was read from
 
     @property
@@ -72,21 +74,31 @@ class WallRows:
         """How many there are."""
         return len(self.unit)
 
+    @property
+    def lanes(self) -> int:
+        """The units, and the host where Python runs anything."""
+        return self.units + self.on_host
+
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Where each unit's bricks begin, and the end of the last."""
-        return np.searchsorted(self.unit, np.arange(self.units + 1))
+        """Where each lane's bricks begin, and the end of the last."""
+        return np.searchsorted(self.unit, np.arange(self.lanes + 1))
 
     @cached_property
     def gap_rows(self) -> NDArray[np.int64]:
-        """Where each unit's gaps begin, and the end of the last."""
-        return np.searchsorted(self.gap_unit, np.arange(self.units + 1))
+        """Where each lane's gaps begin, and the end of the last."""
+        return np.searchsorted(self.gap_unit, np.arange(self.lanes + 1))
+
+    def lane_name(self, lane: int, letter: str = "w") -> str:
+        """What a lane of one unit, or of the host, is called."""
+        return f"{letter}{lane}" if lane < self.units else "host"
 
     def areas_us(self) -> dict[str, float]:
         """Units times time, in microseconds: "busy", then each cause of idle time that occurs;
         "not named" is what is left of the whole, where something is.
         """
-        busy = float(np.sum(self.end - self.start))
+        on_units = self.rows[self.units]
+        busy = float(np.sum((self.end - self.start)[:on_units]))
         lengths = self.gap_end - self.gap_start
         spent = np.bincount(self.cause, lengths, len(CAUSES))
         named = {"busy": busy} | {n: float(v) for n, v in zip(CAUSES, spent) if v > 0}
@@ -105,8 +117,8 @@ class WallRows:
         return {name: us / self.area_us for name, us in self.areas_us().items()}
 
     def busy_by_unit(self) -> list[float]:
-        """The share of the time that each unit works."""
-        spent = np.bincount(self.unit, self.end - self.start, self.units)
+        """The share of the time that each unit works, and the host where it does."""
+        spent = np.bincount(self.unit, self.end - self.start, self.lanes)
         return [float(v) / self.total_us if self.total_us else 0.0 for v in spent]
 
     def calls_of(self, op: str) -> list[int]:
@@ -122,7 +134,7 @@ def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
     known = {c.name: i for i, c in enumerate(calls)}
     index: dict[str, int] = {}
     everything = list(calls)
-    for brick in wall.bricks:
+    for brick in wall.everything:
         if brick.call not in index:
             at = next((known[n] for n in _endings(brick.call) if n in known), None)
             if at is None:
@@ -139,6 +151,7 @@ def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
         cuts_us=wall.cuts_us,
         device=wall.device,
         policy=wall.policy,
+        on_host=bool(wall.host),
     )
 
 
@@ -153,10 +166,11 @@ def _endings(name: str) -> Iterator[str]:
 
 def _brick_columns(wall: Wall, index: Mapping[str, int]) -> dict[str, Any]:
     numbers = (
-        (b.unit, index[b.call], b.first, b.last - 1, b.program, b.iteration) for b in wall.bricks
+        (b.unit, index[b.call], b.first, b.last - 1, b.program, b.iteration)
+        for b in wall.everything
     )
     whole = _table(numbers, 6, np.uint32)
-    start, end = _table(((b.start_us, b.end_us) for b in wall.bricks), 2, np.float64)
+    start, end = _table(((b.start_us, b.end_us) for b in wall.everything), 2, np.float64)
     names = ("unit", "call", "first", "last", "launch", "trip")
     order = np.lexsort((start, whole[0]))
     columns = dict(zip(names, whole)) | {"start": start, "end": end}

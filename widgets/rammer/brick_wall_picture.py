@@ -38,15 +38,15 @@ def figure(
     marks: list[str] = []
     y = 6.0
     lanes = lanes_of(planned, 2 if measured else 1)
-    own, high = lanes_high(lanes, planned.units, bool(measured))
+    own, high = lanes_high(lanes, planned.lanes, bool(measured))
     for lane in range(lanes):
         full = own + high + (5 if measured else 2) if high else own + 2
-        first, last = units_of(lane, lanes, planned.units)
+        first, last = units_of(lane, lanes, planned.lanes)
         marks.append(rect(GUTTER, y, INSIDE, full, "var(--app)"))
         if full >= 12 or lane % max(1, round(12 / full)) == 0:
-            name = f"w{first}" if first == last else f"w{first}–{last}"
+            name = planned.lane_name(first) if first == last else f"w{first}–{last}"
             marks.append(label(12, y + min(14, full + 2), name, "i mono"))
-        if measured and full >= 34:
+        if measured and full >= 34 and lane < measured.lanes:
             marks.append(label(12, y + 33, f"{measured.busy_by_unit()[lane]:.1%} busy"))
         y += full + 4
     step = full + 4
@@ -63,7 +63,7 @@ def figure(
 
 def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
     """How many lanes there are: one a unit while there is room for 3 pixels of each wall in it."""
-    return shared_lanes(rows.units, int(high / (4 + 3 * walls)))
+    return shared_lanes(rows.lanes, int(high / (4 + 3 * walls)))
 
 
 def shared_lanes(units: int, most: int) -> int:
@@ -92,7 +92,7 @@ def units_of(lane: int, lanes: int, units: int) -> tuple[int, int]:
 def blocks_of(rows: WallRows, lanes: int) -> Blocks:
     """All bricks of a wall, as far as the picture's pixels tell them apart."""
     view = Window(0.0, rows.total_us or 1.0, INSIDE, lanes)
-    return lane_blocks(rows, view, -(-rows.units // lanes), ROOM)
+    return lane_blocks(rows, view, -(-rows.lanes // lanes), ROOM)
 
 
 def lane_marks(
@@ -130,7 +130,7 @@ def gap_marks(
     rows: WallRows, lanes: int, scale: float, y: float, high: float, step: float
 ) -> Iterator[str]:
     """Gaps that are a pixel long, by cause; those of many units to a lane are not told apart."""
-    if lanes < rows.units:
+    if lanes < rows.lanes:
         return
     long = np.flatnonzero((rows.gap_end - rows.gap_start) * scale > 0.7)
     if len(long) > 4000:

@@ -80,7 +80,7 @@ def _words(found: Rammed, side: Side) -> str:
 
 def _lanes(rows: WallRows) -> tuple[int, float]:
     """How many there are, and how far apart."""
-    lanes = shared_lanes(rows.units, MOST_LANES)
+    lanes = shared_lanes(rows.lanes, MOST_LANES)
     return lanes, min(40.0, HIGH / lanes)
 
 
@@ -89,8 +89,8 @@ def _wall(rows: WallRows, y: float, scale: float, selected: str) -> list[str]:
     high = max(1.0, step - (1 if step > 5 else 0))
     marks = [rect(GUTTER, y, rows.total_us * scale, lanes * step, "var(--app)")]
     for lane in range(0, lanes, max(1, round(14 / step))):
-        first, last = units_of(lane, lanes, rows.units)
-        name = f"u{first}" if first == last else f"u{first}–{last}"
+        first, last = units_of(lane, lanes, rows.lanes)
+        name = rows.lane_name(first, "u") if first == last else f"u{first}–{last}"
         marks.append(label(12, y + lane * step + min(step, 14), name, "mono q"))
     marks += gap_marks(rows, lanes, scale, y, high, step)
     marks += lane_marks(rows, lanes, scale, y, high, step, selected, outlined=False)

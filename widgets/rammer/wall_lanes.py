@@ -174,12 +174,12 @@ def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
     """Lanes of `group` units: for each bin the call of its busiest unit and how much all work;
     equal neighbours are one block.
     """
-    lanes = -(-rows.units // group)
+    lanes = -(-rows.lanes // group)
     edges = np.linspace(view.start_us, view.end_us, bins + 1)
     width = edges[1] - edges[0]
     busy, best = np.zeros((lanes, bins)), np.zeros((lanes, bins))
     call = np.zeros((lanes, bins), np.int64)
-    for unit in range(rows.units):
+    for unit in range(rows.lanes):
         a, b = int(rows.rows[unit]), int(rows.rows[unit + 1])
         if a == b:
             continue
@@ -192,7 +192,7 @@ def _in_bins(rows: WallRows, view: Window, group: int, bins: int) -> Blocks:
         better = spent > best[lane]
         best[lane][better] = spent[better]
         call[lane][better] = mine[better]
-    sizes = np.minimum(group, rows.units - group * np.arange(lanes))
+    sizes = np.minimum(group, rows.lanes - group * np.arange(lanes))
     share = busy / (sizes[:, None] * width if width else 1.0)
     return _runs_of_bins(call, share, edges)
 

@@ -75,7 +75,7 @@ def sliced(source: Source, view: Window, budget: int = SLICE_BYTES) -> tuple[dic
     `least_us` 0: every brick of the window is there, so no nearer look shows more.
     """
     rows = source.rows
-    group = -(-rows.units // view.lanes)
+    group = -(-rows.lanes // view.lanes)
     waits, everything = _waits(source, view, group)
     room = budget - WAIT * len(waits)
     gaps, least_gap = _gaps(rows, view, group, room // 4)
@@ -86,7 +86,7 @@ def sliced(source: Source, view: Window, budget: int = SLICE_BYTES) -> tuple[dic
         "to": view.end_us,
         "least_us": max(blocks.least_us, least_gap),
         "group": group,
-        "lanes": -(-rows.units // group),
+        "lanes": -(-rows.lanes // group),
         "blocks": len(blocks.start),
         "singles": len(single),
         "gaps": len(gaps),

@@ -120,7 +120,7 @@ def _row(planned: WallRows, measured: WallRows | None, i: int, j: int) -> tuple[
         error = f"{should / took - 1:+.0%}" if took else ""
         found = (round(float(measured.start[j]), 1), round(took, 1), error)
     return (
-        f"w{planned.unit[i]}",
+        planned.lane_name(int(planned.unit[i])),
         call.name,
         call.family,
         f"{planned.first[i]} to {planned.last[i]}",

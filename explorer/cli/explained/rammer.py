@@ -52,7 +52,7 @@ def wall(
         row for row in _calls(planned, measured) if about(op, row.call, frozenset(row.origins))
     ]
     if op is not None and not calls:
-        raise no_such(c, op, (b.call for b in planned.bricks))
+        raise no_such(c, op, (b.call for b in planned.everything))
     data = {
         "stage": "rammed",
         "policy": planned.policy,
@@ -85,8 +85,8 @@ def _calls(planned: Wall, measured: Wall | None) -> list[CallTime]:
     """Each call of the wall, the longest first."""
     plan, run = _spent(planned), {} if measured is None else _spent(measured)
     origins = {brick.call: tuple(sorted(brick.origin)) for brick in planned.bricks}
-    bricks = Counter(brick.call for brick in planned.bricks)
-    laid = Counter(brick.call for brick in measured.bricks) if measured else Counter[str]()
+    bricks = Counter(brick.call for brick in planned.everything)
+    laid = Counter(brick.call for brick in measured.everything) if measured else Counter[str]()
     rows = [
         CallTime(n, origins[n], bricks[n], us, run.get(n, nan), laid[n]) for n, us in plan.items()
     ]
@@ -95,7 +95,7 @@ def _calls(planned: Wall, measured: Wall | None) -> list[CallTime]:
 
 def _spent(each: Wall) -> dict[str, float]:
     spent: dict[str, float] = defaultdict(float)
-    for brick in each.bricks:
+    for brick in each.everything:
         spent[brick.call] += brick.end_us - brick.start_us
     return spent
 

@@ -157,9 +157,9 @@ class Interpreter:
                 return evaluate_outputs(kernel, [read(a) for a in args], sizes)
             case View(arg, offset):
                 return (_view(read(arg), binding.var, evaluate_dim(offset, sizes), sizes),)
-            case LibraryCall(library, function, args, attrs):
+            case LibraryCall(library, function, args, _):
                 given = [None if a is None else read(a) for a in args]
-                found = call_library(library, function, attrs, given, len(binding.vars))
+                found = self.library(binding, binding.expr, given)
                 if library not in ("onnx", "shape"):
                     _check_results(binding, f"{library}.{function}", found, sizes)
                 return found
@@ -181,6 +181,13 @@ class Interpreter:
                 of = binding.vars[0].name if binding.vars else loop.body
                 results = self.loop(loop, values, sizes, of)
                 return _padded(binding.vars, results, sizes) if loop.padded else results
+
+    def library(
+        self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]
+    ) -> Sequence[Array]:
+        """What a library gives."""
+        count = len(binding.vars)
+        return call_library(call.library, call.function, call.attrs, given, count)
 
     def loop(
         self, loop: Loop, values: Mapping[str, Array], sizes: Mapping[str, int], of: str

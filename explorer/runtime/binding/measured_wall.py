@@ -38,6 +38,7 @@ def measured_wall(
     steps.sort(key=lambda step: step.begin if isinstance(step, Called) else step[1].begin)
     origin = traced.begin
     bricks: list[Brick] = []
+    host: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
     counts: dict[tuple[int, str], Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
@@ -49,11 +50,10 @@ def measured_wall(
         if begin > total:
             gaps += [Gap(unit, total, begin, between) for unit in range(units)]
         if isinstance(step, Called):
-            name = step.path + step.task.name
-            trip = calls[name]
-            bricks.append(Brick(0, begin, end, name, 0, 1, step.task.origin, iteration=trip))
-            gaps += [Gap(unit, begin, end, "library") for unit in range(1, units)]
-            calls[name] += 1
+            trip = calls[step.name]
+            host.append(Brick(units, begin, end, step.name, 0, 1, step.origin, iteration=trip))
+            gaps += [Gap(unit, begin, end, "library") for unit in range(units)]
+            calls[step.name] += 1
         else:
             code, found, path = step
             if counts:
@@ -63,7 +63,8 @@ def measured_wall(
             bricks += mine
             gaps += _gaps(mine, reads, units, begin, end)
         total = end
-    return Wall("measured", tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts))
+    walls = tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts), tuple(host)
+    return Wall("measured", *walls)
 
 
 def _bricks(

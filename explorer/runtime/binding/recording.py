@@ -34,10 +34,10 @@ Recording: TypeAlias = tuple[Deed, ...]
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A library call, the path to it, and the cycles at its beginning and end."""
+    """A library call, by its uTask's name, and the cycles at its beginning and end."""
 
-    task: LibraryTask
-    path: str
+    name: str
+    origin: frozenset[str]
     begin: int
     end: int
 
@@ -96,7 +96,8 @@ class Run:
         else:
             begin = clock.cycles()
             work()
-            self.traced.calls.append(Called(task, self.traced.path, begin, clock.cycles()))
+            name = self.traced.path + task.name
+            self.traced.calls.append(Called(name, task.origin, begin, clock.cycles()))
 
 
 def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:

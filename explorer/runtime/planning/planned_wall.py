@@ -70,6 +70,7 @@ class _Mason:
         self.launched = False
         self.times = Counter[str]()
         self.bricks: list[Brick] = []
+        self.python: list[Brick] = []
         self.gaps: list[Gap] = []
         self.cuts: list[float] = []
 
@@ -84,6 +85,7 @@ class _Mason:
             policy,
             name,
             cuts,
+            tuple(self.python),
         )
 
     def lay(self, parts: Sequence[UTask]) -> None:
@@ -148,15 +150,16 @@ class _Mason:
         self.cuts.append(self.now)
 
     def library(self, task: LibraryTask) -> None:
-        """The calling thread is in the library; the others have nothing to do."""
+        """Python is in the library; the units have nothing to do."""
         self.back()
         self.through_python()
         begin = self.now
         self.now += self.host.library(task, self.host.extents).us
         trip = self.times[task.name]
         self.times[task.name] += 1
-        self.bricks.append(Brick(0, begin, self.now, task.name, 0, 1, task.origin, iteration=trip))
-        self.gaps += [Gap(unit, begin, self.now, "library") for unit in range(1, self.units)]
+        brick = Brick(self.units, begin, self.now, task.name, 0, 1, task.origin, iteration=trip)
+        self.python.append(brick)
+        self.gaps += [Gap(unit, begin, self.now, "library") for unit in range(self.units)]
 
     def loop(self, task: LoopTask) -> None:
         on_host = task.level == "host"
@@ -180,7 +183,7 @@ class _Mason:
     @property
     def laid(self) -> int:
         """How much there is to draw: a trip may have gaps alone."""
-        return max(len(self.bricks), len(self.gaps))
+        return max(len(self.bricks) + len(self.python), len(self.gaps))
 
     def entered_us(self, task: LoopTask) -> float:
         """The values that a loop carries, as they are before the first trip."""
@@ -213,6 +216,7 @@ class _Mason:
             ways.append(way)
         longer = max(ways, key=lambda way: way.now)
         self.bricks += longer.bricks
+        self.python += longer.python
         self.gaps += longer.gaps
         self.cuts += longer.cuts
         self.now, self.launched = longer.now, longer.launched
