@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from explorer.counters import counters
+
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN_CACHE = pytest.StashKey[str]()
@@ -69,6 +71,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="BROWSER TESTS SKIPPED: no Chromium here"))
         if item.get_closest_marker("gpu") and not has_gpu():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(autouse=True)
+def no_kernel_is_interpreted() -> Iterator[None]:
+    """What has compiled code is run by it, in every test and wherever Python follows a program."""
+    before = counters.interpreted_kernels
+    yield
+    assert counters.interpreted_kernels == before
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

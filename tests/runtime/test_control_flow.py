@@ -306,7 +306,8 @@ def test_bricks_of_a_loop_on_the_host_count_its_trips_too():
 
 def places(wall):
     """Which bricks there are, wherever they stand."""
-    return sorted((b.unit, b.call, b.first, b.last, b.iteration, b.program) for b in wall.everything)
+    found = wall.everything
+    return sorted((b.unit, b.call, b.first, b.last, b.iteration, b.program) for b in found)
 
 
 def test_a_loop_is_planned_trip_by_trip_where_its_count_is_a_constant():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from explorer.errors import BadOption
-from explorer.ir.decisions import Brick, RProgram, Run, Wait, Wall
+from explorer.ir.decisions import Brick, Gap, RProgram, Run, Wait, Wall
 from tests.widgets import many_bricks
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call, WallRows
@@ -185,8 +185,30 @@ def test_each_brick_knows_what_the_other_wall_says_of_it(session: Session) -> No
     assert wall_table.table(planned, measured, "", found).rows[0][-1]
 
 
-@pytest.mark.parametrize("units", [1, 65, 66, 80, 114, 1000])
+def test_what_python_runs_has_a_lane_of_the_host() -> None:
+    origin = frozenset({"op0"})
+    bricks = tuple(Brick(u, 0.0, 4.0, "call0", u, u + 1, origin) for u in (0, 1))
+    gaps = tuple(Gap(u, 4.0, 10.0, "library") for u in (0, 1))
+    host = (Brick(2, 4.0, 10.0, "call1", 0, 1, origin),)
+    wall = Wall("measured", bricks, gaps, 2, 10.0, host=host)
+    rows = brick_wall.data(wall, CALLS)
+    assert (rows.units, rows.lanes, rows.bricks) == (2, 3, 3)
+    assert [rows.lane_name(n) for n in range(rows.lanes)] == ["w0", "w1", "host"]
+    assert rows.areas_us() == {"busy": 8.0, "library": 12.0}
+    assert rows.busy_by_unit() == [0.4, 0.4, 0.6]
+    blocks = lane_blocks(rows, Window(0.0, 10.0, 300), 1, 20_000)
+    assert blocks.lane.tolist() == [0, 1, 2]
+    picture = str(brick_wall_picture.figure(rows, rows).body)
+    assert ">host<" in picture and ">w2<" not in picture
+    head, _ = wall_slices.packed(Source(rows))
+    assert (head["units"], head["slice"]["lanes"]) == (2, 3)
+    assert [row[0] for row in wall_table.table(rows).rows] == ["w0", "w1", "host"]
+    device = brick_wall.data(Wall("planned", bricks, (), 2, 4.0), CALLS)
+    assert device.lanes == 2 and ">host<" not in str(brick_wall_picture.figure(device, rows).body)
+
+
 @pytest.mark.parametrize("walls", [1, 2])
+@pytest.mark.parametrize("units", [1, 65, 66, 80, 114, 1000])
 def test_every_lane_of_a_still_picture_has_units(units: int, walls: int) -> None:
     rows = many_bricks.wall(units, 4 * units, CALLS)
     lanes = brick_wall_picture.lanes_of(rows, walls)
