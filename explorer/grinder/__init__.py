@@ -3,6 +3,7 @@
 Cocktailer (Grinder): Zhang et al., OSDI 2023, "Cocktailer: analyzing and optimizing dynamic control
 flow in deep learning". Its nouns: uTask and uProgram (`model`). Levels here: "host", back to Python
 for each decision, and "device", all units in step; a unit of its own for each part is to come.
+Rows that a loop reads and stacks move with it (`rows`); what only Python can do is told by `host`.
 """
 
 from explorer.grinder.model import (

@@ -82,7 +82,8 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Stacked:
-    """A value of a loop whose row t is what trip t makes: `value`, which lies in `row` if it can.
+    """A value of a loop whose row t is what trip t makes: `value`, which is copied unless it is
+    `row` itself.
 
     `row` moves with the loop; "" where the host follows it, which copies rows.
     """

@@ -173,11 +173,12 @@ def stack(
     row, kind = f"{result}/row", Tensor(whole.type.dims[1:], whole.type.dtype)
     place = replace(whole, name=row, type=kind, moves=((loop, product(kind.dims)),))
     buffer = values[found.root]
+    values[row] = place
     is_whole = found.is_at(buffer) and found.type.bytes == buffer.type.bytes
     is_own = buffer.name.startswith(f"{loop}/") and buffer.name not in own
     if is_whole and is_own and found.type == kind and buffer.home == whole.home == "buffer":
         relay(values, buffer.name, place)
-    values[row] = place
+        made = row
     return Stacked(result, made, row)
 
 

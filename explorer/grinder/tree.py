@@ -73,5 +73,5 @@ def barriers_per_trip(loop: LoopTask) -> int:
     """How often all units meet in one trip, the body's own control flow aside."""
     if loop.level == "host":
         return 0
-    staged = any(c.staging for c in loop.carried)  # and rows that are copied
+    staged = any(c.staging for c in loop.carried) or any(s.value != s.row for s in loop.stacked)
     return (2 if loop.checked else 1) + max(0, len(loop.body) - 1) + 1 + staged

@@ -27,6 +27,8 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
 from explorer.relax import deduce, legalize
+from tests.frontends.models import saved
+from tests.runtime.test_scans import rnn
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -201,6 +203,34 @@ def test_a_loop_keeps_its_state() -> None:
     body = list(program.main.body)
     body[at] = replace(loop, expr=replace(loop.expr, state=loop.expr.state[::-1]))
     with pytest.raises(VerifyError, match=r"is float32\[1, 32\] and"):
+        verify(program.with_body(tuple(body)))
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [((9, 1, 4), r"stacks float32\[1, 5\]"), ((8, 1, 5), "has 9 rows"), ((), "stacks float32")],
+)
+def test_a_loop_stacks_as_many_rows_as_it_makes(
+    dims: tuple[int, ...], words: str, tmp_path: Path
+) -> None:
+    program = legalize(deduce(load(saved(rnn(9), tmp_path)).program))
+    verify(program)
+    at = next(i for i, b in enumerate(program.main.body) if isinstance(b.expr, Loop))
+    loop = program.main.body[at]
+    body = list(program.main.body)
+    body[at] = replace(loop, vars=(loop.vars[0], Var("ys", Tensor(dims, "float32"))))
+    with pytest.raises(VerifyError, match=words):
+        verify(program.with_body(tuple(body)))
+
+
+def test_room_for_rows_has_a_bound(tmp_path: Path) -> None:
+    program = legalize(deduce(load(saved(rnn(9), tmp_path)).program))
+    at = next(i for i, b in enumerate(program.main.body) if isinstance(b.expr, Loop))
+    loop = program.main.body[at]
+    assert isinstance(loop.expr, Loop)
+    body = list(program.main.body)
+    body[at] = replace(loop, expr=replace(loop.expr, trip=None, padded=True))
+    with pytest.raises(VerifyError, match="without a limit has no room"):
         verify(program.with_body(tuple(body)))
 
 

@@ -236,6 +236,23 @@ class _Function:
         again = self.fit(body, body.params[2:], (*after, *loop.args), self.scope, where)
         for types in (found[1 : 1 + count], again[1 : 1 + count], [s.type for s in loop.state]):
             self.gives(tuple(types), binding.vars[:count], where)
+        if loop.padded and loop.trip is None:
+            _wrong("a loop without a limit has no room for its rows", where)
+        for var, row in zip(binding.vars[count:], found[1 + count :], strict=True):
+            self.stacks(loop, var, row, where)
+
+    def stacks(self, loop: Loop, var: Var, row: Annotation, where: str) -> None:
+        """A stacked value has the rows of the body, and as many as a constant limit says."""
+        whole = var.type
+        if not isinstance(whole, Tensor) or not whole.is_known or not isinstance(row, Tensor):
+            return
+        of = Tensor(whole.dims[1:], whole.dtype) if whole.dims else whole
+        if not whole.dims or not same(of, row, self.env):
+            _wrong(f"{var.name!r} is {_text(whole)} and stacks {_text(row)}", where)
+        limit = self.program.constants.get(loop.trip.name if loop.trip else "")
+        trips = None if limit is None else max(0, int(limit.array.reshape(-1)[0]))
+        if trips is not None and self.env.equal(whole.dims[0], trips) is False:
+            _wrong(f"{var.name!r} is {_text(whole)} and has {trips} rows", where)
 
 
 def same(a: Annotation, b: Annotation, env: ShapeEnv) -> bool:

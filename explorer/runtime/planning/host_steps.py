@@ -58,13 +58,9 @@ class HostSteps:
             return self.seen.get(loop.name)
         return int(constant.array.reshape(-1)[evaluate_dim(value.offset, self.sizes)])
 
-    def is_there(self, target: str, source: str) -> bool:
-        """Whether two values are the same bytes, so that nothing is copied."""
-        return self.program.values[target].is_at(self.program.values[source])
-
     def copy_us(self, target: str, source: str) -> float:
         """All units copy a value together, a part each, through the memory that they share."""
-        if self.is_there(target, source):
+        if self.program.values[target].is_at(self.program.values[source]):
             return 0.0
         count, known = self.extents.bytes(target), levels_of(self.device)
         level = known.levels[known.home(count, False)]

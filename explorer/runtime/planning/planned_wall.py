@@ -193,7 +193,7 @@ class _Mason:
     def trip_us(self, task: LoopTask) -> float:
         """From the end of a trip's last brick to the next trip's first."""
         pairs = [(c.staging, c.result) for c in task.carried if c.staging]
-        pairs += [(s.row, s.value) for s in task.stacked if not self.host.is_there(s.row, s.value)]
+        pairs += [(s.row, s.value) for s in task.stacked if s.value != s.row]
         meetings = 2 + bool(pairs) + 2 * task.checked
         pairs += [(c.param, c.staging or c.result) for c in task.carried]
         copied = sum(self.host.copy_us(target, source) for target, source in pairs)
