@@ -186,13 +186,15 @@ class InternalFault(IronworksError):
 
 def fault(problem: Exception, doing: str) -> IronworksError:
     """What stopped Ironworks while it was `doing` something: an error of the user's is itself, and
-    so is a lack of memory; all else is a fault of ours. To be raised from `problem`.
+    so is a lack of memory; all else is a fault of ours, which names what the problem's notes name
+    besides. To be raised from `problem`.
     """
     match problem:
         case IronworksError():
             return problem
         case MemoryError():
             return TooLarge(f"there is not enough memory for {doing}", where=doing)
+    doing = ", in ".join((doing, *getattr(problem, "__notes__", ())))
     found = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
     return InternalFault(
         f"a fault of Ironworks in {doing}, not of your input ({found}); "

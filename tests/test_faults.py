@@ -147,29 +147,38 @@ def test_the_house_shows_where_a_fault_lies_if_asked(
     assert "in broken" in error.get("traceback", "in broken")
 
 
-def test_a_name_that_a_rule_does_not_find_is_a_fault_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
+RAISED = [KeyError, IndexError, TypeError, ValueError, ZeroDivisionError, AssertionError]
+
+
+@pytest.mark.parametrize("raised", RAISED)
+def test_what_a_rule_raises_besides_our_errors_is_a_fault_of_ours(
+    raised: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KeyError is never what a model's shapes or attributes cause."""
+    """It was laid to the model's shapes, where it was no KeyError."""
     from dataclasses import replace
 
     from explorer.ops import RECORDS
 
     def broken(site: Any) -> Any:
-        return {}["a name of ours"]
+        raise raised("a slip of ours")
 
-    model = explorer.load(relu(7))  # no other test's: what steps made of it is not remembered
+    model = explorer.load(
+        relu(70 + RAISED.index(raised))
+    )  # no other test's: what steps made of it is not remembered
     op = next(b.expr.op for _, b in model.program.bindings())  # type: ignore[union-attr]
     for part, step in (("deduce", "deduce shapes"), ("lower", "legalise to kernels")):
         with monkeypatch.context() as m:
             changed = replace(RECORDS[op], **{part: broken})  # type: ignore[arg-type]
             m.setitem(RECORDS._known, op, changed)  # type: ignore[attr-defined]
-            with pytest.raises(InternalFault, match=f"in the step '{step}'"):
+            with pytest.raises(
+                InternalFault, match=f"in the step '{step}', in the rule of {op} at"
+            ):
                 explorer.compile(model, until="legalized")
 
 
+@pytest.mark.parametrize("raised", [KeyError, IndexError, ValueError, ArithmeticError])
 def test_a_fault_of_a_rule_while_tracing_is_ours_and_bad_arguments_are_not(
-    monkeypatch: pytest.MonkeyPatch,
+    raised: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dataclasses import replace
 
@@ -184,9 +193,9 @@ def test_a_fault_of_a_rule_while_tracing_is_ours_and_bad_arguments_are_not(
     assert "of Ironworks" not in str(refused.value)
 
     def broken(site: Any) -> Any:
-        return {}["a name of ours"]
+        raise raised("a slip of ours")
 
     changed = replace(RECORDS["MatMul"], deduce=broken)
     monkeypatch.setitem(RECORDS._known, "MatMul", changed)  # type: ignore[attr-defined]
-    with pytest.raises(InternalFault, match="in the rule of MatMul"):
+    with pytest.raises(InternalFault, match="in tracing, in the rule of MatMul at"):
         explorer.load(explorer.trace(product))

@@ -49,7 +49,8 @@ class Lowering:
     def steps(self, value: Var) -> tuple[Dim, ...] | None:
         """The steps that broadcasting makes along an argument's dims, where the host finds them."""
         rows = self.site.attrs.get("steps")
-        if not isinstance(rows, tuple) or value not in self.site.args:
+        broadcasts = "extents" in self.site.attrs and isinstance(rows, tuple)
+        if not broadcasts or value not in self.site.args:
             return None
         row: Any = rows[self.site.args.index(value)]
         return tuple(row)

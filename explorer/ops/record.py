@@ -40,6 +40,7 @@ class RunTime:
     values   by name at least these numbers, from attributes (`where` is the place of the operator)
              and one array for each argument: its values or its shape; ShapeError if they do not fit
     rewrite  the site in symbolic form: the same or another operator, without the arguments read
+    marked   an attribute that tells the symbolic form of the same operator from the plain one
     tables   arrays that the host computes besides, by name: further arguments of what is rewritten
     table    one of them, by its name, from what `values` gets
     """
@@ -48,6 +49,7 @@ class RunTime:
     names: Callable[[Site], tuple[Number, ...]]
     values: Callable[[Mapping[str, Any], Sequence[Any]], Mapping[str, int]]
     rewrite: Callable[[Site, Mapping[str, Dim]], Site]
+    marked: str = ""
     tables: Callable[[Site, Mapping[str, Dim]], Mapping[str, Tensor]] | None = None
     table: Callable[[str, Mapping[str, Any], Sequence[Any]], Array] | None = None
 
@@ -70,6 +72,7 @@ class OperatorRecord:
     dtype_from the argument whose dtype becomes the attribute `dtype`, so that it is kept
     first      the first version of the ONNX operator set that is accepted
     run_time   how it is compiled where the values of `by_value` are known only when it runs
+    ranks      the least and the greatest rank (None: any) of arguments that rules take for granted
     """
 
     name: str
@@ -82,6 +85,7 @@ class OperatorRecord:
     dtype_from: int | None = None
     first: int = 7
     run_time: RunTime | None = None
+    ranks: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
 
 
 def arguments_by_value(record: OperatorRecord, site: Site) -> Site:

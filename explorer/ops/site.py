@@ -68,7 +68,7 @@ class Site:
         value = self.attrs.get(name)
         if value is None:
             return default
-        return value if isinstance(value, int) else self.fail(f"{name} must be an integer")
+        return int(value) if isinstance(value, int) else self.fail(f"{name} must be an integer")
 
     def number(self, name: str, default: float) -> float:
         """An attribute that is one number; ONNX's defaults are of float32, as attributes are."""
@@ -115,9 +115,23 @@ class Site:
             self.fail(f"axis {axis} is not in a tensor of rank {rank}")
         return axis % rank if rank else 0
 
-    def fail(self, problem: str, kind: type[IronworksError] = ShapeError) -> NoReturn:
+    def fail(
+        self,
+        problem: str,
+        kind: type[IronworksError] = ShapeError,
+        *,
+        expected: object = "",
+        found: object = "",
+        try_: object = "",
+    ) -> NoReturn:
         """Say what is wrong with this operator, and where it stands."""
-        raise kind(f"{self.op} at {self.where!r}: {problem}", where=self.where)
+        raise kind(
+            f"{self.op} at {self.where!r}: {problem}",
+            where=self.where,
+            expected=expected,
+            found=found,
+            try_=try_,
+        )
 
     def unsupported(self, problem: str) -> NoReturn:
         """Say that this form of the operator has no kernel rule."""

@@ -16,10 +16,10 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.lowering import Lowering
+from explorer.ops.rules import in_rule
 from explorer.ops.site import Site
 from explorer.ops.widening import lower
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.relax.deduction.deduction import RULE_ERRORS
 from explorer.relax.deduction.known import is_known
 from explorer.relax.deduction.library import library_call
 
@@ -60,14 +60,13 @@ def _operator(
     try:
         if record is None or not known or not all(map(_has_kernels, binding.reads)):
             return _library(low, binding, call)
-        lower(record, low)
+        with in_rule(site):
+            lower(record, low)
     except UnsupportedOperator:
         low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
         found = _library(low, binding, call)
         constants.update(low.constants)
         return found
-    except RULE_ERRORS as error:
-        low.site.fail(f"has no kernel for these attributes and arguments: {error}")
     constants.update(low.constants)
     return low.bindings
 

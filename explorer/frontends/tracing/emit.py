@@ -17,10 +17,10 @@ from explorer.ir.lattice import defined_by
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
-from explorer.ops.arithmetic.broadcast import Unprovable
+from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
 from explorer.ops.arithmetic.elementwise import snake_case
-from explorer.ops.dtypes import check_dtypes
 from explorer.ops.record import OperatorRecord
+from explorer.ops.rules import check_site, in_rule
 from explorer.ops.site import Site
 
 
@@ -117,8 +117,9 @@ def _deduced(
     where, env = current_source(), frame.recorder.env
     site = Site(record.name, where, args, attrs, env, (None,) * len(args), results)
     try:
-        check_dtypes(site)
-        return record.deduce(site), None
+        check_site(record, site)
+        with in_rule(site):
+            return record.deduce(site), None
     except Unprovable as open_:
         dims = coarse_dims(site, record.family)
         if dims is None:
@@ -127,11 +128,11 @@ def _deduced(
     except BadOperator:
         raise
     except IronworksError as error:
-        raise _error(type(error), site, error.sentence.partition(": ")[2]) from None
-    except (ArithmeticError, IndexError, TypeError, ValueError) as problem:
-        raise _error(ShapeError, site, "it does not take such arguments") from problem
-    except (AssertionError, AttributeError, KeyError) as problem:
-        raise fault(problem, f"the rule of {record.name}") from problem
+        raise _error(type(error), site, error.sentence.partition(": ")[2], error) from None
+    except ImpliedBound:
+        raise
+    except Exception as problem:  # no answer of a rule
+        raise fault(problem, "tracing") from problem
 
 
 def _by_argument(
@@ -157,13 +158,16 @@ def _dtype(site: Site) -> str:
     return site.dtype(1 if site.op == "Where" else 0)
 
 
-def _error(kind: type[IronworksError], site: Site, problem: str) -> IronworksError:
+def _error(
+    kind: type[IronworksError], site: Site, problem: str, said: IronworksError | None = None
+) -> IronworksError:
     given = " and ".join(str(a.type) for a in site.given)
     return kind(
         f"{site.where}: {problem} ({site.op} of {given})",
         where=site.where,
+        expected="" if said is None else said.expected,
         found=given,
-        try_="explorer.match_cast" if "nothing proves" in problem else "",
+        try_="explorer.match_cast" if said is None else said.try_,
     )
 
 

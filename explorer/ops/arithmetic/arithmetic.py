@@ -242,6 +242,13 @@ def _fold_where(site: Site) -> tuple[Array | None, ...]:
 
 
 def _clip_types(site: Site) -> tuple[Tensor, ...]:
+    for i in (1, 2):
+        if site.has(i) and broadcast(site, [site.shape(), site.shape(i)]) != site.shape():
+            site.fail(
+                f"a limit of shape {list(site.shape(i))} for elements of {list(site.shape())}",
+                expected="a limit that is one number",
+                try_="Min and Max, which broadcast",
+            )
     return (site.tensor(0),)
 
 

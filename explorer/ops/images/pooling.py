@@ -16,13 +16,14 @@ from explorer.ir.shapes.dims import Shape, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.arithmetic import power
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.images.windows import Windows, attribute_site, views, windows
+from explorer.ops.images.windows import Windows, attribute_site, spatial_names, views, windows
 from explorer.ops.kernels.scalar import identity
 from explorer.ops.lowering import Lowering, Nest, at
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site
 
 NOWHERE = 1 << 62
+IMAGES = {0: (2, None)}  # a batch and channels
 
 
 def _window(site: Site) -> Windows:
@@ -198,7 +199,7 @@ def _lower_global(combiner: str) -> Any:
         site, average = low.site, combiner == "sum"
         nest, axes = low.nest("global_average_pool" if average else "global_max_pool"), _lead(low)
         spatial = site.shape()[2:]
-        over = [Axis(n, e) for n, e in zip("dhw"[3 - len(spatial) :], spatial, strict=True)]
+        over = [Axis(n, e) for n, e in zip(spatial_names(spatial), spatial, strict=True)]
         read = at(nest.tensor(site.arg(0), "x"), [*axes, *over])
         store = (var("n"), var("c"), *(Affine() for _ in spatial))
         dtype = site.dtype()
@@ -240,11 +241,27 @@ def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, stor
     nest.into(low.result)
 
 
+def _norm_of(site: Site) -> int:
+    """The `p` of an Lp norm."""
+    p = site.integer("p", 2)
+    return p if p > 0 else site.fail(f"p must be positive, and is {p}", expected="a positive p")
+
+
 def _lower_lp(low: Lowering) -> None:
     w, nest = _window(low.site), low.nest("lp_pool")
     x = nest.tensor(low.site.arg(0), "x")
     read = Read(x, (var("n"), var("c"), *w.index), 0.0 if w.pads else None)
-    _norm(nest, low, read, low.site.integer("p", 2), [*_lead(low), *w.axes], w.offsets, ())
+    _norm(nest, low, read, _norm_of(low.site), [*_lead(low), *w.axes], w.offsets, ())
+
+
+def _global_lp_types(site: Site) -> tuple[Tensor, ...]:
+    _norm_of(site)
+    return _global_types(site)
+
+
+def _lp_types(site: Site) -> tuple[Tensor, ...]:
+    _norm_of(site)
+    return _types(site)
 
 
 def _lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -259,7 +276,7 @@ def _lower_global_lp(low: Lowering) -> None:
     over = [Axis(f"s{d}", n) for d, n in enumerate(spatial)]
     read = at(nest.tensor(low.site.arg(0), "x"), [*_lead(low), *over])
     store = (var("n"), var("c"), *(Affine() for _ in spatial))
-    _norm(nest, low, read, low.site.integer("p", 2), _lead(low), over, store)
+    _norm(nest, low, read, _norm_of(low.site), _lead(low), over, store)
 
 
 def _global_lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -269,9 +286,14 @@ def _global_lp_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 RECORDS = (
-    OperatorRecord("LpPool", "reduction", _types, _lp_reference, _lower_lp),
+    OperatorRecord("LpPool", "reduction", _lp_types, _lp_reference, _lower_lp),
     OperatorRecord(
-        "GlobalLpPool", "reduction", _global_types, _global_lp_reference, _lower_global_lp
+        "GlobalLpPool",
+        "reduction",
+        _global_lp_types,
+        _global_lp_reference,
+        _lower_global_lp,
+        ranks=IMAGES,
     ),
     OperatorRecord("MaxPool", "reduction", _types, _max_reference, _lower_max),
     OperatorRecord("AveragePool", "reduction", _types, _average_reference, _lower_average),
@@ -283,6 +305,7 @@ RECORDS = (
             axis=_positions(args[0]), keepdims=True, dtype=args[0].dtype
         ),
         _lower_global("sum"),
+        ranks=IMAGES,
     ),
     OperatorRecord(
         "GlobalMaxPool",
@@ -290,5 +313,6 @@ RECORDS = (
         _global_types,
         lambda attrs, args: args[0].max(axis=_positions(args[0]), keepdims=True),
         _lower_global("max"),
+        ranks=IMAGES,
     ),
 )

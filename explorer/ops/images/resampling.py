@@ -78,6 +78,8 @@ def stretches(
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * rank
     crops = attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     if roi is not None and len(roi) and crops:
+        if len(roi) != 2 * len(axes):
+            raise ValueError(f"a region of {len(roi)} numbers for {len(axes)} axes")
         for i, d in enumerate(axes):
             parts[d] = float(roi[i]), float(roi[i + len(axes)])
     found = [Stretch(n, n, 1.0, *parts[d]) for d, n in enumerate(shape)]
@@ -95,8 +97,8 @@ def _extents(
 ) -> list[tuple[int, int, float]]:
     if not sizes:
         kept = [(d, float(s)) for d, s in zip(axes, scales or (), strict=True)]
-        if any(s <= 0 for _, s in kept):
-            raise ValueError(f"a scale that is not positive, of {list(scales or ())}")
+        if not all(0 < s < np.inf for _, s in kept):
+            raise ValueError(f"a scale that is not positive and finite, of {list(scales or ())}")
         # a product in float32, as onnx's shape inference and onnxruntime make it: 10 by 0.7 is 7
         return [(d, int(np.float32(shape[d]) * np.float32(s)), s) for d, s in kept]
     if any(n < 0 for n in sizes) or any(shape[d] == 0 < n for d, n in zip(axes, sizes)):
@@ -112,6 +114,8 @@ def _extents(
 def positions(way: str, s: Stretch) -> Array:
     """Where each new place lies in the source, as real numbers."""
     at, width = np.arange(s.new, dtype=np.float64), s.scale * s.old
+    if not s.new or not width:
+        return at * 0  # nothing is read
     match way:
         case "asymmetric":
             return np.asarray(at / s.scale)
@@ -131,7 +135,7 @@ def positions(way: str, s: Stretch) -> Array:
 
 def reach(how: Sampling, s: Stretch) -> int:
     """How many old places a new one reads."""
-    if how.mode == "nearest" or s.is_identity:
+    if how.mode == "nearest" or s.is_identity or not s.new:
         return 1
     half = 1 if how.mode == "linear" else 2
     shrink = min(s.scale, 1.0) if how.antialias else 1.0

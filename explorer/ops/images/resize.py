@@ -61,6 +61,8 @@ def _plan(site: Site) -> Plan:
     _check(site)
     shape, axes = site.shape(), _axes(site)
     scales, sizes = site.dims("scales") or None, site.dims("sizes") or None
+    if not all(isinstance(s, int | float) for s in scales or ()):
+        site.unsupported(f"scales {scales}, which only a run knows")
     changed = _changed(site, scales, sizes)
     known = [_known(site, n) if d in changed else 1 for d, n in enumerate(shape)]
     wanted = sizes and [_known(site, n) if d in changed else 1 for d, n in zip(axes, sizes)]
@@ -232,7 +234,10 @@ RECORDS = (
         _lower,
         None,
         {1: "roi", 2: "scales", 3: "sizes"},
-        run_time=RunTime(frozenset({1, 2, 3}), _names, _values, _rewritten, _tables, _table),
+        run_time=RunTime(
+            frozenset({1, 2, 3}), _names, _values, _rewritten, tables=_tables, table=_table
+        ),
+        ranks=dict.fromkeys((1, 2, 3), (1, 1)),
     ),
     RESAMPLE,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
 from explorer.ir.shapes.dims import Dim, product, simplify
 from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.broadcast import demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.windows import Windows, windows
 from explorer.ops.lowering import Lowering, Nest
@@ -135,7 +136,18 @@ def _deform_types(site: Site) -> tuple[Tensor, ...]:
     x, w = site.shape(0), site.shape(1)
     if len(x) != len(w) or len(x) < 3:
         site.fail(f"the input has rank {len(x)} and the weight rank {len(w)}")
-    return (Tensor((x[0], w[0], *_deform_windows(site).extents), site.dtype()),)
+    window, group = _deform_windows(site), site.integer("offset_group", 1)
+    if group < 1 or site.integer("group", 1) < 1:
+        site.fail("group and offset_group must be positive", expected="positive integers")
+    count = group * product(window.sizes)
+    demand_shape(site, 2, (x[0], len(w[2:]) * count, *window.extents), "the offset")
+    for i, name, wanted in (
+        (3, "the bias", (w[0],)),
+        (4, "the mask", (x[0], count, *window.extents)),
+    ):
+        if site.has(i):
+            demand_shape(site, i, wanted, name)
+    return (Tensor((x[0], w[0], *window.extents), site.dtype()),)
 
 
 def _lower_deform(low: Lowering) -> None:

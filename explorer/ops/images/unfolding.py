@@ -11,12 +11,14 @@ import numpy as np
 
 from explorer.errors import ShapeError
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
-from explorer.ir.shapes.dims import Dim, floor_div, product, simplify, whole
+from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
+from explorer.ops.images.windows import each_positive, pads_of
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.onnx_reference import onnx_reference
 from explorer.ops.record import Number, OperatorRecord, RunTime
+from explorer.ops.run_time.site import length
 from explorer.ops.site import Site
 
 MOST_STEPS = 1 << 24  # results times pooled elements, at the symbols' hints
@@ -28,12 +30,13 @@ class _Blocks:
     def __init__(self, site: Site) -> None:
         self.image, self.block = site.dims("image_shape") or (), site.dims("block_shape") or ()
         count = len(self.image)
-        ones, zeros = (1,) * count, (0,) * 2 * count
-        self.strides = site.integers("strides", ones) or ones
-        self.dilations = site.integers("dilations", ones) or ones
-        self.pads = site.integers("pads", zeros) or zeros
+        self.strides = each_positive(site, "strides", count, 1)
+        self.dilations = each_positive(site, "dilations", count, 1)
+        self.pads = pads_of(site, count)
         if len(site.shape()) != 3 or len(self.block) != count or count == 0:
             site.fail(f"an image of {count} dims and blocks of {len(self.block)}")
+        if any(isinstance(k, int) and k < 1 for k in self.block):
+            site.fail(f"a block has positive extents, not {self.block}")
         rows = site.shape()[1]
         area = product(self.block)
         self.channels = (site.dims("channels") or (floor_div(rows, area),))[0]
@@ -83,7 +86,7 @@ def _col_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 
 def _col_names(site: Site) -> tuple[Number, ...]:
-    count = site.shape(1)[0]
+    count = length(site, 1)
     if not isinstance(count, int) or len(site.shape()) != 3:
         return site.unsupported("an image of unknown rank")
     kinds = [f"{kind}{d}" for kind in ("image", "block") for d in range(count)]
@@ -102,7 +105,7 @@ def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, i
 
 
 def _col_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    count = whole(site.shape(1)[0])
+    count = length(site, 1)
     attrs = {
         **site.attrs,
         "image_shape": tuple(symbols[f"image{d}"] for d in range(count)),
@@ -122,8 +125,7 @@ def _unpool_types(site: Site) -> tuple[Tensor, ...]:
         site.fail(f"a kernel of {count} dims does not fit an input of shape {x}")
     if site.has(2):
         site.unsupported("a shape of the result that is given has no kernel rule")
-    strides = site.integers("strides", (1,) * count) or ()
-    pads = site.integers("pads", (0,) * 2 * count) or ()
+    strides, pads = each_positive(site, "strides", count, 1), pads_of(site, count)
     spatial = (
         simplify((n - 1) * strides[d] + sizes[d] - pads[d] - pads[count + d])
         for d, n in enumerate(x[2:])

@@ -12,6 +12,7 @@ from explorer.ir.kernel import Affine, Axis, var
 from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ops.site import Site
 
+LONGEST = 1 << 31  # window
 SPATIAL = {1: "w", 2: "hw", 3: "dhw"}
 
 
@@ -32,12 +33,13 @@ class Windows:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """The output positions: h, w."""
-        return tuple(Axis(n, e) for n, e in zip(_names(self.extents), self.extents, strict=True))
+        names = spatial_names(self.extents)
+        return tuple(Axis(n, e) for n, e in zip(names, self.extents, strict=True))
 
     @property
     def offsets(self) -> tuple[Axis, ...]:
         """The places in a window: kh, kw."""
-        names = _names(self.extents)
+        names = spatial_names(self.extents)
         return tuple(Axis(f"k{n}", e) for n, e in zip(names, self.sizes, strict=True))
 
     @property
@@ -55,7 +57,8 @@ class Windows:
 PADDING_MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
-def _names(shape: Sequence[Any]) -> Sequence[str]:
+def spatial_names(shape: Sequence[Any]) -> Sequence[str]:
+    """What the axes of some spatial dims are called: h, w."""
     return SPATIAL.get(len(shape), tuple(f"s{d}" for d in range(len(shape))))
 
 
@@ -64,7 +67,7 @@ def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
     count = len(spatial)
     strides = each_positive(site, "strides", count, 1)
     dilations = each_positive(site, "dilations", count, 1)
-    if len(sizes) != count or any(k < 1 for k in sizes):
+    if len(sizes) != count or any(not 1 <= k < LONGEST for k in sizes):
         site.fail(f"a window has {count} positive extents, not {tuple(sizes)}")
     spans = [d * (k - 1) + 1 for k, d in zip(sizes, dilations, strict=True)]
     before, after = _pads(site, spatial, spans, strides)
@@ -109,11 +112,17 @@ def _pads(
         small = [floor_div(t, 2) for t in totals]
         large = [simplify(t - s) for t, s in zip(totals, small, strict=True)]
         return (small, large) if mode == "SAME_UPPER" else (large, small)
-    pads = site.integers("pads", (0,) * 2 * count) if mode == "NOTSET" else (0,) * 2 * count
+    pads = pads_of(site, count) if mode == "NOTSET" else (0,) * 2 * count
+    return list(pads[:count]), list(pads[count:])
+
+
+def pads_of(site: Site, count: int) -> tuple[int, ...]:
+    """The attribute `pads`, before and after each spatial dim."""
+    pads = site.integers("pads", (0,) * 2 * count)
     assert pads is not None
     if len(pads) != 2 * count or any(p < 0 for p in pads):
         site.fail(f"pads must be {2 * count} integers, none negative, and is {pads}")
-    return list(pads[:count]), list(pads[count:])
+    return pads
 
 
 def padding_mode(site: Site) -> str:

@@ -170,16 +170,24 @@ def _nd(attrs: Mapping[str, Any], args: Any) -> Any:
 # OneHot.
 
 
+def _depth(site: Site) -> Dim:
+    """How many classes there are; ONNX lets a float say it."""
+    given: Any = site.dims("depth") or ()
+    if len(given) != 1 or (isinstance(given[0], float) and not given[0].is_integer()):
+        site.fail(f"depth must be one whole number, and is {given}", expected="one whole number")
+    return int(given[0]) if isinstance(given[0], float) else given[0]
+
+
 def _one_hot_types(site: Site) -> tuple[Tensor, ...]:
-    index, depth = site.shape(0), site.dims("depth") or ()
+    index, depth = site.shape(0), _depth(site)
     axis = site.axis(len(index), -1, end=True)
     demand_shape(site, 2, (2,), "the tensor of both values")
-    return (Tensor((*index[:axis], *depth, *index[axis:]), site.dtype(2)),)
+    return (Tensor((*index[:axis], depth, *index[axis:]), site.dtype(2)),)
 
 
 def _lower_one_hot(low: Lowering) -> None:
     site, nest, index = low.site, low.nest("one_hot"), low.site.shape(0)
-    axis, depth = site.axis(len(index), -1, end=True), (site.dims("depth") or ())[0]
+    axis, depth = site.axis(len(index), -1, end=True), _depth(site)
     dtype = site.dtype()
 
     def body(axes: tuple[Axis, ...]) -> Expr:
@@ -197,7 +205,7 @@ def _lower_one_hot(low: Lowering) -> None:
 def _one_hot(attrs: Mapping[str, Any], args: Any) -> Any:
     index, values = args[0], args[2]
     depth: Any = attrs["depth"]
-    depth = depth[0] if isinstance(depth, tuple) else depth
+    depth = int(depth[0] if isinstance(depth, tuple) else depth)
     axis = attrs.get("axis", -1)
     places = np.where(index < 0, index + depth, index)
     hit = np.expand_dims(places, axis) == np.arange(depth).reshape(
@@ -211,7 +219,7 @@ RECORDS = (
     OperatorRecord(
         "GatherElements", "layout", _elements_types, _elements, _lower_elements, first=11
     ),
-    OperatorRecord("GatherND", "layout", _nd_types, _nd, _lower_nd, first=11),
+    OperatorRecord("GatherND", "layout", _nd_types, _nd, _lower_nd, first=11, ranks={1: (1, None)}),
     OperatorRecord(
         "OneHot",
         "layout",

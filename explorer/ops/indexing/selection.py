@@ -10,6 +10,7 @@ import numpy as np
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.types import Tensor, numpy_dtype
+from explorer.ops.arithmetic.broadcast import demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, letters, shape_of
 from explorer.ops.record import Number, OperatorRecord, RunTime
@@ -209,6 +210,17 @@ def _eye(attrs: Mapping[str, Any], args: Any) -> Any:
     return found.astype(numpy_dtype(attrs.get("dtype", x.dtype.name)))
 
 
+def _reverse_types(site: Site) -> tuple[Tensor, ...]:
+    batch, time = site.integer("batch_axis", 1), site.integer("time_axis")
+    if {batch, time} != {0, 1}:
+        site.fail(
+            f"batch_axis is {batch} and time_axis {time}",
+            expected="one of them 0, the other one 1",
+        )
+    demand_shape(site, 1, site.shape()[batch : batch + 1], "the tensor of lengths")
+    return (site.tensor(0),)
+
+
 def _lower_reverse(low: Lowering) -> None:
     site, nest = low.site, low.nest("reverse_sequence")
     batch, time = site.integer("batch_axis", 1), site.integer("time_axis")
@@ -238,5 +250,12 @@ RECORDS = (
     OperatorRecord("TopK", "layout", _top_types, _top, _lower_top, None, {1: "k"}, run_time=TOP_K),
     OperatorRecord("Hardmax", "reduction", _same, _hardmax, _lower_hardmax),
     OperatorRecord("EyeLike", "layout", _eye_types, _eye, _lower_eye),
-    OperatorRecord("ReverseSequence", "layout", _same, _reverse, _lower_reverse),
+    OperatorRecord(
+        "ReverseSequence",
+        "layout",
+        _reverse_types,
+        _reverse,
+        _lower_reverse,
+        ranks={0: (2, None), 1: (1, 1)},
+    ),
 )

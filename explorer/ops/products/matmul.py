@@ -72,8 +72,11 @@ def _gemm_types(site: Site) -> tuple[Tensor, ...]:
     if site.integer("transB"):
         depth, n = n, depth
     check_depth(site, k, depth)
-    if site.has(2):
-        broadcast(site, [(m, n), site.shape(2)])
+    if site.has(2) and broadcast(site, [(m, n), site.shape(2)]) != (m, n):
+        site.fail(
+            f"what is added has shape {list(site.shape(2))}, and the product {[m, n]}",
+            expected="a shape that broadcasts to the product's",
+        )
     return (Tensor((m, n), site.dtype()),)
 
 

@@ -233,6 +233,8 @@ def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
     if not step or length is None or len(site.shape()) != 3:
         site.unsupported("frames of unknown length have no kernel rule")
         return 1, 1, 1
+    if isinstance(step[0], int) and step[0] < 1:
+        site.fail(f"frames are {step[0]} elements apart", expected="a positive frame_step")
     count = site.dims("frames")
     room = simplify(site.shape()[1] - length)
     return step[0], length, count[0] if count else simplify(floor_div(room, step[0]) + 1)
@@ -337,5 +339,6 @@ RECORDS = (
         {1: "frame_step", 3: "frame_length"},
         first=17,
         run_time=RunTime(frozenset({1, 3}), _stft_names, _stft_values, _stft_symbolic),
+        ranks={2: (1, 1)},
     ),
 )

@@ -315,6 +315,13 @@ def _group_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 # LRN: squares summed over neighbouring channels.
 
 
+def _lrn_types(site: Site) -> tuple[Tensor, ...]:
+    size = site.integer("size", 1)
+    if size < 1:
+        site.fail(f"size must be positive, and is {size}", expected="a positive size")
+    return (site.tensor(0),)
+
+
 def _lower_lrn(low: Lowering) -> None:
     site, nest, dtype = low.site, low.nest("lrn"), low.site.dtype()
     size = site.integer("size", 1)
@@ -380,6 +387,8 @@ RECORDS = (
     OperatorRecord(
         "GroupNormalization", "reduction", _group_types, _group_reference, _lower_group, first=18
     ),
-    OperatorRecord("LRN", "reduction", _same, _lrn_reference, _lower_lrn),
+    OperatorRecord(
+        "LRN", "reduction", _lrn_types, _lrn_reference, _lower_lrn, ranks={0: (2, None)}
+    ),
     OperatorRecord("LpNormalization", "reduction", _same, _lp_reference, _lower_lp),
 )

@@ -117,4 +117,4 @@ def _rewritten(site: Site, symbols: Mapping[str, Dim]) -> Site:
 
 def broadcast_rule(op: str, read: frozenset[int] = frozenset()) -> RunTime:
     """The rule of an operator whose arguments broadcast; `read` are target shapes, as values."""
-    return RunTime(read, _names, _values(op, read), _rewritten)
+    return RunTime(read, _names, _values(op, read), _rewritten, "extents")

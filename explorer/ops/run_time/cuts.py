@@ -165,8 +165,8 @@ def _trilu_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     return parts("k", min(max(host.one(1), -rows), columns))
 
 
-SLICE = RunTime(frozenset({1, 2, 3, 4}), _slice_names, _slice_values, _sliced)
-PAD = RunTime(frozenset({1, 3}), _pad_names, _pad_values, _padded)
+SLICE = RunTime(frozenset({1, 2, 3, 4}), _slice_names, _slice_values, _sliced, "begin")
+PAD = RunTime(frozenset({1, 3}), _pad_names, _pad_values, _padded, "before")
 TRILU = RunTime(
     frozenset({1}),
     lambda site: signed("k"),

@@ -87,4 +87,4 @@ def _cumsum(site: Site, symbols: Mapping[str, Dim]) -> Site:
     return symbolic(site, site.arg(0), steps=steps, extent=symbols["extent"])
 
 
-CUMSUM = RunTime(frozenset({1}), _cumsum_names, _cumsum_values, _cumsum)
+CUMSUM = RunTime(frozenset({1}), _cumsum_names, _cumsum_values, _cumsum, "steps")

@@ -134,7 +134,7 @@ def _split_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
 
 ONLY_SECOND = frozenset({1})
 RESHAPE = RunTime(
-    ONLY_SECOND, lambda site: dim_names(length(site, 1)), _reshape_values, _wanted_dims
+    ONLY_SECOND, lambda site: dim_names(length(site, 1)), _reshape_values, _wanted_dims, "dims"
 )
 SQUEEZE = RunTime(ONLY_SECOND, _squeeze_names, _squeeze_values, _reshaped)
 UNSQUEEZE = RunTime(ONLY_SECOND, _unsqueeze_names, _unsqueeze_values, _reshaped)

@@ -71,8 +71,16 @@ def _bounds(attrs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 
 def _range_extent(site: Site) -> Dim:
     start, limit, step = _bounds(site.attrs)
+    for name, value in (("start", start), ("limit", limit), ("delta", step)):
+        if isinstance(value, tuple):
+            site.fail(f"{name} must be one number, and is {value}", expected="one number")
     if isinstance(start, float) or isinstance(limit, float) or isinstance(step, float):
-        first, last, by = float(str(start)), float(str(limit)), float(str(step))
+        known = [v for v in (start, limit, step) if isinstance(v, int | float)]
+        if len(known) < 3:
+            return site.unsupported("a limit that only a run knows, among floats")
+        first, last, by = map(float, known)
+        if not np.isfinite(known).all() or by == 0:
+            site.fail(f"from {first} to {last} by {by} are no finite number of elements")
         return max(0, int(np.ceil((last - first) / by)))
     if not isinstance(step, int) or step == 0:
         return site.unsupported(f"a step of {step}")
@@ -151,14 +159,23 @@ def _ramp(attrs: Mapping[str, Any], args: Any) -> Any:
 # ConstantOfShape.
 
 
+def _filling(site: Site) -> Any:
+    """The element of which the result is full."""
+    dtype, value = site.text("dtype", "float32"), site.attrs.get("value", 0)
+    try:
+        return numpy_dtype(dtype).type(value).item()
+    except (OverflowError, ValueError):  # an integer too large, or of what is no number
+        return site.fail(f"{value!r} is no {dtype}", expected=f"a value that {dtype} has")
+
+
 def _fill_types(site: Site) -> tuple[Tensor, ...]:
+    _filling(site)
     return (Tensor(site.dims("shape") or (), site.text("dtype", "float32")),)
 
 
 def _lower_fill(low: Lowering) -> None:
     nest, dtype = low.nest("fill"), low.site.text("dtype", "float32")
-    value: Any = low.site.attrs.get("value", 0)
-    nest.map("y", low.result, lambda axes: Const(numpy_dtype(dtype).type(value).item(), dtype))
+    nest.map("y", low.result, lambda axes: Const(_filling(low.site), dtype))
 
 
 def _fill(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -172,9 +189,7 @@ def _fold_fill(site: Site) -> tuple[Values | None, ...]:
         else None
     )
     whole = site.text("dtype", "float32").startswith("int")
-    return (
-        np.full(shape, site.attrs.get("value", 0), object) if shape is not None and whole else None,
-    )
+    return (np.full(shape, _filling(site), object) if shape is not None and whole else None,)
 
 
 RECORDS = (

@@ -84,6 +84,8 @@ def _fold_concat(site: Site) -> tuple[Values | None, ...]:
 
 def _split_sizes(site: Site) -> tuple[int, tuple[Dim, ...]]:
     axis, given = site.axis(len(site.shape()), 0), site.dims("split")
+    if given is not None and len(given) != site.results:
+        site.fail(f"{len(given)} parts, and {site.results} of them are used")
     extent, found = site.shape()[axis], site.dims("sizes")
     if found is not None:  # by the host
         return axis, found
@@ -135,6 +137,14 @@ def _split(attrs: Mapping[str, Any], args: Any) -> Any:
 RECORDS = (
     OperatorRecord("Concat", "layout", _concat_types, _concat, _lower_concat, _fold_concat),
     OperatorRecord(
-        "Split", "layout", _split_types, _split, _lower_split, None, {1: "split"}, run_time=SPLIT
+        "Split",
+        "layout",
+        _split_types,
+        _split,
+        _lower_split,
+        None,
+        {1: "split"},
+        run_time=SPLIT,
+        ranks={0: (1, None)},
     ),
 )

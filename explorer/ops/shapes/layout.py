@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.kernel import Axis, Expr, Read, var
-from explorer.ir.shapes.dims import floor_div, product
+from explorer.ir.shapes.dims import Dim, floor_div, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import broadcast
 from explorer.ops.lowering import Lowering, entry, letters
@@ -93,20 +93,37 @@ def _lower_tile(low: Lowering) -> None:
 
 
 def _tile(attrs: Mapping[str, Any], args: Any) -> Any:
-    return np.tile(args[0], tuple(attrs["repeats"]))
+    return np.tile(args[0], np.atleast_1d(attrs["repeats"]))
 
 
 # Depth and space.
 
 
+def _block(site: Site) -> int:
+    """How many rows, and columns, of space are channels."""
+    b, mode = site.integer("blocksize", 1), site.text("mode", "DCR")
+    if b < 1:
+        site.fail(f"blocksize must be positive, and is {b}", expected="a positive blocksize")
+    if mode not in ("DCR", "CRD"):
+        site.fail(f"mode must be DCR or CRD, and is {mode!r}", expected="DCR or CRD")
+    return b
+
+
+def _whole_blocks(site: Site, extent: Dim, by: int) -> Dim:
+    if isinstance(extent, int) and extent % by:
+        site.fail(f"an extent of {extent} does not divide by {by}", expected=f"a multiple of {by}")
+    return floor_div(extent, by)
+
+
 def _depth_types(site: Site) -> tuple[Tensor, ...]:
-    (n, c, h, w), b = site.shape(), site.integer("blocksize", 1)
-    return (Tensor((n, floor_div(c, b * b), h * b, w * b), site.dtype()),)
+    (n, c, h, w), b = site.shape(), _block(site)
+    return (Tensor((n, _whole_blocks(site, c, b * b), h * b, w * b), site.dtype()),)
 
 
 def _space_types(site: Site) -> tuple[Tensor, ...]:
-    (n, c, h, w), b = site.shape(), site.integer("blocksize", 1)
-    return (Tensor((n, c * b * b, floor_div(h, b), floor_div(w, b)), site.dtype()),)
+    (n, c, h, w), b = site.shape(), _block(site)
+    spatial = (_whole_blocks(site, extent, b) for extent in (h, w))
+    return (Tensor((n, c * b * b, *spatial), site.dtype()),)
 
 
 def _lower_depth(low: Lowering) -> None:
@@ -192,6 +209,6 @@ RECORDS = (
         {1: "repeats"},
         run_time=TILE,
     ),
-    OperatorRecord("DepthToSpace", "layout", _depth_types, _depth, _lower_depth),
-    OperatorRecord("SpaceToDepth", "layout", _space_types, _space, _lower_space),
+    OperatorRecord("DepthToSpace", "layout", _depth_types, _depth, _lower_depth, ranks={0: (4, 4)}),
+    OperatorRecord("SpaceToDepth", "layout", _space_types, _space, _lower_space, ranks={0: (4, 4)}),
 )

@@ -37,7 +37,9 @@ def refold(reference: Any) -> Fold:
 
 def _reshape_types(site: Site) -> tuple[Tensor, ...]:
     dims = site.dims("dims")
-    if dims is not None:  # what the host found fits
+    if dims is not None:  # the host finds what fits, if anything does
+        if site.env.equal(product(dims), product(site.shape())) is False:
+            site.fail(f"{text(site.shape())} does not fit into {text(dims)}")
         return (Tensor(dims, site.dtype()),)
     shape, wanted = site.shape(), list(site.dims("shape") or ())
     if not site.integer("allowzero"):
@@ -45,6 +47,8 @@ def _reshape_types(site: Site) -> tuple[Tensor, ...]:
     open_at = [d for d, n in enumerate(wanted) if n == -1]
     if len(open_at) > 1:
         site.fail(f"the shape {tuple(wanted)} has several dims of -1")
+    if open_at and 0 in wanted and site.integer("allowzero"):
+        site.fail(f"beside a dim of 0 that of -1 could be anything, in {tuple(wanted)}")
     total, rest = product(shape), product(n for n in wanted if n != -1)
     if open_at:
         wanted[open_at[0]] = _remaining(site, total, rest)
@@ -78,7 +82,7 @@ def text(shape: Sequence[Dim]) -> str:
 def _reshape(attrs: Mapping[str, Any], args: Any) -> Any:
     if "dims" in attrs:
         return args[0].reshape(attrs["dims"])
-    x, shape = args[0], list(attrs["shape"])
+    x, shape = args[0], list(np.atleast_1d(attrs["shape"]))
     if not attrs.get("allowzero"):
         shape = [x.shape[d] if n == 0 else n for d, n in enumerate(shape)]
     return x.reshape(shape)
@@ -105,6 +109,8 @@ def _squeeze_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
     axes = site.axes(len(shape))
     gone = tuple(d for d, n in enumerate(shape) if n == 1) if axes is None else axes
+    if len(set(gone)) < len(gone):
+        site.fail(f"axes {gone} name a dim twice")
     for d in gone:
         if shape[d] != 1 and not agree(shape[d], 1, site.env):
             site.fail(f"dim {d} of {text(shape)} is not 1")

@@ -37,7 +37,9 @@ def cuts(site: Site) -> tuple[Cut, ...]:
         rest = zip(site.dims("step") or (), site.dims("extent") or (), strict=True)
         return tuple(Cut(b, *r) for b, r in zip(begin, rest, strict=True))
     starts, ends = site.dims("starts") or (), site.dims("ends") or ()
-    axes = site.axes(len(shape)) or tuple(range(len(starts)))
+    axes = site.axes(len(shape))
+    if axes is None:
+        axes = tuple(site.in_rank(d, len(shape)) for d in range(len(starts)))
     steps = site.integers("steps", (1,) * len(starts)) or ()
     if not len(starts) == len(ends) == len(axes) == len(steps):
         site.fail(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes, {len(steps)} steps")
@@ -296,6 +298,7 @@ RECORDS = (
         _fold_slice,
         {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
         run_time=SLICE,
+        ranks=dict.fromkeys((1, 2, 3, 4), (1, 1)),
     ),
     OperatorRecord(
         "Pad",

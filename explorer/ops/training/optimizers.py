@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from explorer.errors import DtypeError
 from explorer.ir.calls import Var
 from explorer.ir.kernel import Const, Expr, at
 from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.broadcast import demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, letters, shape_of
 from explorer.ops.record import OperatorRecord
@@ -83,6 +85,15 @@ def _record(name: str, step: Step, kinds: int) -> OperatorRecord:
 
     def types(site: Site) -> tuple[Tensor, ...]:
         count = _count(site, kinds)
+        for i in range(2, len(site.args)):
+            like = 2 + (i - 2) % count
+            demand_shape(site, i, site.shape(like), f"argument {i}")
+            if site.dtype(i) != site.dtype(like):
+                site.fail(
+                    f"argument {i} is {site.dtype(i)}, and its parameter {site.dtype(like)}",
+                    DtypeError,
+                    expected=site.dtype(like),
+                )
         kept = [k for k in range(kinds) if k != 1]
         return tuple(site.tensor(2 + k * count + i) for k in kept for i in range(count))
 

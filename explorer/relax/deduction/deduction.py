@@ -38,8 +38,8 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops import RECORDS
 from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
-from explorer.ops.dtypes import check_dtypes
 from explorer.ops.record import OperatorRecord, arguments_by_value
+from explorer.ops.rules import check_site, in_rule
 from explorer.ops.site import Site, Values
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.agreement import with_agreement, with_filling
@@ -54,9 +54,6 @@ from explorer.relax.deduction.materialize import materialize
 from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
-# What rules raise of a site that breaks them: a rank too low, an attribute of another kind, a
-# stride of 0. A name that is not found (KeyError) is a fault of ours.
-RULE_ERRORS = (ArithmeticError, IndexError, TypeError, ValueError)
 MOST_DIMS = 32
 MOST_ANNOTATED = 1 << 12
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
@@ -211,7 +208,7 @@ class Deduction:
             return self.without_record(given, count, binding, where)
         values = tuple(known.values(a) for a in args)
         site = Site(call.op, where, args, dict(call.attrs), self.symbols.env, values, count)
-        check_dtypes(site)
+        check_site(record, site)
         try:
             expr, found = self.annotated(record, arguments_by_value(record, site))
         except (Unprovable, UnsupportedOperator) as refused:
@@ -234,10 +231,8 @@ class Deduction:
             return with_filling(self, record, arguments_by_value(record, site), binding, refused)
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):
-                try:
+                with in_rule(site):
                     before, symbolic = at_run_time(self, site, record.run_time, binding)
-                except RULE_ERRORS as error:
-                    raise _refused(site) from error
                 return before, *self.annotated(RECORDS[symbolic.op], symbolic)
         if isinstance(refused, Unprovable):
             given = arguments_by_value(record, site)
@@ -274,15 +269,13 @@ class Deduction:
         if any(site.has(p) for p in record.by_value):
             raise Unprovable("it depends on values of the run")
         elements: tuple[Values | None, ...] = ()
-        try:
+        with in_rule(site):
             types = record.deduce(site)
             for type in types:
                 _check_extents(site, type)
             small = all(t.dtype in ("int64", "int32", "bool") for t in types)
             if record.fold is not None and small and _is_small(types):
                 elements = record.fold(site)
-        except RULE_ERRORS as error:
-            raise _refused(site) from error
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
 
@@ -295,13 +288,6 @@ def _only_matched(function: Function) -> frozenset[str]:
         found -= {v.name for b in others for v in b.reads}
         found -= {v.name for v in function.outputs}
     return frozenset(found)
-
-
-def _refused(site: Site) -> ShapeError:
-    given = ", ".join(_text(a.type) for a in site.given)
-    return ShapeError(
-        f"{site.op} at {site.where!r} does not take arguments of {given}", where=site.where
-    )
 
 
 def _check_extents(site: Site, type: Annotation) -> None:
@@ -319,7 +305,8 @@ def _check_extents(site: Site, type: Annotation) -> None:
 
 
 def _is_small(types: tuple[Tensor, ...]) -> bool:
-    return all(isinstance(t.elements, int) and t.elements <= 64 for t in types)
+    whole = all(isinstance(t.elements, int) and t.elements <= 64 for t in types)
+    return whole and all(d <= 64 for t in types for d in t.dims if isinstance(d, int))
 
 
 def _text(type: Annotation) -> str:

@@ -63,7 +63,7 @@ def _wrapped(elements: Values, dtype: DType) -> Values:
     """Numbers as elements of their dtype, where kernels wrap what is too large for it."""
     low, high = integer_limits(dtype)
     found = np.empty(elements.shape, object)
-    for at in np.ndindex(elements.shape):
+    for at in np.ndindex(elements.shape if elements.size else 0):  # of no elements it lists extents
         e = elements[at]
         whole = isinstance(e, (int, np.integer)) and not low <= e <= high
         found[at] = (int(e) - low) % (high - low + 1) + low if whole else e
