@@ -198,7 +198,7 @@ def fault(problem: Exception, doing: str) -> IronworksError:
     found = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
     return InternalFault(
         f"a fault of Ironworks in {doing}, not of your input ({found}); "
-        f"report it with the traceback, which {DEBUG}=1 shows",
+        f"report it with what `ironworks bug-report` says; {DEBUG}=1 shows the traceback",
         where=doing,
     )
 

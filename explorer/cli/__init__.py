@@ -43,6 +43,7 @@ COMMANDS = {
     "devices": "what hardware is known, and this machine, as measured or by default",
     "cache": "what is kept on disk: stats, clear, verify",
     "zoo": "models that are here by name",
+    "bug-report": "what a report of a fault needs, and nothing private",
     "report": "one offline file: every stage, its pictures, the timings",
     "lab": "JupyterLab, opened on the tour",
 }
@@ -71,8 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(given, _unreadable(problem), BAD)
     except Exception as problem:
         found = fault(problem, f"the command {given[0]!r}")
+        if isinstance(found, InternalFault):
+            _keep(given, found, problem)
         print(shown(traceback_of(problem)), end="", file=sys.stderr)
         return _failed(given, found, FAULT if isinstance(found, InternalFault) else BAD)
+
+
+def _keep(given: list[str], found: InternalFault, problem: Exception) -> None:
+    from explorer.cli.last_fault import keep
+
+    keep(("ironworks", *given), found, problem)
 
 
 def _tolerate() -> None:
@@ -99,7 +108,9 @@ def _dispatch(given: list[str]) -> int:
 
 def _command(name: str) -> Callable[[list[str]], int]:
     if name in OURS:
-        run: Callable[[list[str]], int] = import_module(f"explorer.cli.{name}").main
+        run: Callable[[list[str]], int] = import_module(
+            f"explorer.cli.{name.replace('-', '_')}"
+        ).main
         return run
     from importlib.metadata import entry_points
 
@@ -158,8 +169,8 @@ def _unreadable(problem: OSError) -> IronworksError:
 
 
 def _help() -> str:
-    lines = [f"  {name:9} {what}" for name, what in COMMANDS.items()]
-    lines += [f"  {name:9} (a plug-in)" for name in _offered() if name not in COMMANDS]
+    lines = [f"  {name:10} {what}" for name, what in COMMANDS.items()]
+    lines += [f"  {name:10} (a plug-in)" for name in _offered() if name not in COMMANDS]
     return "\n".join(
         (
             "usage: ironworks COMMAND [...]",

@@ -61,10 +61,11 @@ def _own() -> Iterator[str]:
         yield f"plug-ins: {', '.join(installed)}"
 
 
-def model_flags(parser: Parser) -> None:
+def model_flags(parser: Parser, *, optional: bool = False) -> None:
     """The model, and how it is compiled."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="an ONNX file, or zoo:NAME")
+    nargs = "?" if optional else None
+    add("model", metavar="MODEL", nargs=nargs, help="an ONNX file, or zoo:NAME")
     add(
         "--target",
         default="cpu",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
 
-from explorer.errors import BadOption, Cancelled, fault, traceback_of
+from explorer.cli.last_fault import keep
+from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
 KEPT = 16  # finished jobs whose answers can still be fetched
 
@@ -90,7 +91,10 @@ def error_parts(problem: Exception, doing: str) -> dict[str, str]:
     """What the page is told of an error: its fields, and of a fault of ours the traceback where
     IRONWORKS_DEBUG=1 asks for it.
     """
-    fields, shown = fault(problem, doing).fields(), traceback_of(problem)
+    found, shown = fault(problem, doing), traceback_of(problem)
+    fields = found.fields()
+    if isinstance(found, InternalFault):
+        keep(("the house",), found, problem)
     return fields | {"traceback": shown} if shown else fields
 
 
