@@ -48,12 +48,10 @@ class Lowering:
 
     def steps(self, value: Var) -> tuple[Dim, ...] | None:
         """The steps that broadcasting makes along an argument's dims, where the host finds them."""
-        rows = self.site.attrs.get("steps")
-        broadcasts = "extents" in self.site.attrs and isinstance(rows, tuple)
-        if not broadcasts or value not in self.site.args:
+        rows: Any = self.site.attrs.get("steps") if "extents" in self.site.attrs else None
+        if rows is None or value not in self.site.args:
             return None
-        row: Any = rows[self.site.args.index(value)]
-        return tuple(row)
+        return tuple(rows[self.site.args.index(value)])
 
     @property
     def result(self) -> Var:

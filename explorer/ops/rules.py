@@ -99,8 +99,8 @@ def _check_arguments(record: OperatorRecord, site: Site) -> None:
             site.fail(f"is given {name!r} twice, as argument {i} and as an attribute", try_="one")
     rewritten = record.run_time is not None and record.run_time.marked in site.attrs
     for i in fewest:
-        name = record.by_value.get(i)
-        if site.has(i) or (name is not None and (rewritten or site.attrs.get(name) is not None)):
+        read = i in record.by_value
+        if site.has(i) or (read and (rewritten or site.attrs.get(record.by_value[i]) is not None)):
             continue
         word = names[i] if names is not None else str(i)
         site.fail(

@@ -120,7 +120,7 @@ def _reference(
     )
     try:
         return reference.ReferenceEvaluator(model)
-    except Exception as error:
+    except Exception as error:  # the library's own, of any type
         raise UnsupportedOperator(f"the onnx package has no {function!r}: {error}") from error
 
 
