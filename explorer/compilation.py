@@ -434,7 +434,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def _cost(c: Candidate[object]) -> str:
+def _cost(c: Candidate[Tiling | bool]) -> str:
     if c.refused:
         return f"refused: {c.refused}"
     terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)

@@ -156,7 +156,7 @@ def _ranges(program: Any, names: Mapping[str, str]) -> dict[str, tuple[int, int 
 def _limit(value: Any) -> int | None:
     try:
         number = int(value)
-    except (TypeError, ValueError, OverflowError, AttributeError):
+    except (TypeError, ValueError, OverflowError, AttributeError):  # PyTorch's infinities, symbols
         return None
     return number if abs(number) < UNBOUNDED else None
 

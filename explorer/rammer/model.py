@@ -126,6 +126,10 @@ class Share:
     kernel: int = 0
 
 
+Weighed: TypeAlias = Candidate[str | None]
+"""A merge or a move, which is in its label alone, or a kind of kernels: `efficient`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """For each rProgram its shares; those of one unit run in the order in which they stand.
@@ -134,7 +138,7 @@ class Placement:
     """
 
     programs: tuple[tuple[Share, ...], ...]
-    weighed: tuple[Candidate[object], ...] = ()
+    weighed: tuple[Weighed, ...] = ()
 
 
 Policy: TypeAlias = Callable[[Facts], Placement]

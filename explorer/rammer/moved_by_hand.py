@@ -74,7 +74,7 @@ class ByHand:
                 found = moved(facts, placement, move)
                 refused = found.words if isinstance(found, Refusal) else ""
                 placement = placement if isinstance(found, Refusal) else found
-                weighed = Candidate(move.words, move, (), refused)
+                weighed = Candidate(move.words, None, (), refused)
                 placement = replace(placement, weighed=(*placement.weighed, weighed))
         return placement
 

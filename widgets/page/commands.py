@@ -70,7 +70,7 @@ def _write(path: Path, text: str) -> None:
             file.close()
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
-        except BaseException:
+        except BaseException:  # a Ctrl-C too: no half of a file stays
             Path(file.name).unlink(missing_ok=True)
             raise
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.ir.decisions import Candidate
 from explorer.ir.stage import Stage
+from explorer.rammer.model import Weighed
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, time_text
 from widgets.model.picture import Picture
@@ -38,11 +38,11 @@ def table(found: Rammed) -> Table:
     return Table(columns, tuple(rows), (), caption(found))
 
 
-def _said(c: Candidate[object]) -> tuple[str, str]:
+def _said(c: Weighed) -> tuple[str, str]:
     return c.label, "no" if c.refused else "yes"
 
 
-def _times(c: Candidate[object]) -> tuple[str, str, str]:
+def _times(c: Weighed) -> tuple[str, str, str]:
     named = [f"{_words(name)} {us:,.2f} µs" for name, us in c.terms[:2]]
     one, other = (*named, "", "")[:2]
     change = ""
@@ -75,7 +75,7 @@ def figure(found: Rammed) -> Svg:
     return Svg(WIDTH, y + 14, "".join(marks), f"Accept rule: {caption(found)}")
 
 
-def _row(c: Candidate[object], y: float, scale: float) -> Iterator[str]:
+def _row(c: Weighed, y: float, scale: float) -> Iterator[str]:
     yield label(12, y + 12, fit(c.label, LEFT - 24), "i", title=c.label)
     for n, (name, us) in enumerate(c.terms[:2]):
         taken = bool(c.refused) == bool(n)

@@ -40,7 +40,7 @@ class Rammed:
     sides: tuple[Side, ...]
     calls: tuple[Call, ...]
     policy: str
-    decided: tuple[tuple[str, str, tuple[Candidate[object], ...]], ...] = ()
+    decided: tuple[tuple[str, str, tuple[Candidate[bool], ...]], ...] = ()
     order: str = ""
 
     @property

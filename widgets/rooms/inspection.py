@@ -159,7 +159,7 @@ def _algorithm(found: AlgorithmDecision | None) -> str:
     return f"{text}, {times[0]} by the model; {way} it would take {times[1]}."
 
 
-def _modelled(c: Candidate[object]) -> float:
+def _modelled(c: Candidate[str | None]) -> float:
     """Its time by the model, also where an option refused it."""
     return sum(us for _, us in c.terms)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions import Candidate, Tiling
+
+Choice: TypeAlias = Tiling | bool | str | None  # of tiles, of merges, of algorithms
 
 
-def candidates(weighed: Sequence[Candidate[object]]) -> str:
+def candidates(weighed: Sequence[Candidate[Choice]]) -> str:
     rows = [
         (str(n + 1), w.label, "refused" if w.refused else duration(w.cost_us), why(w))
         for n, w in enumerate(weighed)
@@ -16,6 +19,6 @@ def candidates(weighed: Sequence[Candidate[object]]) -> str:
     return table((">", "choice", ">modelled", "because"), rows)
 
 
-def why(weighed: Candidate[object]) -> str:
+def why(weighed: Candidate[Choice]) -> str:
     terms = (f"{name} {duration(us)}" for name, us in weighed.terms if us)
     return weighed.refused or ", ".join(terms)

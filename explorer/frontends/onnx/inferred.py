@@ -46,7 +46,7 @@ def types_of_body(
 def _inferred(model: onnx.ModelProto) -> Types:
     try:
         found = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception:  # of a model that is not as it should be; the import says what is wrong
+    except Exception:  # ONNX's own, of any type; what is wrong with the model, the import says
         return {}
     return dict(_values(found.graph, 0))
 

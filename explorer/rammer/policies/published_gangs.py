@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from explorer.ir.decisions import Candidate, Refusal
-from explorer.rammer.model import Facts, Placement, Share
+from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.op_by_op import alone
 from explorer.rammer.policies.published_lanes import GangLanes
 from explorer.rammer.policies.rkernels import efficient, fastest
@@ -49,7 +49,7 @@ def gang_in_a_row(facts: Facts) -> Placement:
 
 
 def _gang(facts: Facts, contiguous: bool) -> Placement:
-    weighed: list[Candidate[object]] = []
+    weighed: list[Weighed] = []
     programs: list[tuple[Share, ...]] = []
     for group in _merged(facts, contiguous, weighed):
         programs += _programs(facts, group, contiguous, weighed)
@@ -71,7 +71,7 @@ def _groups(facts: Facts, contiguous: bool) -> Iterator[_Group]:
             yield group
 
 
-def _merged(facts: Facts, contiguous: bool, weighed: list[Candidate[object]]) -> Iterator[_Group]:
+def _merged(facts: Facts, contiguous: bool, weighed: list[Weighed]) -> Iterator[_Group]:
     """Neighbours as one where the device would take less time for it, launches included."""
     target: _Group | None = None
     for group in _groups(facts, contiguous):
@@ -89,7 +89,7 @@ def _merged(facts: Facts, contiguous: bool, weighed: list[Candidate[object]]) ->
         yield target
 
 
-def _merging(facts: Facts, target: _Group, group: _Group) -> Candidate[object]:
+def _merging(facts: Facts, target: _Group, group: _Group) -> Weighed:
     """The second group tried on the lanes of the first, where it stays if that is faster."""
     lanes, launch_us = target.lanes, facts.device.between_us
     apart_us = lanes.estimate_us + group.lanes.estimate_us + 2 * launch_us
@@ -106,7 +106,7 @@ def _merging(facts: Facts, target: _Group, group: _Group) -> Candidate[object]:
 
 
 def _programs(
-    facts: Facts, group: _Group, contiguous: bool, weighed: list[Candidate[object]]
+    facts: Facts, group: _Group, contiguous: bool, weighed: list[Weighed]
 ) -> list[tuple[Share, ...]]:
     """One rProgram, or one for each operator where the published code would skip the group."""
     operators, device = facts.operators, facts.device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.ir.decisions import Candidate, Refusal
-from explorer.rammer.model import Facts, Placement, Share
+from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.lanes import Lanes
 from explorer.rammer.policies.op_by_op import alone
 from explorer.rammer.policies.rkernels import lay_wave
@@ -18,7 +18,7 @@ def wavefront(facts: Facts) -> Placement:
     """
     current = Lanes.empty(facts.device)
     programs: list[tuple[Share, ...]] = []
-    weighed: list[Candidate[object]] = []
+    weighed: list[Weighed] = []
     for number, wave in enumerate(waves(facts)):
         kernels, calls = apart(facts, wave)
         if kernels:
@@ -39,7 +39,7 @@ def wavefront(facts: Facts) -> Placement:
     return Placement(tuple(p for p in (*programs, current.shares) if p), tuple(weighed))
 
 
-def _joining(number: int, joined_us: float, apart_us: float) -> Candidate[object]:
+def _joining(number: int, joined_us: float, apart_us: float) -> Weighed:
     """The accept rule, with its numbers."""
     terms = (("joined", joined_us), ("apart", apart_us))
     if joined_us <= apart_us:

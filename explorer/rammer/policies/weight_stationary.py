@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 
 from explorer.ir.decisions import Candidate, Refusal
 from explorer.rammer.cache_model import Kept, caches, run_us
-from explorer.rammer.model import Facts, Placement, ROperator, Share
+from explorer.rammer.model import Facts, Placement, ROperator, Share, Weighed
 from explorer.rammer.policies.lanes import Laid, Lanes, earliest_start_counts
 from explorer.rammer.policies.op_by_op import alone
 from explorer.rammer.policies.ready import Ready, longest_ways
@@ -41,7 +41,7 @@ class _Stationary:
         self.by_constant: dict[str, list[tuple[float, int]]] = {}
         self.recent: OrderedDict[str, None] = OrderedDict()
         self.placed = [False] * len(facts.operators)
-        self.weighed: list[Candidate[object]] = []
+        self.weighed: list[Weighed] = []
 
     def placement(self) -> Placement:
         programs: list[tuple[Share, ...]] = []

@@ -107,7 +107,7 @@ def library_types(
             if arg is not None and arg.name in constants:
                 _add_small(model, f"x{i}", constants[arg.name].array)
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:
+    except Exception as error:  # ONNX's checks and inference raise what their parts raise
         raise UnsupportedOperator(
             f"{call.op} at {where!r} has no rule, and ONNX infers no shape for it: {error}",
             where=where,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import BadOption, IronworksError
+from explorer.errors import BadOption, InternalFault, IronworksError
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.tuning.peers.model_forms import forms, in_order, seed_of
@@ -63,6 +63,8 @@ def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
         raise Skipped(f"{package} is not installed")
     try:
         return ready(model, inputs, threads)
+    except InternalFault:
+        raise
     except (Skipped, IronworksError) as problem:
         raise Skipped(str(problem)) from problem
     except Exception as problem:  # whatever a foreign runtime says of a model is a reason
@@ -159,7 +161,7 @@ def _torch_peer(
             return {n: t.numpy() for n, t in zip(model.outputs, form.run())}
 
         return _warm(Peer(name, f"{torch.__version__} ({form.name})", run, close))
-    except Exception:
+    except BaseException:  # a Ctrl-C too: what was set is set back
         close()
         raise
 

@@ -106,7 +106,7 @@ class Race(Generic[R]):
             try:
                 kept = json.loads(text)
                 row = self.read(kept["row"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError):  # cut off, or of an earlier version
                 continue
             found[kept["asked"], row.threads, row.seconds] = row
         return found
@@ -180,7 +180,7 @@ def in_a_process(module: str, words: Sequence[str]) -> Mapping[str, Any] | None:
     with Popen([sys.executable, "-m", module, *words], stdout=PIPE, env=given, text=True) as child:
         try:
             out, _ = child.communicate()
-        except BaseException:
+        except BaseException:  # a Ctrl-C too: no child stays
             child.kill()
             raise
     found: Mapping[str, Any] | None = json.loads(out) if child.returncode == 0 else None

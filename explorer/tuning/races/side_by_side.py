@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from explorer.compilation import Compilation
 from explorer.garbage import rare_collections
-from explorer.ir.decisions import Candidate, Wait, Wall
+from explorer.ir.decisions import Wait, Wall
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import POLICIES, Policy, Schedule
+from explorer.rammer.model import Weighed
 from explorer.rammer.walls.wall_statistics import Account, account
 
 BASELINE = "op-by-op"  # two-layer scheduling
@@ -33,7 +34,7 @@ class Side:
         return sum(isinstance(row, Wait) for p in programs for rows in p.units for row in rows)
 
     @property
-    def weighed(self) -> tuple[Candidate[object], ...]:
+    def weighed(self) -> tuple[Weighed, ...]:
         """What the policy compared: merges of waves, and kernels, each with its times."""
         return tuple(c for s in self.schedules for c in s.placement.weighed)
 
