@@ -5,6 +5,7 @@ is asked what it was not written for, so what a rule raises besides is a fault o
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.errors import DtypeError, ShapeError
+from explorer.errors import DtypeError, InternalFault, ShapeError
 from explorer.frontends.arrays.nn import gelu
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
+from explorer.ops.reference.libraries import call_library
 from explorer.relax import deduce, legalize
 from tests.ops.bad_calls import Call, attempt, bad_calls
 
@@ -105,3 +107,37 @@ def test_a_traced_call_says_what_was_expected_and_what_to_try() -> None:
         explorer.load(explorer.trace(model))
     assert caught.value.expected == "a string"
     assert caught.value.try_ == "approximate as a string"
+
+
+NAN = np.array(np.nan, np.float32)
+RUNS = [
+    ("Split", ("dim0", "dim1", "dim2"), (row(2, 6), row(2, 4)), "gives 2 numbers, and 3"),
+    ("OneHot", ("depth",), (row(3), NAN, row(2)), "must be whole numbers"),
+    ("Range", ("extent",), (row(), row(5), row(1)), "argument 0 must be one number"),
+    ("Range", ("extent",), (row(0), row(5)), "argument 2 must be one number"),
+    ("Col2Im", ("channels",), (row(1, 5, 5), row(1, 5), None), "needs an argument at position 2"),
+]
+
+
+@pytest.mark.parametrize(("op", "names", "args", "words"), RUNS)
+def test_values_of_a_run_that_do_not_fit_are_refused_by_what_is_wrong(
+    op: str, names: tuple[str, ...], args: tuple[np.ndarray, ...], words: str
+) -> None:
+    attrs = (("axis", 1), ("where", "node"), ("names", names))
+    with pytest.raises(ShapeError, match=f"{op} at 'node': .*{words}"):
+        call_library("shape", op, attrs, args, 1)
+
+
+def test_what_a_rule_for_values_of_a_run_raises_besides_is_a_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(attrs: Any, args: Any) -> Any:
+        raise KeyError("a name of ours")
+
+    rule = RECORDS["Split"].run_time
+    assert rule is not None
+    changed = replace(RECORDS["Split"], run_time=replace(rule, values=broken))
+    monkeypatch.setitem(RECORDS._known, "Split", changed)  # type: ignore[attr-defined]
+    attrs = (("where", "node"), ("names", ("dim0",)))
+    with pytest.raises(InternalFault, match="the numbers that a run gives Split at 'node'"):
+        call_library("shape", "Split", attrs, (row(2), row(2)), 1)

@@ -183,8 +183,9 @@ def _names(site: Site) -> tuple[Number, ...]:
 def _stretches(attrs: Attrs, args: Sequence[Any]) -> tuple[Stretch, ...]:
     host = Host("Resize", attrs, args)
     roi, scales, sizes = (
-        attrs.get(name) if i >= len(args) or args[i] is None else np.reshape(args[i], -1).tolist()
+        None if given is None else np.reshape(given, -1).tolist()
         for i, name in ((1, "roi"), (2, "scales"), (3, "sizes"))
+        for given in [attrs.get(name) if i >= len(args) or args[i] is None else args[i]]
     )
     try:
         return stretches(attrs, host.given(0), roi, scales, sizes)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import ShapeError
 from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
 from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
 from explorer.ir.types import Tensor
@@ -18,7 +17,7 @@ from explorer.ops.images.windows import each_positive, pads_of
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.onnx_reference import onnx_reference
 from explorer.ops.record import Number, OperatorRecord, RunTime
-from explorer.ops.run_time.site import length
+from explorer.ops.run_time.site import Host, length
 from explorer.ops.site import Site
 
 MOST_STEPS = 1 << 24  # results times pooled elements, at the symbols' hints
@@ -94,10 +93,11 @@ def _col_names(site: Site) -> tuple[Number, ...]:
 
 
 def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
-    shape, image, block = ([int(v) for v in np.asarray(a).reshape(-1)] for a in args[:3])
+    host = Host("Col2Im", attrs, args)
+    shape, image, block = (host.given(i) for i in range(3))
     area = prod(block)
-    if len(image) != len(block) or area < 1 or shape[1] % area:
-        raise ShapeError(f"Col2Im: {shape[1]} rows do not divide into blocks of {block}")
+    if len(image) != len(block) or min(block, default=0) < 1 or shape[1] % area:
+        host.fail(f"{shape[1]} rows do not divide into blocks of {block}")
     found = {"channels": shape[1] // area}
     for d in range(len(image)):
         found |= {f"image{d}": image[d], f"block{d}": block[d]}

@@ -195,11 +195,12 @@ def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     shape = host.given(0)
     given = host.integers(2)
     default = attrs.get("axis", -2)
+    default = next(iter(default), -2) if isinstance(default, tuple) else default
     axis = host.axis(given[0] if given else int(default), len(shape))
     lengths = host.integers(1)
     inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
     known = attrs.get("dft_length")
-    known = known[0] if isinstance(known, tuple) else known
+    known = next(iter(known), None) if isinstance(known, tuple) else known
     whole = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
     length = lengths[0] if lengths else (whole if known is None else int(known))
     if axis == len(shape) - 1 or length < 1:
@@ -292,7 +293,7 @@ def _stft_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, 
     signal, window = host.given(0), host.integers(2)
     known = [attrs.get(n) for n in ("frame_step", "frame_length")]
     step, length = (
-        host.one(i) if host.integers(i) else v[0] if isinstance(v, tuple) else v
+        host.one(i) if host.integers(i) else next(iter(v), None) if isinstance(v, tuple) else v
         for i, v in zip((1, 3), known, strict=True)
     )
     length = window[0] if length is None and window else length

@@ -234,7 +234,7 @@ def _operator(
     try:
         with np.errstate(all="ignore"):
             found = reference(record, attrs, args)
-    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # NumPy's, of the values
         raise ShapeError(f"{call.op} does not take these values: {error}", where=call.op) from error
     except MemoryError as error:
         raise TooLarge(f"there is no memory for what {call.op} gives", where=call.op) from error

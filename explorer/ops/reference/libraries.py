@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from explorer.errors import ShapeError, UnsupportedOperator
+from explorer.errors import ShapeError, UnsupportedOperator, fault
 from explorer.ir.calls import Attrs
 from explorer.ir.types import dtype_of, numpy_dtype
 from explorer.ops import RECORDS
@@ -90,18 +90,28 @@ def _shape_function(function: str, attrs: Attrs, args: Sequence[np.ndarray | Non
     if rule is None:
         raise UnsupportedOperator(f"{function} has no shape function", where=function)
     given = dict(attrs)
-    names, table, dtype = given.pop("names", ()), given.pop("table", ""), given.pop("of", "")
+    names, table, dtype = given.get("names", ()), given.pop("table", ""), given.pop("of", "")
     if table and rule.table is not None:
         return np.ascontiguousarray(rule.table(str(table), given, args), numpy_dtype(str(dtype)))
     assert isinstance(names, tuple)
+    where = str(given.get("where", function))
     try:
         found = rule.values(given, args)
+        if not found.keys() >= set(names):
+            raise ShapeError(
+                f"{function} at {where!r}: the run gives {len(found)} numbers, and "
+                f"{len(names)} are needed",
+                where=where,
+                expected=", ".join(map(str, names)),
+                found=", ".join(found),
+            )
         return np.array([found[str(n)] for n in names], np.int64)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # beyond 64 bits, ...
-        where = str(given.get("where", function))
+    except OverflowError as error:  # beyond 64 bits
         raise ShapeError(
             f"{function} at {where!r} does not take these values: {error}", where=where
         ) from error
+    except Exception as problem:  # no answer of a rule
+        raise fault(problem, f"the numbers that a run gives {function} at {where!r}") from problem
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ Attrs = Mapping[str, Any]
 
 def _range_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("Range", attrs, args)
-    start, limit, delta = (np.reshape(a, -1)[0] for a in args)
+    start, limit, delta = (host.number(i) for i in range(3))
     if delta == 0 or not all(np.isfinite(float(v)) for v in (start, limit, delta)):
         host.fail(f"there are no steps of {delta} from {start} to {limit}")
     if isinstance(delta, np.integer):

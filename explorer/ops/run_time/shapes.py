@@ -126,7 +126,7 @@ def _split_values(attrs: Attrs, args: Sequence[Any]) -> Mapping[str, int]:
     shape, sizes = host.given(0), host.integers(1)
     extent = shape[host.axis(attrs.get("axis", 0), len(shape))]
     if sizes is None:
-        sizes = even_parts(extent, attrs["num_outputs"])
+        sizes = even_parts(extent, attrs.get("num_outputs", len(attrs["names"])))
     if sum(sizes) != extent or any(n < 0 for n in sizes):
         host.fail(f"parts {sizes} do not add up to {extent}")
     return dim_values(sizes)

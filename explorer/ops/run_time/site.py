@@ -26,12 +26,23 @@ class Host:
     def integers(self, i: int) -> list[int] | None:
         """The elements of an argument, or its shape; None where it is not given."""
         found = self.args[i] if i < len(self.args) else None
-        return None if found is None else [int(v) for v in np.reshape(found, -1)]
+        if found is None:
+            return None
+        row = np.reshape(found, -1)
+        if row.dtype.kind == "f" and not np.isfinite(row).all():
+            self.fail(f"argument {i} must be whole numbers and is {row}")
+        return [int(v) for v in row]
 
     def given(self, i: int) -> list[int]:
         """The elements of an argument that must be given, or its shape."""
         found = self.integers(i)
         return self.fail(f"needs an argument at position {i}") if found is None else found
+
+    def number(self, i: int) -> Any:
+        """The only element of an argument, of its own dtype."""
+        if len(self.args) <= i or self.args[i] is None or np.size(self.args[i]) != 1:
+            self.fail(f"argument {i} must be one number")
+        return np.reshape(self.args[i], -1)[0]
 
     def one(self, i: int) -> int:
         """The only element of an argument."""

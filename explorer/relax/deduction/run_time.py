@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.calls import LibraryCall, MatchCast, ShapeOf, Var
+from explorer.ir.calls import AttrValue, LibraryCall, MatchCast, ShapeOf, Var
 from explorer.ir.dtypes import HOST_DTYPES
 from explorer.ir.program import Binding
+from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import symbols_of
 from explorer.ir.types import ShapeType, Tensor
 from explorer.ops.record import RunTime
@@ -29,6 +30,8 @@ def at_run_time(
     """
     if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given):
         site.unsupported("elements that Python holds have no kernels")
+    if any(map(_is_of_symbols, site.attrs.values())):
+        site.unsupported("it depends on symbols, and on values of the run besides")
     name = binding.vars[0].name
     before: list[Binding] = []
     args: list[Var | None] = []
@@ -60,6 +63,10 @@ def at_run_time(
         call = LibraryCall("shape", site.op, tuple(args), attrs)
         before.append(Binding((tables[-1],), call, binding.origin))
     return before, replace(after, args=(*after.args, *tables))
+
+
+def _is_of_symbols(value: AttrValue) -> bool:
+    return any(map(is_symbolic, value if isinstance(value, tuple) else (value,)))
 
 
 def _shape_of(arg: Var, name: str, binding: Binding, before: list[Binding]) -> Var:
