@@ -17,6 +17,7 @@ from explorer.errors import DtypeError, InternalFault, ShapeError
 from explorer.frontends.arrays.nn import gelu
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
+from explorer.ops.own_operators import forget, register
 from explorer.ops.reference.libraries import call_library
 from explorer.relax import deduce, legalize
 from tests.ops.bad_calls import Call, attempt, bad_calls
@@ -81,6 +82,23 @@ def test_the_states_of_an_optimizer_are_of_its_parameters_shape_and_dtype() -> N
     wide = Call("Adagrad", (rate, count, X, X, Tensor((2, 3), "float64")), attrs, 2)
     with pytest.raises(DtypeError, match="float64"):
         deduce(wide.program())
+
+
+def test_results_that_an_operator_had_once_are_for_its_rule_to_judge() -> None:
+    """A BatchNormalization of version 7 has five."""
+    row = Tensor((4,), "float32")
+    said = attempt(Call("BatchNormalization", (IMAGE, row, row, row, row), results=5))
+    assert "the moments of old versions" in said
+
+
+def test_an_operator_of_ones_own_has_the_form_that_its_rule_says() -> None:
+    """ONNX has a NonZero of one argument, and no record here."""
+    record = replace(RECORDS["Add"], name="NonZero", run_time=None)
+    try:
+        register(record)
+        assert not attempt(Call("NonZero", (X, X)))
+    finally:
+        forget("NonZero")
 
 
 def test_no_elements_of_many_extents_take_no_memory() -> None:
