@@ -10,8 +10,8 @@ import pytest
 
 import explorer
 from explorer.cli import main
-from explorer.cli.last_fault import last
-from explorer.cli.private import environment, without_paths
+from explorer.cli.bug_report.last_fault import last
+from explorer.cli.bug_report.private import environment, without_paths
 from explorer.errors import fault
 from explorer.ir.program import Program
 from widgets.session.jobs import error_parts

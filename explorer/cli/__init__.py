@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _keep(given: list[str], found: InternalFault, problem: Exception) -> None:
-    from explorer.cli.last_fault import keep
+    from explorer.cli.bug_report.last_fault import keep
 
     keep(("ironworks", *given), found, problem)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
 
-from explorer.cli.last_fault import keep
+from explorer.cli.bug_report.last_fault import keep
 from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
 KEPT = 16  # finished jobs whose answers can still be fetched

@@ -15,6 +15,7 @@ from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import Unprovable
 from explorer.ops.record import OperatorRecord
+from explorer.ops.rules import in_rule
 from explorer.ops.site import Site
 from explorer.relax.deduction.deducing import Deduced, Deducing
 from explorer.relax.deduction.run_time import at_run_time
@@ -45,7 +46,8 @@ def with_agreement(
     if record.run_time is None:
         return None
     with suppress(Unprovable, UnsupportedOperator):
-        more, symbolic = at_run_time(deduction, site, record.run_time, binding)
+        with in_rule(site):
+            more, symbolic = at_run_time(deduction, site, record.run_time, binding)
         return [*before, *more], *deduction.annotated(record, symbolic)
     return None
 

@@ -1,4 +1,4 @@
-"""`ironworks bug-report`: what a report of a fault needs, and nothing private."""
+"""The report itself: versions, this machine, options, the step and the traceback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed
+from explorer.cli.bug_report.last_fault import Trouble, last, trouble
+from explorer.cli.bug_report.private import environment, without_paths
 from explorer.cli.compiled import compiled, loaded, options
-from explorer.cli.last_fault import Trouble, last, trouble
-from explorer.cli.private import environment, without_paths
 from explorer.cli.text import size
 from explorer.devices.model import Device
 from explorer.errors import InternalFault, fault
@@ -54,7 +54,7 @@ class Report:
         return "\n\n".join(("Ironworks bug report", *told))
 
 
-def main(given: Sequence[str]) -> int:
+def command(given: Sequence[str]) -> int:
     """Print the report, or write it."""
     parser = Parser(
         "bug-report",

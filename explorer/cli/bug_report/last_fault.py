@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from traceback import format_exception
 
 from explorer import cache
-from explorer.cli.private import without_paths
+from explorer.cli.bug_report.private import without_paths
 from explorer.errors import CacheError, IronworksError
 
 LONGEST = 1 << 16  # characters of a traceback
