@@ -114,23 +114,35 @@ def test_a_result_of_any_size_is_refused_before_it_is_made(case: str, tmp_path: 
         explorer.compile(load(path)).run(inputs)
 
 
-def looped(state: list[str | int], nodes: list[onnx.NodeProto], scan: bool) -> onnx.ModelProto:
-    """As many trips as a run wants, of a body over one state."""
+def looped(
+    state: list[str | int], nodes: list[onnx.NodeProto], scan: bool, until: int = 0
+) -> onnx.ModelProto:
+    """As many trips as a run wants, of a body over one state; `until`: which also ends the loop."""
     going = node("Identity", ["going"], ["go_on"])
+    if until:
+        going = node("Less", ["i", "until"], ["go_on"])
+        nodes = [node("Constant", [], ["until"], value_int=until), *nodes]
     outputs = [value("go_on", [], BOOL), onnx.ValueInfoProto(name="next")]
     rows = [onnx.ValueInfoProto(name="row")] if scan else []
     params = [value("i", [], INT), value("going", [], BOOL), value("s", state)]
-    body = helper.make_graph([going, *nodes], "body", params, [*outputs, *rows])
+    body = helper.make_graph([*nodes, going], "body", params, [*outputs, *rows])
     results = ["y", "rows"] if scan else ["y"]
     loop = node("Loop", ["trips", "", "x"], results, body=body)
     return model([loop], [value("x", [4]), value("trips", [], INT)], results)
 
 
-def test_rows_that_a_loop_stacks_without_end_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("until", "words"), [(0, r"'rows', float32\[\d+, 1000, 4\]"), (HUGE, r"body, after \d+ trips")]
+)
+def test_rows_that_a_loop_stacks_without_end_are_refused(
+    until: int, words: str, tmp_path: Path
+) -> None:
+    """Before the first trip, where only its count ends the loop."""
     nodes = [node("Add", ["s", "s"], ["next"]), node("Expand", ["s", "shape"], ["row"])]
     nodes.insert(0, node("Constant", [], ["shape"], value_ints=[1000, 4]))
-    compiled = explorer.compile(load(saved(looped([4], nodes, scan=True), tmp_path)))
-    with pytest.raises(TooLarge, match=r"body, after \d+ trips"):
+    made = looped([4], nodes, True, until)
+    compiled = explorer.compile(load(saved(made, tmp_path)))
+    with pytest.raises(TooLarge, match=words):
         compiled.run({"x": X, "trips": np.array(HUGE)})
 
 
