@@ -14,6 +14,7 @@ from explorer.devices.costs import NAMES
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis
+from explorer.ir.patterns.scatter import Scatter
 
 Extents = Mapping[str, int]  # of each axis of a compute
 
@@ -202,6 +203,8 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
         lines = (length // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
         pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
         out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
+    elif loops.to is not None:
+        _count_scatter(out, loops, loops.to, sides, points, lanes)
     elif not c.reduce or loops.order == "scan":
         _count_run(out, loops, points // max(1, length), length, 1, lanes)
     elif loops.order in ACROSS:
@@ -209,6 +212,23 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
     else:
         _count_run(out, loops, points * over // max(1, length), length, 1, lanes)
         out.each[HORIZONTAL] += points
+
+
+def _count_scatter(
+    out: Counts, loops: Loops, to: Scatter, sides: Sides, points: int, lanes: int
+) -> None:
+    """All results begin as nothing; each element's place is looked at, and its row is combined
+    where the place is in the tile, as often as the tile is a part of all places.
+    """
+    size = sides.size
+    looked = prod(size[a.name] for a in to.points)
+    hits = looked * prod(size[a.name] / max(1, sides.whole[a.name]) for a, _ in to.places)
+    rows = [size[a.name] for a in to.rows]
+    out.each[VECTOR] += points / lanes + looked * loops.looking
+    if rows:
+        _count_run(out, loops, hits * prod(rows[:-1]), rows[-1], 1, lanes)
+    else:
+        out.each[VECTOR] += hits * loops.operations
 
 
 def _run(loops: Loops, sides: Sides) -> int:
@@ -223,7 +243,7 @@ def _run(loops: Loops, sides: Sides) -> int:
     return length
 
 
-def _count_run(out: Counts, loops: Loops, runs: int, length: int, times: int, lanes: int) -> None:
+def _count_run(out: Counts, loops: Loops, runs: float, length: int, times: int, lanes: int) -> None:
     each = out.each
     vectors, rest = divmod(length, lanes)
     masked = 1 if rest else 0

@@ -26,7 +26,7 @@ from explorer.cost.parts import Numbers, Part, Short, Side, place, side
 from explorer.cost.structure import Facts, Structure, Tensors, structure
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Axis, Kernel
+from explorer.ir.kernel import Axis, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
 from explorer.ir.shapes.compiled_dims import Evaluator, compile_dims
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
@@ -92,8 +92,11 @@ class Estimate:
             for h in parts.halos
             for ranges in (known.axes[h.number],)
         )
+        selected = _selected(kernel, parts, known, dims)
         self.boxes = tuple(
-            _part(parts.tensors, name, region, dims)._replace(constant=name in kernel.constants)
+            _part(parts.tensors, name, region, dims)._replace(
+                constant=name in kernel.constants, selected=selected.get(name, ())
+            )
             for name, joined in known.tensors.items()
             for region in _apart(parts, known, name, joined)
         )
@@ -288,6 +291,27 @@ def _disjoint(x: Interval, y: Interval) -> bool:
     if gap.terms or not all(isinstance(n, int) for n in (gap.const, *sizes)):
         return False
     return bool(gap.const >= x.size or -gap.const >= y.size)
+
+
+def _selected(
+    kernel: Kernel, parts: Structure, known: Regions, dims: list[Dim]
+) -> dict[str, tuple[Side, ...]]:
+    """The axes that data selects along, by the tensors that scatters alone read, and only where a
+    place is in the tile.
+    """
+    found: dict[str, tuple[Side, ...]] = {}
+    scatters = {f.number: f.loops.to for f in parts.facts if f.loops and f.loops.to}
+    others = {
+        r.tensor
+        for n, c in enumerate(kernel.computes)
+        if scatters and n not in scatters
+        for r in reads(c.expr)
+    }
+    for n, to in scatters.items():
+        others |= {r.tensor for _, place in to.places for r in reads(place)}
+        axes = tuple(side(a.extent, known.axes[n].get(a.name), dims) for a, _ in to.places)
+        found |= {r.tensor: axes for r in reads(to.update)}
+    return {name: axes for name, axes in found.items() if name not in others}
 
 
 def _part(tensors: Tensors, name: str, region: Region, dims: list[Dim]) -> Part:

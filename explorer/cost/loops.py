@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from explorer.cost.operations import function_cycles, operations
 from explorer.devices.model import Device
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.kernel import Compute
+from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.patterns.scatter import Scatter, scatter
 from explorer.ir.tile_program import (
+    At,
     Fetch,
     For,
     LoopForm,
@@ -34,7 +36,7 @@ ONE_BY_ONE = LoopForm("one by one")
 @dataclass(frozen=True, slots=True)
 class Loops:
     """One compute as loops. `order` is its `LoopForm`'s, or "unrolled", a few reduced points for
-    each vector of results, or "one by one".
+    each vector of results, "scatter", or "one by one".
 
     `axes` are one in memory, and vectors lie along them. By point of those: operations (loads and
     stores included), loads and stores that are not dense, cycles of elementary functions. In blocks
@@ -48,17 +50,21 @@ class Loops:
     functions: float = 0.0
     turned: tuple[str, ...] = ()
     stride_bytes: int = 0
+    to: Scatter | None = None  # each point goes to the results that data selects
+    looking: float = 0.0  # operations that find the place of an element
 
 
-def loops_of(c: Compute, whole: Map | Reduce | Scan, device: Device) -> Loops:
+def loops_of(kernel: Kernel, c: Compute, whole: Statement, device: Device) -> Loops:
     """How a compute runs where no tile cuts it; `whole` is the statement that makes it."""
-    inner = innermost(formed(whole, device))
+    inner, to = innermost(formed(whole, device)), scatter(kernel, c)
     if isinstance(whole, Scan):
         prefix = isinstance(inner, Scan) and inner.form is not None
         last = tuple(a.name for a in c.axes[-1:])
         return Loops("scan", last, PREFIX if prefix else ROW_AFTER_ROW)
     if not isinstance(inner, Map | Reduce):
         raise TypeError(f"{type(inner).__name__} is no loop over the points of {c.out}")
+    if to is not None:
+        return _scattered(c, inner, to)
     form = inner.form or _plain(inner)
     spatial, reduced = ([a.name for a in axes] for axes in (c.axes, c.reduce))
     along = _vectors(inner, form.order)
@@ -77,10 +83,22 @@ def loops_of(c: Compute, whole: Map | Reduce | Scan, device: Device) -> Loops:
     return Loops(form.order, axes, work + rest, strided, functions)
 
 
+def _scattered(c: Compute, inner: Map | Reduce, to: Scatter) -> Loops:
+    """The row that is combined where an element lands, and the places that are looked at before."""
+    row, point = (axes[-1].name if axes else "" for axes in (to.rows, to.points))
+    along = _vectors(inner, "along")
+    strided = sum(_is_strided(f, along) for f in dict.fromkeys(fetches(inner.expr)))
+    looking = sum(operations(place, point) + 2.0 for _, place in to.places)  # and two bounds
+    work = operations(to.update, row) + 3.0  # the result so far is loaded, combined and stored
+    axes = tuple(a.name for a in to.rows[-1:])
+    functions = function_cycles(to.update, row)
+    return Loops("scatter", axes, work, strided, functions, to=to, looking=looking)
+
+
 def innermost(body: Sequence[Statement]) -> Statement:
     """The statement that the loops of a body are around: addresses are looked up before it."""
     last = body[-1]
-    return innermost(last.body) if isinstance(last, For) else last
+    return innermost(last.body) if isinstance(last, For | At) else last
 
 
 def _plain(s: Map | Reduce) -> LoopForm:

@@ -51,13 +51,16 @@ def side(extent: Dim, interval: Interval | None, dims: list[Dim]) -> Side:
 
 
 class Part(NamedTuple):
-    """The part of a tensor that a task touches."""
+    """The part of a tensor that a task touches; of one whose elements go where data says, as much
+    as the task has of the axes that data selects along.
+    """
 
     item_bytes: int
     sides: tuple[Side, ...]
     inside: bool
     written: bool
     constant: bool = False
+    selected: tuple[Side, ...] = ()
 
     def shape_of(self, numbers: Numbers, short: Short) -> tuple[int, ...]:
         """The extents of the part."""
@@ -78,9 +81,15 @@ class Part(NamedTuple):
                 stride = whole * self.item_bytes if n != extent else 0
         size = run * self.item_bytes
         if not stride or self.inside:
-            return rows * size, 0.0
+            return self._share(rows * size, numbers, short), 0.0
         lines = -(-size // LINE_BYTES)
-        return rows * lines * LINE_BYTES, rows * min(1.0, stride / PAGE_BYTES)
+        moved = self._share(rows * lines * LINE_BYTES, numbers, short)
+        return moved, rows * min(1.0, stride / PAGE_BYTES)
+
+    def _share(self, count: int, numbers: Numbers, short: Short) -> int:
+        for one in self.selected:
+            count = -(-count * one.of(numbers, short) // max(1, numbers[one.extent]))
+        return count
 
     def whole_bytes(self, numbers: Numbers) -> int:
         """Of the whole tensor."""

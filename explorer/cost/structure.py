@@ -97,7 +97,7 @@ def structure(kernel: Kernel, device: Device) -> Structure:
         epilogue: Compute | None = None
         found = tensor_contraction(kernel, c)
         if found is None:
-            made = Facts(c, n, None, loops_of(c, statement(n), device))
+            made = Facts(c, n, None, loops_of(kernel, c, statement(n), device))
         else:
             epilogue = epilogue_of(kernel, c)
             made = _contracted(kernel, n, found, epilogue)

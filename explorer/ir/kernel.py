@@ -308,6 +308,20 @@ def reads(expr: Expr) -> tuple[Read, ...]:
     return tuple(found)
 
 
+def variables(expr: Expr) -> frozenset[str]:
+    """The axes that an expression depends on."""
+    match expr:
+        case Const():
+            return frozenset()
+        case IndexValue(index):
+            return index.variables
+        case Read(_, index, _):
+            every = (i.variables if isinstance(i, Affine) else variables(i) for i in index)
+            return frozenset[str]().union(*every)
+        case Apply(_, args):
+            return frozenset[str]().union(*map(variables, args))
+
+
 def rewrite(expr: Expr, leaf: Callable[[Read], Expr]) -> Expr:
     """The expression with every load replaced by `leaf(load)`; data-dependent indices are rewritten
     first. What stays as it was is the same object.

@@ -235,6 +235,17 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
+class At:
+    """The body once, with the axis at `index`, where the span has that value: what data selects,
+    as a store with a combiner does, whose map reads its own target.
+    """
+
+    span: Span
+    index: TileExpr
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Once:
     """The body depends on the first `level` tile variables alone: of tasks in a row that differ in
     the others, the first does it for all.
@@ -298,7 +309,7 @@ class Panels:
 
 
 Statement: TypeAlias = (
-    For | Once | Find | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Window | Panels
+    For | At | Once | Find | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Window | Panels
 )
 
 

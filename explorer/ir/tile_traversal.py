@@ -10,6 +10,7 @@ from dataclasses import replace
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_program import (
+    At,
     Buffer,
     Do,
     Fetch,
@@ -38,7 +39,7 @@ Part = Map | Reduce
 def inside(s: Statement) -> tuple[Statement, ...]:
     """The statements that one is made of: a loop's body, the parts of one pass, an epilogue."""
     match s:
-        case For(_, body) | Once(_, body):
+        case For(_, body) | At(_, _, body) | Once(_, body):
             return body
         case OnePass(parts):
             return parts
@@ -67,7 +68,7 @@ def parts_of(s: Statement) -> tuple[Part, ...]:
 def spans(s: Statement) -> tuple[Span, ...]:
     """The axes that a statement itself iterates over, the outermost first."""
     match s:
-        case For(span, _):
+        case For(span, _) | At(span, _, _):
             return (span,)
         case Load(spans=own) | Map(spans=own):
             return own
@@ -93,7 +94,7 @@ def expressions(s: Statement) -> tuple[TileExpr, ...]:
             return (target, expr)
         case Pack(source=source):
             return (source,)
-        case Find(index=index):
+        case Find(index=index) | At(index=index):
             return (index,)
         case Window(data=data, weights=weights, target=target):
             return (target, *s.operands, data, *(() if weights is None else (weights,)))
@@ -106,7 +107,7 @@ def loads(s: Statement) -> tuple[Fetch, ...]:
     """The elements that a statement itself reads, those that say where others lie included; of a
     contraction the first of each operand.
     """
-    read = expressions(s)[0 if isinstance(s, Pack | Find | Panels) else 1 :]
+    read = expressions(s)[0 if isinstance(s, Pack | Find | At | Panels) else 1 :]
     return tuple(f for e in read for f in fetches(e))
 
 
@@ -244,6 +245,9 @@ def with_functions(s: Statement, change: Callable[[Do], TileExpr]) -> Statement:
         return change(Do(expr.op, tuple(map(of, expr.args)))) if isinstance(expr, Do) else expr
 
     match s:
+        case At(_, index, body):
+            inner = tuple(with_functions(x, change) for x in body)
+            return replace(s, index=of(index), body=inner)
         case For(_, body) | Once(_, body):
             return replace(s, body=tuple(with_functions(x, change) for x in body))
         case OnePass(parts):
@@ -294,6 +298,9 @@ def with_buffers(
         return with_element(f, element)
 
     match s:
+        case At(_, index, body):
+            inner = tuple(with_buffers(x, buffer, element) for x in body)
+            return replace(s, index=with_loads(index, element), body=inner)
         case For(_, body) | Once(_, body):
             return replace(s, body=tuple(with_buffers(x, buffer, element) for x in body))
         case OnePass(parts):
@@ -320,7 +327,7 @@ def with_buffers(
         case Pack(target, source):
             return replace(s, target=buffer(target), source=fetch(source))
         case Panels(contract=c, row_table=table, epilogue=last):
-            inner = replace(
+            product = replace(
                 c,
                 acc=buffer(c.acc),
                 a=fetch(c.a),
@@ -330,7 +337,7 @@ def with_buffers(
             after = replace(last, target=fetch(last.target), expr=with_loads(last.expr, element))
             read = tuple(fetch(f) for f in s.operands)
             return replace(
-                s, contract=inner, row_table=buffer(table), epilogue=after, operands=read
+                s, contract=product, row_table=buffer(table), epilogue=after, operands=read
             )
         case _:
             return replace(s, target=fetch(s.target), expr=with_loads(s.expr, element))

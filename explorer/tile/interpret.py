@@ -20,6 +20,7 @@ from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.patterns.forms import group_of
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.tile_program import (
+    At,
     Buffer,
     Contract,
     Do,
@@ -182,6 +183,11 @@ class Interpreter:
                     here = env | {span.axis: int(v)}
                     for inner in body:
                         self.statement(inner, here)
+            case At(span, index, body):
+                value = int(self.value(index, env))
+                if value in self.values(span, env):
+                    for inner in body:
+                        self.statement(inner, env | {span.axis: value})
             case Fill(target, value):
                 self.arrays[target.name][:] = value
             case Pack():

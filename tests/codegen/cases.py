@@ -24,6 +24,7 @@ from explorer.ir.kernel import (
     axes,
     var,
 )
+from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol
 
 BATCH, SEQ = symbol("batch"), symbol("seq")
@@ -343,6 +344,51 @@ def gather() -> Case:
     return Case("gather", kernel, Tiling((("a0", 1),)), {"batch": 3, "seq": 5})
 
 
+def embedding_gradient(tile: dict[str, int]) -> Case:
+    """Rows of a table's gradient: several land on one, some on none."""
+    a, over = axes("a", (11, 24)), (Axis("b", BATCH), Axis("s", SEQ))
+    row = Read("ids", (var("b"), var("s")))
+    update = Read("dy", (var("b"), var("s"), var("a1")))
+    kernel = Kernel(
+        "embedding_gradient",
+        (
+            TensorSpec("ids", (BATCH, SEQ), "int64"),
+            TensorSpec("dy", (BATCH, SEQ, 24)),
+            TensorSpec("y", (11, 24)),
+        ),
+        (Compute("y", a, scattered(update, [(a[0], row)], "sum", "float32"), over, "sum"),),
+        ("ids", "dy"),
+        ("y",),
+    )
+    sizes = {"batch": 3, "seq": 5}
+    return Case(f"embedding gradient {tile}", kernel, Tiling(tuple(tile.items())), sizes)
+
+
+def largest_by_place(tile: dict[str, int]) -> Case:
+    """`y[b, index[b, r, d], d] = max(x, u[b, r, d])`: each column has places of its own."""
+    a, over = axes("a", (BATCH, 11, 6)), (Axis("r", 13),)
+    index = (var("a0"), var("r"), var("a2"))
+    every = tuple(var(x.name) for x in a)
+    update = scattered(Read("u", index), [(a[1], Read("ids", index))], "max", "float32")
+    kernel = Kernel(
+        "largest_by_place",
+        (
+            TensorSpec("x", (BATCH, 11, 6)),
+            TensorSpec("ids", (BATCH, 13, 6), "int64"),
+            TensorSpec("u", (BATCH, 13, 6)),
+            TensorSpec("t", (BATCH, 11, 6)),
+            TensorSpec("y", (BATCH, 11, 6)),
+        ),
+        (
+            Compute("t", a, update, over, "max"),
+            Compute("y", a, Apply("max", (Read("x", every), Read("t", every)))),
+        ),
+        ("x", "ids", "u"),
+        ("y",),
+    )
+    return Case(f"largest by place {tile}", kernel, Tiling(tuple(tile.items())), {"batch": 3})
+
+
 def mask() -> Case:
     a = axes("a", (BATCH, SEQ, SEQ))
     causal = Apply("le", (IndexValue(var("a2")), IndexValue(var("a1"))))
@@ -459,6 +505,11 @@ CASES = [
     concat((3, 5), 3, (2, 4, 4, 1)),
     concat((2, 3, 1), 0, (1, 7)),
     gather(),
+    embedding_gradient({}),
+    embedding_gradient({"a0": 4}),
+    embedding_gradient({"a0": 3, "a1": 10}),
+    largest_by_place({"a0": 1}),
+    largest_by_place({"a1": 4, "a2": 4}),
     mask(),
     running_sum(),
     integers(),

@@ -187,6 +187,30 @@ def gather_nd(g: Graph) -> None:
     g.add("ScatterND", value, g.constant(at), g.constant(updates), reduction=reduction)
 
 
+def scatter(g: Graph) -> None:
+    """Many updates that are computed, several on one element, by indices of both signs."""
+    value = g.pick(ANY)
+    if value.dtype == "bool":
+        raise Refused
+    reduction, rows = g.one(("add", "add", "max", "min", "mul")), g.number(1, 40)
+    if g.chance(0.5):
+        axis = g.axis(value)
+        shape = [g.number(1, n) if n and g.chance(0.3) else n for n in value.extents]
+        shape[axis] = rows
+        here, there = (indices(g, tuple(shape), value.extent(axis)) for _ in "ab")
+        updates = g.add("GatherElements", value, there, axis=axis)
+        g.add("ScatterElements", value, here, updates, axis=axis, reduction=reduction)
+        return
+    limits = value.extents[: g.number(1, value.rank)]
+    if not all(limits):
+        raise Refused
+    here, there = (
+        g.constant(np.stack([g.rng.integers(-n, n, rows) for n in limits], -1)) for _ in "ab"
+    )
+    updates = g.add("GatherND", value, there)
+    g.add("ScatterND", value, here, updates, reduction=reduction)
+
+
 def trilu(g: Graph) -> None:
     value = g.pick(ANY, (2, 3, 4, 5))
     offset = g.constant(np.asarray(g.number(-3, 3), np.int64)) if g.chance(0.7) else None

@@ -35,6 +35,13 @@ class Emitter:
         self.line(f"for {s.axis} in range({lo}, {hi}):")
         self.depth += 1
 
+    def at(self, s: Span, index: TileExpr) -> None:
+        """What follows runs where an index is in a range, which its axis then has."""
+        self.line(f"{s.axis} = I({self.expression(index)})")
+        low, high = _ends(s)
+        self.line(f"if {low} <= {s.axis} and {s.axis} < {high}:")
+        self.depth += 1
+
     def store(self, f: Fetch, value: str) -> None:
         self.line(f"st_{f.buffer.dtype}({f.buffer.name}, {affine_text(f.offset)}, {value})")
 

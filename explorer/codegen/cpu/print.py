@@ -19,6 +19,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import product
 from explorer.ir.tile_program import (
+    At,
     Fetch,
     Fill,
     Find,
@@ -63,6 +64,10 @@ def statement(e: Emitter, s: Statement, first: Sequence[str] = ()) -> None:
     match s:
         case For(span, body):
             e.loop(span)
+            for inner in body:
+                statement(e, inner)
+        case At(span, index, body):
+            e.at(span, index)
             for inner in body:
                 statement(e, inner)
         case Once(level, body):

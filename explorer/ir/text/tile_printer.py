@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.text.text_tokens import print_affine, print_dim, print_name
 from explorer.ir.tile_program import (
+    At,
     Buffer,
     Do,
     Fetch,
@@ -58,6 +59,9 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
     match s:
         case For(span, body):
             yield f"for {_span(span)}:"
+            yield from _body(body, grid, 1)
+        case At(span, index, body):
+            yield f"at {_span(span)} if it is {_expr(index)}:"
             yield from _body(body, grid, 1)
         case Once(level, body):
             rest = ", ".join(g.variable for g in grid[level:])

@@ -37,12 +37,14 @@ def _index(low: Lowering, nest: Nest, value: Var, at: tuple[Affine, ...], extent
 # Gather: slices along one axis.
 
 
-def check_places(site: Site, extent: Dim) -> None:
-    """ShapeError where an index that is known names an element that there is not."""
+def check_places(site: Site, extent: Dim, column: int | None = None) -> None:
+    """ShapeError where an index that is known, of all or of a column of rows of indices, names an
+    element that there is not.
+    """
     known = site.values[1] if len(site.values) > 1 else None
     if known is None or not isinstance(extent, int):
         return
-    for place in known.reshape(-1):
+    for place in (known if column is None else known[..., column]).reshape(-1):
         if isinstance(place, int) and not -extent <= place < extent:
             site.fail(f"the index {place} names none of {extent} elements")
 

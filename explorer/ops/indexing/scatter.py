@@ -1,30 +1,29 @@
-"""Writes at places that are data, turned round: each result looks for the updates that reach it.
-
-A kernel writes at indices of its own axes only, so a scatter reads every row of indices for each
-result. That is right for small numbers of rows; beyond `MOST_STEPS` a library call takes over.
+"""Writes at places that are data: each result reduces the updates that land on it, a store with a
+combiner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from explorer.ir.calls import Var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.dtypes import computed
+from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var, variables
+from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, Shape, product, whole
-from explorer.ir.types import DType, Tensor
+from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.indexing.gather import from_end
-from explorer.ops.kernels.scalar import identity
+from explorer.ops.indexing.gather import check_places, from_end
 from explorer.ops.lowering import Lowering, letters
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Array, Site
 
-MOST_STEPS = 1 << 24  # results times rows of indices, at the symbols' hints
+Places: TypeAlias = Sequence[tuple[Axis, Expr]]  # where an update goes, by axis of the results
 BY_STEP = {c.step: c for c in COMBINERS.values()}  # ONNX names a reduction by what it does
 
 
@@ -32,15 +31,8 @@ def _same(site: Site) -> tuple[Tensor, ...]:
     return (site.tensor(0),)
 
 
-def _check_steps(low: Lowering, rows: Dim) -> None:
-    env = low.site.env
-    steps = env.hint(product(low.shape)) * env.hint(rows)
-    if steps > MOST_STEPS:
-        low.site.unsupported(f"{steps} pairs of results and updates have no kernel rule")
-
-
 class _Scatter:
-    """A scatter being lowered: which updates hit a result, and how they are combined."""
+    """A scatter being lowered: the places that updates go to, and how they are combined."""
 
     def __init__(self, low: Lowering, name: str, over: Sequence[Axis]) -> None:
         self.low, self.site, self.nest = low, low.site, low.nest(name)
@@ -50,39 +42,38 @@ class _Scatter:
             low.site.unsupported(f"the reduction {self.how!r} of {self.dtype} has no kernel rule")
         self.x = Read(self.nest.tensor(low.site.arg(0), "x"), tuple(var(a.name) for a in self.axes))
 
-    def place(self, value: Any, at: Sequence[Affine], extent: Dim) -> Expr:
-        """An index that an update goes to."""
-        dtype = value.type.element
+    def place(self, value: Var, at: Sequence[Affine], extent: Dim) -> Expr:
+        """The place that an element of a tensor of indices names."""
+        dtype = value.tensor.element
         known = self.low.array(value)
         found = self.nest.load(value, "index", at)
-        if known is not None and known.size and known.min() >= 0:
-            return found
-        return from_end(found, extent, dtype)
+        if known is None or not known.size or known.min() < 0:
+            found = from_end(found, extent, dtype)
+        return found if dtype == "int64" else call("cast_int64", found)
 
-    def here(self, axis: Axis, dtype: DType) -> Expr:
-        """The index of a result along one dim."""
-        place = IndexValue(var(axis.name))
-        return place if dtype == "int64" else call(f"cast_{dtype}", place)
-
-    def last(self, hit: Expr, order: Expr, update: Any) -> None:
+    def last(self, places: Places, order: Affine, update: Callable[[Expr], Expr]) -> None:
         """The last update that hits a result takes its place; `update(n)` is the nth."""
-        none = Const(-1, "int64")
-        shape = self.low.shape
-        found = call("where", hit, order, none)
-        self.nest.compute("last", shape, "int64", self.axes, found, self.over, "max")
-        place = Read("last", tuple(var(a.name) for a in self.axes))
+        used = {a.name for a, _ in places}.union(*(variables(e) for _, e in places))
+        axes = tuple(a for a in self.axes if a.name in used)
+        found = scattered(IndexValue(order), places, "max", "int64")
+        shape = tuple(a.extent for a in axes)
+        self.nest.compute("last", shape, "int64", axes, found, self.over, "max")
+        place = Read("last", tuple(var(a.name) for a in axes))
         y = call("where", call("ge", place, 0, dtype="int64"), update(place), self.x)
-        self.nest.compute("y", shape, self.dtype, self.axes, y)
+        self.nest.compute("y", self.low.shape, self.dtype, self.axes, y)
         self.nest.into(self.low.result)
 
-    def combined(self, hit: Expr, update: Expr) -> None:
-        """All updates that hit a result are combined with it."""
-        combiner = BY_STEP[self.how].name
-        shape, nothing = self.low.shape, identity(combiner, self.dtype).item()
-        found = call("where", hit, update, Const(nothing, self.dtype))
-        self.nest.compute("all", shape, self.dtype, self.axes, found, self.over, combiner)
+    def combined(self, places: Places, update: Expr) -> None:
+        """All updates that hit a result are combined, in order, and then with it."""
+        combiner, shape, dtype = BY_STEP[self.how].name, self.low.shape, computed(self.dtype)
+        wide = update if dtype == self.dtype else call(f"cast_{dtype}", update)
+        found = scattered(wide, places, combiner, dtype)
+        self.nest.compute("all", shape, dtype, self.axes, found, self.over, combiner)
         total = Read("all", tuple(var(a.name) for a in self.axes))
-        self.nest.compute("y", shape, self.dtype, self.axes, call(self.how, self.x, total))
+        x = self.x if dtype == self.dtype else call(f"cast_{dtype}", self.x)
+        y = call(self.how, x, total)
+        y = y if dtype == self.dtype else call(f"cast_{self.dtype}", y)
+        self.nest.compute("y", shape, self.dtype, self.axes, y)
         self.nest.into(self.low.result)
 
 
@@ -92,43 +83,31 @@ class _Scatter:
 def _elements_types(site: Site) -> tuple[Tensor, ...]:
     x = site.shape(0)
     demand_within(site, 1, x, site.axis(len(x)), "the tensor of indices")
+    check_places(site, x[site.axis(len(x))])
     demand_shape(site, 2, site.shape(1), "the tensor of updates")
     return (site.tensor(0),)
 
 
 def _lower_elements(low: Lowering) -> None:
+    """Dims in which there are fewer updates than results are iterated over like the axis itself."""
     site, shape, rows = low.site, low.site.shape(0), low.site.shape(1)
     axis = site.axis(len(shape))
-    _check_steps(low, rows[axis])
-    s = _Scatter(low, "scatter_elements", [Axis("r", rows[axis])])
-    index: list[Any] = [_kept(a, n, m) for a, n, m in zip(s.axes, shape, rows, strict=True)]
-    inside = [_inside(a, n, m) for a, n, m in zip(s.axes, shape, rows, strict=True)]
-    del inside[axis]
-    index[axis] = var("r")
-    dtype = site.dtype(1)
-    place = s.place(site.arg(1), index, shape[axis])
-    hits = [call("eq", place, s.here(s.axes[axis], dtype)), *(i for i in inside if i is not None)]
-    hit = reduce(lambda a, b: call("and", a, b), hits)
+    short = {d: Axis(f"r{d}", m) for d, (n, m) in enumerate(zip(shape, rows)) if n != m}
+    over = short | {axis: Axis(f"r{axis}", rows[axis])}
+    s = _Scatter(low, "scatter_elements", [over[d] for d in sorted(over)])
+    index = tuple(var((over.get(d) or a).name) for d, a in enumerate(s.axes))
+    places: list[tuple[Axis, Expr]] = [(s.axes[axis], s.place(site.arg(1), index, shape[axis]))]
+    places += [(s.axes[d], IndexValue(var(a.name))) for d, a in short.items() if d != axis]
     updates = s.nest.tensor(site.arg(2), "updates")
-
-    def at(row: Affine | Expr) -> Expr:
-        return Read(updates, tuple(row if d == axis else i for d, i in enumerate(index)))
-
-    if s.how == "none":
-        s.last(hit, IndexValue(var("r")), at)
-    else:
-        s.combined(hit, at(var("r")))
-
-
-def _kept(axis: Axis, extent: Dim, rows: Dim) -> Affine | Expr:
-    """A result's index into a dim of the updates, which may be shorter."""
-    return var(axis.name) if extent == rows else IndexValue(var(axis.name))
-
-
-def _inside(axis: Axis, extent: Dim, rows: Dim) -> Expr | None:
-    if extent == rows:
-        return None
-    return call("lt", IndexValue(var(axis.name)), Const(rows, "int64"))
+    if s.how != "none":
+        s.combined(places, Read(updates, index))
+        return
+    here = [IndexValue(var(a.name)) if d in short else var(a.name) for d, a in enumerate(s.axes)]
+    s.last(
+        places,
+        var(over[axis].name),
+        lambda n: Read(updates, tuple(n if d == axis else i for d, i in enumerate(here))),
+    )
 
 
 def _elements(attrs: Mapping[str, Any], args: Any) -> Any:
@@ -155,35 +134,29 @@ def _nd_types(site: Site) -> tuple[Tensor, ...]:
     if not isinstance(depth, int) or not 1 <= depth <= len(x):
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
     demand_shape(site, 2, (*rows[:-1], *x[depth:]), "the tensor of updates")
+    for d, extent in enumerate(x[:depth]):
+        check_places(site, extent, d)
     return (site.tensor(0),)
 
 
 def _lower_nd(low: Lowering) -> None:
     site, shape, index = low.site, low.site.shape(0), low.site.shape(1)
     rows, depth = index[:-1], whole(index[-1])
-    _check_steps(low, product(rows))
-    s = _Scatter(low, "scatter_nd", [Axis(f"r{d}", n) for d, n in enumerate(rows)])
-    at = tuple(var(a.name) for a in s.over)
-    hits = [
-        call(
-            "eq",
-            s.place(site.arg(1), (*at, Affine((), d)), shape[d]),
-            s.here(s.axes[d], site.dtype(1)),
-        )
-        for d in range(depth)
+    s = _Scatter(low, "scatter_nd", [Axis(f"r{d}", n) for d, n in enumerate(rows or (1,))])
+    at = tuple(var(a.name) for a, _ in zip(s.over, rows))
+    places = [
+        (s.axes[d], s.place(site.arg(1), (*at, Affine((), d)), shape[d])) for d in range(depth)
     ]
-    hit = reduce(lambda a, b: call("and", a, b), hits)
     updates = s.nest.tensor(site.arg(2), "updates")
     rest = tuple(var(a.name) for a in s.axes[depth:])
     if s.how != "none":
-        s.combined(hit, Read(updates, (*at, *rest)))
-        return
-    if not rows:  # one row: it hits or it does not
-        s.nest.compute("y", shape, s.dtype, s.axes, call("where", hit, Read(updates, rest), s.x))
-        s.nest.into(low.result)
-        return
-    order = IndexValue(_row_number(at, rows))
-    s.last(hit, order, lambda n: Read(updates, (*_unravelled(n, rows), *rest)))
+        s.combined(places, Read(updates, (*at, *rest)))
+    else:
+        s.last(
+            places,
+            _row_number(at, rows),
+            lambda n: Read(updates, (*_unravelled(n, rows), *rest)),
+        )
 
 
 def _row_number(at: Sequence[Affine], rows: Shape) -> Affine:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Read
+from explorer.ir.kernel import Apply, Expr, variables
 from explorer.ops.kernels.strided import Array, Box
 
 
@@ -18,23 +18,6 @@ def is_contraction(expr: Expr, axes: Box, over: Box) -> bool:
     a, b = (variables(x) for x in expr.args)
     free = {s.name for s in axes if s.size > 1}
     return {s.name for s in over} <= a | b and bool((free & a) ^ (free & b))
-
-
-def variables(expr: Expr) -> frozenset[str]:
-    """The axes that an expression depends on."""
-    match expr:
-        case Const():
-            return frozenset()
-        case IndexValue(index):
-            return index.variables
-        case Read(_, index, _):
-            return _union(i.variables if isinstance(i, Affine) else variables(i) for i in index)
-        case Apply(_, args):
-            return _union(variables(a) for a in args)
-
-
-def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*sets)
 
 
 def contract(a: Array, b: Array, axes: Box, over: Box) -> Array:

@@ -12,10 +12,22 @@ import numpy as np
 from explorer.budget import check_room
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Axis,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    variables,
+)
+from explorer.ir.patterns.scatter import Scatter, scatter
 from explorer.ir.scalar_functions import Value
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
-from explorer.ops.kernels.contract import contract, is_contraction, variables
+from explorer.ops.kernels.contract import contract, is_contraction
 from explorer.ops.kernels.scalar import call, identity, number
 from explorer.ops.kernels.strided import Array, Box, Span, bind, gather, points, read, window
 
@@ -40,7 +52,11 @@ def evaluate_outputs(kernel: Kernel, arrays: Sequence[Array], sizes: Sizes) -> t
                 values[compute.out] = (
                     np.array(values[taken]) if taken else _blank(kernel, compute, sizes)
                 )
-            _run(compute, values, sizes)
+            to = scatter(kernel, compute)
+            if to is None or _varies(to):
+                _run(compute, values, sizes)
+            else:
+                _scatter(compute, to, values, sizes)
     return tuple(values[name] for name in kernel.outputs)
 
 
@@ -71,6 +87,43 @@ def _run(compute: Compute, values: dict[str, Array], sizes: Sizes) -> None:
     for part in _parts(whole, way):
         index = [bind(i, part, sizes) for i in compute.target]
         window(out, index, part, writeable=True)[...] = way.value(part)
+
+
+def _varies(to: Scatter) -> bool:
+    """Whether an element depends on the place that it goes to."""
+    return bool(variables(to.update) & {a.name for a, _ in to.places})
+
+
+def _scatter(compute: Compute, to: Scatter, values: dict[str, Array], sizes: Sizes) -> None:
+    """Each element in order to its place, as a reduction of one element a result would have it."""
+    out, nest = values[compute.out], _Nest(values, sizes)
+    whole = _spans(compute.axes, sizes)
+    index = [bind(i, whole, sizes) for i in compute.target]
+    combiner = compute.combiner or "sum"
+    results = np.full([s.size for s in whole], identity(combiner, out.dtype.name))
+    if results.size:
+        over = frozenset(a.name for a in to.over)
+        way = _Way(lambda part: None, _elements, MAP_ELEMENTS, over)
+        box = _spans((*to.over, *to.apart, *to.rows), sizes)
+        for part in _parts(box, way) if _elements(box) else ():
+            _combine(results, compute, to, nest, part)
+        window(out, index, whole, writeable=True)[...] = results
+
+
+def _combine(results: Array, compute: Compute, to: Scatter, nest: _Nest, part: Box) -> None:
+    """One part of the elements, in order."""
+    shape = [s.size for s in part]
+    places = {a.name: np.broadcast_to(nest.value(e, part), shape) for a, e in to.places}
+    hit = np.ones(shape, np.bool_)
+    for axis, n in zip(compute.axes, results.shape, strict=True):
+        if axis.name in places:
+            hit &= (places[axis.name] >= 0) & (places[axis.name] < n)
+    every = places | dict(zip((s.name for s in part), np.indices(shape, sparse=True)))
+    for s in part:
+        every[s.name] = every[s.name] + s.start
+    at = tuple(np.broadcast_to(every[a.name], shape)[hit] for a in compute.axes)
+    update = np.broadcast_to(nest.value(to.update, part), shape)[hit]
+    COMBINERS[compute.combiner or "sum"].numpy.at(results, at, update)
 
 
 @dataclass(frozen=True, slots=True)

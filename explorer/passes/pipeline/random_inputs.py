@@ -13,9 +13,11 @@ from explorer.errors import BoundError, UnsupportedOperator
 from explorer.ir.calls import KernelCall, OpCall, Var, View
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Affine, Kernel, Read, reads
+from explorer.ir.patterns.scatter import scatter
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import (
     Dim,
+    Shape,
     Sizes,
     SymbolBound,
     evaluate_dim,
@@ -155,6 +157,13 @@ def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var,
             if isinstance(data.type, Tensor) and data.type.shape is not None:
                 axis = binding.expr.attr("axis", 0)
                 yield index, data.type.dims[axis if isinstance(axis, int) else 0]
+        case OpCall("ScatterElements", (Var() as data, Var() as index, *_), _):
+            if isinstance(data.type, Tensor) and data.type.shape:
+                axis = binding.expr.attr("axis", 0)
+                yield index, data.type.dims[axis if isinstance(axis, int) else 0]
+        case OpCall("ScatterND", (Var() as data, Var() as index, *_), _):
+            extents = set(_named(data, index))
+            yield from ((index, n) for n in extents if len(extents) == 1)
         case OpCall(op, (Var() as arg, *_)) if op in PASS_THROUGH:
             yield from ((arg, limits[v.name]) for v in binding.vars if v.name in limits)
         case View(arg, _):
@@ -162,6 +171,15 @@ def _indexed(binding: Binding, limits: Mapping[str, Dim]) -> Iterable[tuple[Var,
         case KernelCall(kernel, args, _):
             result = limits.get(binding.name) if len(binding.vars) == 1 else None
             yield from _indexed_by_kernel(kernel, args, result)
+
+
+def _named(data: Var, index: Var) -> Shape:
+    """The extents of the leading dims that a row of indices names a place in."""
+    kinds = data.type, index.type
+    if not all(isinstance(kind, Tensor) and kind.shape for kind in kinds):
+        return ()
+    depth = index.tensor.dims[-1]
+    return data.tensor.dims[:depth] if isinstance(depth, int) else ()
 
 
 def _indexed_by_kernel(
@@ -175,5 +193,13 @@ def _indexed_by_kernel(
                     yield from (
                         (given[r.tensor], extent) for r in reads(entry) if r.tensor in given
                     )
+        selected: dict[str, set[Dim]] = {}
+        to = scatter(kernel, compute)
+        for axis, place in () if to is None else to.places:
+            for read in reads(place):
+                selected.setdefault(read.tensor, set()).add(axis.extent)
+        for name, extents in selected.items():
+            if name in given and len(extents) == 1:
+                yield given[name], extents.pop()
         if isinstance(compute.expr, Read) and compute.expr.tensor in given and result is not None:
             yield given[compute.expr.tensor], result

@@ -16,6 +16,7 @@ from explorer.ir.decisions import Micro
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, reads, substitute, var
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.running import running
+from explorer.ir.patterns.scatter import scatter
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.passes.copies.index_maps import quotient
@@ -104,6 +105,8 @@ class SplitReduction:
         outside = any(r.fill is not None or r.tensor not in kernel.inputs for r in loads)
         if outside or running(kernel, c):
             return "it reads more than elements of inputs"
+        if scatter(kernel, c):
+            return "its elements are combined in order"
         results = prod(env.hint(a.extent) for a in c.axes)
         if results > self.tiles:
             return f"it has {results} results, which are enough"

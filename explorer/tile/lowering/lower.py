@@ -17,6 +17,7 @@ from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
 from explorer.ir.patterns.running import Running, running
+from explorer.ir.patterns.scatter import scatter
 from explorer.ir.patterns.sliding import slides
 from explorer.ir.shapes.dims import ShapeEnv, product
 from explorer.ir.tile_program import (
@@ -34,6 +35,7 @@ from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
 from explorer.tile.lowering.places import Place, Places
+from explorer.tile.lowering.scatter import scatter_loops
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
 
@@ -121,14 +123,17 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     )
 
 
-def whole(kernel: Kernel) -> Callable[[int], Map | Reduce | Scan]:
-    """What makes a compute of a kernel in normal form, by its number, one loop over all of its
-    points: no tile cuts it, and what lies past a border is an address like another.
+def whole(kernel: Kernel) -> Callable[[int], Statement]:
+    """What makes a compute of a kernel in normal form, by its number, loops over all of its points:
+    no tile cuts it, and what lies past a border is an address like another.
     """
     places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
 
-    def of(n: int) -> Map | Reduce | Scan:
+    def of(n: int) -> Statement:
         c = kernel.computes[n]
+        to = scatter(kernel, c)
+        if to is not None:
+            return scatter_loops(places, n, c, to, {})[0][-1]
         along = running(kernel, c)
         return _loop(places, n, c, {}) if along is None else _scan(places, n, c, along)
 
@@ -141,6 +146,10 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     if along is not None:
         return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
+    to = scatter(p.kernel, c)
+    if to is not None:
+        loops, after = scatter_loops(p, n, c, to, halo)
+        return [*_fills(p, n, c.out), *body, *loops], after
     found = tensor_contraction(p.kernel, c)
     if found is not None:
         epilogue = epilogue_of(p.kernel, c)
@@ -235,7 +244,7 @@ def _run(
     for n, c in enumerate(kernel.computes[start:], start):
         if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
             break
-        if run and n in borders:
+        if (run and n in borders) or scatter(kernel, c) is not None:
             break
         if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
             break

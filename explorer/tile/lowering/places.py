@@ -21,6 +21,7 @@ from explorer.ir.kernel import (
     var,
 )
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
+from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.tile_program import (
     Buffer,
@@ -111,7 +112,8 @@ class Places:
                 )
                 size = product(shape)
                 over = any(tensor in pair for pair in kernel.updates)  # its lines are there
-                near = over or kind == "constant"
+                again = any(scatter(kernel, c) for c in kernel.computes)  # results are read again
+                near = over or again or kind == "constant"
                 level = "memory" if near else level_of(size, dtype, self.env)
                 made = self.buffer(tensor, kind, size, dtype, level)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)

@@ -12,6 +12,7 @@ from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
 from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.shapes.dims import product
 from explorer.ir.tile_program import (
+    At,
     Do,
     Fetch,
     Find,
@@ -60,7 +61,7 @@ class _Forms:
     def of(self, s: Statement) -> list[Statement]:
         """What is done in place of a statement."""
         match s:
-            case For(_, body):
+            case For(_, body) | At(_, _, body):
                 return [replace(s, body=tuple(x for inner in body for x in self.of(inner)))]
             case Load(target, source, spans):
                 return self.map(Map(target, spans, source))

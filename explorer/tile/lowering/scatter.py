@@ -1,0 +1,63 @@
+"""A scatter as loops over what it combines: each element goes to the place that data selects.
+
+y[i, j] = sum[r] where(index[r] = i, u[r, j], 0)
+->
+y[i, j] = 0; for r: at i if it is index[r]: y[i, j] = y[i, j] + u[r, j] for j
+
+Where the result is only combined with something else, that is what it begins with: `x + y` begins
+with x. A task passes over all elements, in order, and keeps those that are its own: however tasks
+are cut and shared out, each result is combined in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.ir.combiners import COMBINERS
+from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, substitute, var
+from explorer.ir.kernels.normal import epilogue_of
+from explorer.ir.patterns.scatter import Scatter
+from explorer.ir.tile_program import At, Do, For, Map, Statement
+from explorer.ops.kernels.scalar import start_value
+from explorer.tile.lowering.places import Place, Places
+
+
+def scatter_loops(
+    p: Places, n: int, c: Compute, found: Scatter, halo: Mapping[Read, Place]
+) -> tuple[list[Statement], Compute | None]:
+    """The statements of the compute of number `n`, and the next compute where they do that too."""
+    combiner, kernel = c.combiner or "sum", p.kernel
+    target, spans = p.place(c.out).at(c.target), p.spans(n, c)
+    begin = p.resolve(start_value(combiner, kernel.dtype(c.out)), {})
+    after, first = _begins(kernel, c, COMBINERS[combiner].step) or (None, None)
+    if after is not None and first is not None:
+        names = {e.name: var(a.name) for e, a in zip(after.axes, c.axes, strict=True)}
+        target = p.place(after.out).at(tuple(i.substitute(names) for i in after.target))
+        begin = p.resolve(substitute(first, names), {})
+    more = Do(COMBINERS[combiner].step, (target, p.resolve(found.update, halo)))
+    inner: Statement = Map(target, tuple(spans[a.name] for a in found.rows), more)
+    for axis, place in reversed(found.places):
+        inner = At(spans[axis.name], p.resolve(place, halo), (inner,))
+    every = spans | {s.axis: s for s in p.over(c)}
+    for axis in reversed(found.points):
+        inner = For(every[axis.name], (inner,))
+    return [Map(target, tuple(spans.values()), begin), inner], after
+
+
+def _begins(kernel: Kernel, c: Compute, step: str) -> tuple[Compute, Expr] | None:
+    """The next compute, if it combines each result with something else and does nothing more; and
+    that.
+    """
+    after = epilogue_of(kernel, c)
+    if after is None or kernel.dtype(after.out) != kernel.dtype(c.out):
+        return None
+    match after.expr:
+        case Apply(op, (x, y)) if op == step:
+            pairs = ((x, y), (y, x))
+            others = [a for a, own in pairs if isinstance(own, Read) and own.tensor == c.out]
+        case _:
+            return None
+    loads = [r for other in others for r in reads(other)]
+    if len(others) != 1 or any(r.tensor == c.out or r.fill is not None for r in loads):
+        return None
+    return after, others[0]
