@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +123,16 @@ def test_reshaped_indices_name_the_same_element(shape: list[int], random: object
     for point in np.ndindex(*fine):
         here = dict(zip(names, map(int, point), strict=True))
         assert merged[tuple(at(i, **here) for i in found)] == values[point]
+
+
+@pytest.mark.parametrize("target", [(4,), (2, 2), (2, 1, 2)])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_element_of_a_tensor_is_where_its_offset_says(
+    shape: tuple[int, ...], target: tuple[int, ...]
+) -> None:
+    """Of a scalar it was the first one, whatever the offset."""
+    for place in range(4):
+        found = through_reshape((Affine(),) * len(shape), shape, target, Ranges({}), place)
+        assert isinstance(found, tuple)
+        wanted = np.unravel_index(place, target)
+        assert [at(index) for index in found] == [int(i) for i in wanted]

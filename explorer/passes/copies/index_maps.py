@@ -185,11 +185,13 @@ def through_reshape(
     With an offset, or where `target` has more elements, `shape` begins that many elements in.
     Indices that may lie outside of their dim are passed on only where the dim stays as it is.
     """
-    if not shape or not target:
-        return (Affine(),) * len(target)
+    if not target:
+        return ()
     if offset != 0 or product(shape) != product(target):
         place = linear(index, shape) + offset
         return unravel(place, target, ranges) if _all_inside(index, shape, ranges) else None
+    if not shape:
+        return (Affine(),) * len(target)
     out: list[Affine] = []
     for of, to in reshape_groups(shape, target):
         part, dims = index[of.start : of.stop], shape[of.start : of.stop]
