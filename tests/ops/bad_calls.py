@@ -266,6 +266,7 @@ def main(seconds: float, ops: list[str]) -> int:
     """Print each place where a fault lies with the shortest call that leads there."""
     found: dict[str, Call] = {}
     counts: Counter[str] = Counter()
+    seeds()  # made once, before the clock runs
     r, end = random.Random(), monotonic() + seconds
     while monotonic() < end:
         call = next(bad_calls(r.choice(ops or list(RECORDS)), r))
