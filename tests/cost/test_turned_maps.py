@@ -23,7 +23,7 @@ def mixed(rows: int, columns: int) -> Kernel:
 
 def loops(kernel: Kernel) -> Loops:
     """Of its first compute."""
-    return loops_of(kernel.computes[0], whole(kernel)(0), DEVICE)
+    return loops_of(kernel, kernel.computes[0], whole(kernel)(0), DEVICE)
 
 
 def test_what_turns_in_registers_is_not_read_element_by_element() -> None:
