@@ -202,8 +202,8 @@ export function wallPainter(ctx, stats) {
     for (let u = 0; u < more.lanes; u++) {
       const top = y + u * high;
       if (high > 9 || u % 2 === 0) text(pen, u < more.units ? `u${u}` : "host", 12, top + 9, "ink", ctx.colours.font(11, "mono"));
-      pen.fillStyle = colour("tint"); pen.fillRect(34, top + high / 2 - 3, 40, 5);
-      pen.fillStyle = colour("t2"); pen.fillRect(34, top + high / 2 - 3, 40 * more.busy[u], 5);
+      pen.fillStyle = colour("tint"); pen.fillRect(44, top + high / 2 - 3, 30, 5);
+      pen.fillStyle = colour("t2"); pen.fillRect(44, top + high / 2 - 3, 30 * more.busy[u], 5);
       pen.fillStyle = colour("app"); pen.fillRect(LEFT, top, wide, high - 1);
       gaps(pen, more, [[u, top]], high - 1, view);
       filled(pen, more, [[u, top]], high - 1, view, lit, true);
