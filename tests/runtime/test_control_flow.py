@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import explorer
 from explorer.counters import counters
 from explorer.errors import BoundError
 from explorer.grinder import lowest, on_host, task_tree
@@ -224,6 +225,21 @@ def test_a_function_that_is_called_twice_has_values_of_its_own_each_time():
 
     program = model.program((x,), main)
     run(model, program, inputs_of(program, N), lowest)
+
+
+@pytest.mark.parametrize("depth", [31, 40])
+def test_however_many_loops_are_open_each_has_a_count_of_its_own(depth):
+    def nested(left, x):
+        if not left:
+            return x + 1.0
+        limit = 2 if left in (1, depth) else 1
+        step = lambda i, v: (i + 1, nested(left - 1, v))  # noqa: E731
+        return explorer.while_loop(lambda i, v: i < limit, step, 0, x)[1]
+
+    model = explorer.trace(lambda x: nested(depth, x))
+    traced = model(x=explorer.tensor("float32", 3))
+    found = explorer.compile(traced).run({"x": np.zeros(3, np.float32)})
+    np.testing.assert_array_equal(found["output"], np.full(3, 4.0, np.float32))
 
 
 def test_recursion_without_end_is_stopped_in_one_sentence():

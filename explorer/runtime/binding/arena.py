@@ -63,7 +63,9 @@ class Arena:
         self.deeds: tuple[Callable[[Any], None], ...] | None = None
 
     def _launch(self, code: LaunchCode, slots: Template) -> Launch:
-        launch = Launch(code.rows, len(code.operators), len(code.slots), len(code.pointers))
+        launch = Launch(
+            code.rows, len(code.operators), len(code.slots), len(code.pointers), code.registers
+        )
         moves = [slots.moves(of_unit) for of_unit in launch.slots]
         for n, operator in enumerate(code.operators):
             block = self.bound.blocks.block_of[operator.name]

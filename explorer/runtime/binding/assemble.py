@@ -40,7 +40,8 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCode:
-    """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers.
+    """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers,
+    and each has so many `registers`.
 
     `operators`, `slots` and `pointers` say what the tables hold that the rows index.
     """
@@ -51,6 +52,7 @@ class LaunchCode:
     slots: tuple[str, ...]  # names of values
     pointers: tuple[Pointer, ...]
     runs: tuple[Mapping[int, RunRow], ...]  # for each unit, by row
+    registers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class _Writer:
         self.slots: dict[tuple[str, int], int] = {}  # a value, after so many of its moves
         self.pointers: list[Pointer] = []
         self.waiting: dict[str, list[Pointer]] = {}  # of the loops that are open
-        self.registers = 0
+        self.registers = self.deepest = 0  # loops that are open, and the most at once
         self.apart = True  # all units have met since the last row that reads or writes memory
 
     def code(self) -> LaunchCode:
@@ -150,7 +152,9 @@ class _Writer:
         rows = tuple(rows_of([_seen_from(row, places) for row in self.rows[u]]) for u in units)
         runs = tuple(self.runs[unit] for unit in units)
         slots = tuple(name for name, _ in self.slots)
-        return LaunchCode(units, rows, tuple(self.tasks), slots, tuple(self.pointers), runs)
+        return LaunchCode(
+            units, rows, tuple(self.tasks), slots, tuple(self.pointers), runs, self.deepest + 1
+        )
 
     def all(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
         """One row for every unit; where each has it."""
@@ -287,6 +291,7 @@ class _Writer:
         self.meet()
         register = self.registers
         self.registers += 1
+        self.deepest = max(self.deepest, self.registers)
         self.all(isa.LET, register, 0)
         exits: list[tuple[list[int], int]] = []
         if task.cond and not task.checked:

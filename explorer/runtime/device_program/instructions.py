@@ -24,13 +24,14 @@ from __future__ import annotations
 RUN, WAIT, BARRIER, LOOK, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, POINT, END = range(14)
 ROW_WORDS = 5
 ROW_BYTES = 8 * ROW_WORDS
-REGISTERS = 32  # of a unit: one for each loop that is open, and one to look at a scalar
+REGISTERS = 32  # of a unit, where a program says no number of its own
 
 # The launch block: one for each arena, so that two runs never share one.
 L_UNITS, L_STRIDE, L_PROGRAMS, L_CODE, L_SLOTS, L_REGISTERS = range(6)
 L_STAMPS, L_CAPACITY, L_COUNTS, L_BEGIN, L_END = range(6, 11)
 L_MOVES, L_MOVED, L_BASES = range(11, 14)  # rows of what moves, how many, and what they count from
 L_POINTERS = 14  # of each unit: rows of what moves with a loop
+L_REGISTER_BYTES = 15  # of a unit: one for each loop that is open, and one to look at a scalar
 LAUNCH_WORDS = 16
 MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there
 POINTER_WORDS = 4  # where it lies, the pointer it counts from, bytes a trip, bytes before all

@@ -62,7 +62,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     rows = load(load(block + 8 * isa.L_PROGRAMS) + 8 * unit)
     code = load(load(block + 8 * isa.L_CODE) + 8 * unit)
     slots = load(load(block + 8 * isa.L_SLOTS) + 8 * unit)
-    registers = load(block + 8 * isa.L_REGISTERS) + 8 * isa.REGISTERS * unit
+    registers = load(block + 8 * isa.L_REGISTERS) + load(block + 8 * isa.L_REGISTER_BYTES) * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
     line, here, home = steps(team, unit), mailbox(team, worker), mailbox(team, unit)

@@ -52,14 +52,19 @@ class Launch:
     """
 
     def __init__(
-        self, rows: Sequence[np.ndarray], calls: int, slots: int, pointers: int = 0
+        self,
+        rows: Sequence[np.ndarray],
+        calls: int,
+        slots: int,
+        pointers: int = 0,
+        registers: int = isa.REGISTERS,
     ) -> None:
         units = len(rows)
         self.rows = tuple(rows)
         self.code = np.zeros((units, max(1, calls), isa.CODE_WORDS), np.int64)
         self.slots = np.zeros((units, max(1, slots)), np.int64)
         self.pointers = np.zeros((units, max(1, pointers), isa.POINTER_WORDS), np.int64)
-        self._registers = np.zeros((units, isa.REGISTERS), np.int64)
+        self._registers = np.zeros((units, registers), np.int64)
         self._counts = np.zeros(units, np.int64)
         self._untraced = np.zeros(units, np.int64)
         self._programs = np.array([address_of(r) for r in rows], np.int64)
@@ -80,6 +85,7 @@ class Launch:
         words[isa.L_SLOTS] = address_of(self._slots)
         words[isa.L_POINTERS] = address_of(self._pointers)
         words[isa.L_REGISTERS] = address_of(self._registers)
+        words[isa.L_REGISTER_BYTES] = self._registers.strides[0]
         words[isa.L_STAMPS] = address_of(self._untraced)
         words[isa.L_COUNTS] = address_of(self._counts)
 
