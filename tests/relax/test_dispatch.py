@@ -157,6 +157,15 @@ def test_a_bias_that_does_not_match_stays_a_step_of_its_own(tmp_path: Path) -> N
     assert "h is an output" in [r.refused for r in rows(kept)]
 
 
+def test_a_product_that_is_added_to_itself_is_read_as_well_as_replaced(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "h"), node("Add", ["h", "h"], "y")]
+    doubled = typed(tmp_path, nodes)
+    after = moved(doubled, "blas")
+    assert calls(after) == ["blas.matmul", "Add"]
+    assert "h is read elsewhere too" in [r.refused for r in rows(after)]
+    same(doubled, legalize(after), x=numbers(5, 8))
+
+
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_gemm_and_its_attributes_go_to_blas(transposed: int, tmp_path: Path) -> None:
     nodes = [

@@ -99,7 +99,7 @@ def _refusal(
         for var in binding.vars:
             if var.name in outputs:
                 return f"{var.name} is an output"
-            if uses[var.name] > inside[var.name]:
+            if uses[var.name] > inside[var.name] or var in match.args:
                 return f"{var.name} is read elsewhere too"
     if not all(is_known(v) for v in (*match.args, *match.root.vars)):
         return "not all shapes are known before the program runs"
