@@ -144,6 +144,11 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     """One compute, with its epilogue where it is a contraction that has one."""
     along = running(p.kernel, c)
     if along is not None:
+        if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
+            raise BadOption(
+                f"a tile cuts {along.axis.name} of {c.out}, which is reduced along it: leave it "
+                "whole"
+            )
         return [*_fills(p, n, c.out), _scan(p, n, c, along)], None
     halo, body = p.halos(n, c)
     to = scatter(p.kernel, c)
@@ -214,10 +219,6 @@ def _loop(p: Places, n: int, c: Compute, halo: Mapping[Read, Place]) -> Map | Re
 def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
     spans = p.spans(n, c)
     over = spans.pop(along.axis.name)
-    if p.regions.axes[n][along.axis.name] != Interval(Affine(), along.axis.extent):
-        raise BadOption(
-            f"a tile cuts {along.axis.name} of {c.out}, which is reduced along it: leave it whole"
-        )
     return Scan(
         p.place(c.out).at(c.target),
         tuple(spans.values()),
