@@ -24,11 +24,11 @@ LIGHT = [
     pytest.param("shufflenet"),
     pytest.param("resnet50"),
     pytest.param("inception_v1"),
-    pytest.param("inception_v2"),
+    pytest.param("inception_v2", marks=pytest.mark.exhaustive),  # the operators of version 1
     pytest.param("densenet121"),
     pytest.param("zfnet512"),
     pytest.param("bvlc_alexnet", marks=pytest.mark.slow),
-    pytest.param("vgg19", marks=pytest.mark.slow),
+    pytest.param("vgg19", marks=pytest.mark.exhaustive),  # AlexNet's operators, more often
 ]
 
 

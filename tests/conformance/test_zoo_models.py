@@ -17,7 +17,15 @@ from tests.conformance.answers import Oracle, agree, inputs
 BUILT = [n for n, e in zoo.ENTRIES.items() if isinstance(e.source, zoo.Built)]
 REDUCED = [n for n in BUILT if n.startswith(zoo.SMALL)]
 FULL = [e.name for e in WELDER if e.name not in REDUCED]
-EXHAUSTIVE = {"restormer", "bsrn", "swin"}  # their reduced forms are held every time
+EXHAUSTIVE = {  # their reduced forms are held every time
+    "restormer",
+    "bsrn",
+    "swin",
+    "conformer",
+    "mobilevit",
+    "nafnet",
+    "nerf",
+}
 LONG = ["deepspeech2", "lstm_tc", "seq2seq"]  # many steps; a race compares our answers
 BATCHES = (1, 3, 2)
 
