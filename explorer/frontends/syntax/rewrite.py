@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from itertools import count
-from typing import TypeVar
 
 from explorer.frontends.syntax.exits import Block, Tangled, leaves, without_exits
+from explorer.frontends.syntax.expressions import SUSPENDS, Expressions, rows_of
 from explorer.frontends.syntax.names import (
     FUNCTIONS,
     Names,
@@ -25,12 +25,20 @@ from explorer.frontends.syntax.names import (
     live_at_head,
     live_before,
 )
+from explorer.frontends.syntax.nodes import (
+    assigned_from,
+    at,
+    call,
+    function,
+    load,
+    located,
+    read_later,
+    store,
+    tuple_of,
+    words,
+)
 
-N = TypeVar("N", bound=ast.AST)
-FLOW = "__ironworks__"
-ROWS = ("range", "enumerate", "zip", "reversed")
 LOOP_EXITS = (ast.Break, ast.Continue)
-SUSPENDS = (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)
 NEVER: dict[type[ast.AST], str] = {
     ast.Global: "global",
     ast.Nonlocal: "nonlocal",
@@ -77,15 +85,15 @@ class _Function:
 
         def assigned(exit_: ast.stmt) -> Block:
             value = getattr(exit_, "value", None) or ast.Constant(None)
-            return [_at(exit_, ast.Assign([_store(result)], value))]
+            return [at(exit_, ast.Assign([store(result)], value))]
 
         try:
             found = without_exits(body, (ast.Return,), assigned)
         except Tangled:
             return body
         first, last = body[0], body[-1]
-        nothing = _at(first, ast.Assign([_store(result)], ast.Constant(None)))
-        return [nothing, *found, _at(last, ast.Return(_load(result)))]
+        nothing = at(first, ast.Assign([store(result)], ast.Constant(None)))
+        return [nothing, *found, at(last, ast.Return(load(result)))]
 
     def name(self, what: str) -> str:
         return f"_{what}_{next(self.numbers)}"
@@ -94,7 +102,7 @@ class _Function:
         """Statements with those of `after` live behind them."""
         made: list[Block] = []
         for statement in reversed(body):
-            made.append([_located(s, statement) for s in self.statement(statement, after)])
+            made.append([located(s, statement) for s in self.statement(statement, after)])
             after = live_before([statement], after) | self.always
         return [s for several in reversed(made) for s in several]
 
@@ -117,14 +125,14 @@ class _Function:
             elif isinstance(value, list) and value and isinstance(value[0], ast.ExceptHandler):
                 for handler in value:
                     handler.body = self.block(handler.body, self.every)
-        return [_Expressions().within(s)]
+        return [Expressions().within(s)]
 
     def plain(self, s: ast.If | ast.While | ast.For, why: str) -> ast.stmt:
         """Python's own, which says why it can be nothing else where a run would decide."""
         if isinstance(s, ast.For):
-            s.iter = _call("plain_rows", _Expressions().visit(s.iter), ast.Constant(why))
+            s.iter = call("plain_rows", Expressions().visit(s.iter), ast.Constant(why))
         else:
-            s.test = _call("plain", _Expressions().visit(s.test), ast.Constant(why))
+            s.test = call("plain", Expressions().visit(s.test), ast.Constant(why))
         s.body = self.block(s.body, self.every)
         s.orelse = self.block(s.orelse, self.every)
         return s
@@ -137,23 +145,23 @@ class _Function:
         for what, side in (("then", s.body), ("else", s.orelse)):
             sides.append(self.name(what))
             body = self.block(side, after)
-            functions.append(_function(sides[-1], changed, body, results))
-        call = _call(
+            functions.append(function(sides[-1], changed, body, results))
+        made = call(
             "if_",
-            _Expressions().visit(s.test),
-            *map(_load, sides),
-            _words(results),
-            _tuple([_read(n) for n in changed]),
+            Expressions().visit(s.test),
+            *map(load, sides),
+            words(results),
+            tuple_of([read_later(n) for n in changed]),
         )
-        return [*functions, *_assigned(results, call)]
+        return [*functions, *assigned_from(results, made)]
 
     def loop(self, s: ast.While | ast.For, after: Names) -> Block:
         stop = self.name("stop") if any(leaves(x, (ast.Break,)) for x in s.body) else ""
 
         def assigned(exit_: ast.stmt) -> Block:
             ends = isinstance(exit_, ast.Break)
-            flag = ast.Assign([_store(stop)], ast.Constant(True)) if ends else ast.Pass()
-            return [_at(exit_, flag)]
+            flag = ast.Assign([store(stop)], ast.Constant(True)) if ends else ast.Pass()
+            return [at(exit_, flag)]
 
         try:
             body = without_exits(s.body, LOOP_EXITS, assigned)
@@ -161,9 +169,9 @@ class _Function:
             return [self.plain(s, str(why))]
         orelse: Block = s.orelse
         if stop and orelse:
-            orelse = [_at(s, ast.If(ast.UnaryOp(ast.Not(), _load(stop)), orelse, []))]
+            orelse = [at(s, ast.If(ast.UnaryOp(ast.Not(), load(stop)), orelse, []))]
         behind = live_before(orelse, after)
-        begin: Block = [ast.Assign([_store(stop)], ast.Constant(False))] if stop else []
+        begin: Block = [ast.Assign([store(stop)], ast.Constant(False))] if stop else []
         if isinstance(s, ast.For):
             made = self.rows(s, body, behind, stop)
         else:
@@ -174,22 +182,22 @@ class _Function:
         head = live_at_head(ast.While(s.test, body, []), behind) | self.always
         state = _state(bound(body) & head, stop)
         test, step = self.name("test"), self.name("body")
-        decide = _function(test, state, [ast.Return(_Expressions().visit(s.test))], None)
-        inner = _function(step, state, self.block(body, head | {stop}), state)
-        call = _call("while_", _load(test), _load(step), *_given(state, stop))
-        return [_at(s, decide), _at(s, inner), *_assigned(state, call)]
+        decide = function(test, state, [ast.Return(Expressions().visit(s.test))], None)
+        inner = function(step, state, self.block(body, head | {stop}), state)
+        made = call("while_", load(test), load(step), *_given(state, stop))
+        return [at(s, decide), at(s, inner), *assigned_from(state, made)]
 
     def rows(self, s: ast.For, body: Block, behind: Names, stop: str) -> Block:
         item, step = self.name("item"), self.name("body")
-        first = _at(s, ast.Assign([s.target], _load(item)))
+        first = at(s, ast.Assign([s.target], load(item)))
         whole: Block = [first, *body]
         head = live_at_head(ast.For(s.target, s.iter, body, []), behind) | self.always
         state = _state(bound(whole) & head, stop)
-        inner = _function(step, [item, *state], self.block(whole, head | {stop}), state)
+        inner = function(step, [item, *state], self.block(whole, head | {stop}), state)
         inner.body = [x for x in inner.body if not _checks(x, item)]
-        rows = _rows(s.iter)
-        call = _call("for_", rows, _load(step), *_given(state, stop))
-        return [_at(s, inner), *_assigned(state, call)]
+        rows = rows_of(s.iter)
+        made = call("for_", rows, load(step), *_given(state, stop))
+        return [at(s, inner), *assigned_from(state, made)]
 
 
 def _never(s: ast.stmt) -> str | None:
@@ -206,82 +214,13 @@ def _never(s: ast.stmt) -> str | None:
     return None
 
 
-class _Expressions(ast.NodeTransformer):
-    """`and`, `or`, `not`, chained comparisons and `a if c else b` as calls."""
-
-    def within(self, s: ast.stmt) -> ast.stmt:
-        """A statement with its own expressions rewritten, not those of statements in it."""
-        for field, value in ast.iter_fields(s):
-            if isinstance(value, ast.expr):
-                setattr(s, field, self.visit(value))
-            elif isinstance(value, list):
-                again = [self.visit(v) if isinstance(v, ast.expr) else v for v in value]
-                setattr(s, field, again)
-        return s
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        self.generic_visit(node)
-        name = "and_" if isinstance(node.op, ast.And) else "or_"
-        if _has_walrus(node):
-            return node
-        return _at(node, _call(name, *map(_later, node.values)))
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        return _at(node, _call("not_", node.operand)) if isinstance(node.op, ast.Not) else node
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        self.generic_visit(node)
-        if _has_walrus(node):
-            return node
-        return _at(node, _call("either", node.test, _later(node.body), _later(node.orelse)))
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        if len(node.ops) < 2 or _has_walrus(node):
-            return node
-        words = [ast.Constant(type(op).__name__) for op in node.ops]
-        pairs = [_tuple([w, _later(c)]) for w, c in zip(words, node.comparators, strict=True)]
-        return _at(node, _call("chain", node.left, *pairs))
-
-
-def _has_walrus(node: ast.AST) -> bool:
-    return any(isinstance(n, (ast.NamedExpr, *SUSPENDS)) for n in ast.walk(node))
-
-
 def _state(names: Names, stop: str) -> list[str]:
     return sorted(names | {stop} if stop else names)
 
 
 def _given(state: list[str], stop: str) -> tuple[ast.expr, ...]:
-    reads = _tuple([_read(n) for n in state])
-    return _words(state), reads, ast.Constant(state.index(stop) if stop else -1)
-
-
-def _rows(iterable: ast.expr) -> ast.expr:
-    """What is gone over: Python's own functions of rows may be given what only a run knows."""
-    match iterable:
-        case ast.Call(ast.Name(name), args, []) if name in ROWS:
-            inner = [_rows(a) for a in args] if name != "range" else list(args)
-            return _at(iterable, _call("rows", iterable.func, *map(_Expressions().visit, inner)))
-    found: ast.expr = _Expressions().visit(iterable)
-    return found
-
-
-def _function(
-    name: str, params: Sequence[str], body: Block, results: Sequence[str] | None
-) -> ast.FunctionDef:
-    """`def name(params): body; return results`; names that came without a value have none."""
-    args = ast.arguments([], [ast.arg(p) for p in params], None, [], [], None, [])
-    back: Block = [] if results is None else [ast.Return(_tuple([_read(r) for r in results]))]
-    made = [*map(_unset, params), *body, *back]
-    return ast.FunctionDef(name, args, made, [], None)
-
-
-def _unset(name: str) -> ast.stmt:
-    """`if name is MISSING: del name`."""
-    test = ast.Compare(_load(name), [ast.Is()], [_flow("MISSING")])
-    return ast.If(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
+    reads = tuple_of([read_later(n) for n in state])
+    return words(state), reads, ast.Constant(state.index(stop) if stop else -1)
 
 
 def _checks(s: ast.stmt, name: str) -> bool:
@@ -289,59 +228,3 @@ def _checks(s: ast.stmt, name: str) -> bool:
         case ast.If(ast.Compare(ast.Name(left), [ast.Is()]), [ast.Delete()]):
             return left == name
     return False
-
-
-def _assigned(names: Sequence[str], call: ast.expr) -> Block:
-    if not names:
-        return [ast.Expr(call)]
-    target = ast.Tuple([_store(n) for n in names], ast.Store())
-    return [ast.Assign([target], call), *map(_unset, names)]
-
-
-def _read(name: str) -> ast.expr:
-    """The value of a name, or MISSING."""
-    return _call("read", _later(_load(name)))
-
-
-def _later(value: ast.expr) -> ast.expr:
-    nothing = ast.arguments([], [], None, [], [], None, [])
-    return ast.copy_location(ast.Lambda(nothing, value), value)
-
-
-def _call(name: str, *args: ast.expr) -> ast.Call:
-    return ast.Call(_flow(name), list(args), [])
-
-
-def _flow(name: str) -> ast.expr:
-    return ast.Attribute(ast.Name(FLOW, ast.Load()), name, ast.Load())
-
-
-def _load(name: str) -> ast.expr:
-    return ast.Name(name, ast.Load())
-
-
-def _store(name: str) -> ast.expr:
-    return ast.Name(name, ast.Store())
-
-
-def _words(names: Sequence[str]) -> ast.expr:
-    return _tuple([ast.Constant(n) for n in names])
-
-
-def _tuple(parts: list[ast.expr]) -> ast.expr:
-    return ast.Tuple(parts, ast.Load())
-
-
-def _at(where: ast.AST, node: N) -> N:
-    return ast.copy_location(node, where)
-
-
-def _located(node: ast.stmt, where: ast.stmt) -> ast.stmt:
-    """Every part of a statement that has no line yet stands at that of another."""
-    for inner in ast.walk(node):
-        if "lineno" in inner._attributes and not hasattr(inner, "lineno"):
-            place = {"lineno": where.lineno, "col_offset": where.col_offset}
-            ends = {"end_lineno": where.lineno, "end_col_offset": where.col_offset}
-            for field, number in (place | ends).items():
-                setattr(inner, field, number)
-    return node

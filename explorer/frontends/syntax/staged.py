@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from explorer.frontends.syntax import flow
-from explorer.frontends.syntax.rewrite import FLOW, rewritten
+from explorer.frontends.syntax.nodes import FLOW, definition
+from explorer.frontends.syntax.rewrite import rewritten
 
 Run = Callable[..., Any]
 OWN = "_staged_"
@@ -67,8 +68,7 @@ def _compiled(node: ast.FunctionDef, code: types.CodeType) -> types.CodeType:
     node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
     names = (FLOW, *code.co_freevars)
     given = [ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)) for n in names]
-    nothing = ast.arguments([], [], None, [], [], None, [])
-    around = ast.FunctionDef("_closure_", nothing, [*given, node], [], None)
+    around = definition("_closure_", (), [*given, node])
     module = ast.fix_missing_locations(ast.Module([around], []))
     outer = next(c for c in compile(module, code.co_filename, "exec").co_consts if _is(c))
     inner: types.CodeType = next(c for c in outer.co_consts if _is(c))

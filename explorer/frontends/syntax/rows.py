@@ -1,0 +1,84 @@
+"""What a traced `for` goes over: rows of arrays, and ranges that only a run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.errors import ShapeError, TraceError
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.dims import plain_dim, python_dim
+from explorer.frontends.tracing.frames import current_frame
+from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.promote import is_traced
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a traced `for` goes over: how many, and the one at a place."""
+
+    count: Any  # an int, a SymbolicDim's expression, or a traced scalar
+    at: Callable[[Any], Any]
+
+
+def rows(function: Any, *args: Any) -> Any:
+    """`range`, `enumerate`, `zip` or `reversed`, also of what only a run knows."""
+    inner = [known_rows(a) for a in args]
+    if function is range and is_traced(args):
+        return _range(*args)
+    if function is enumerate and inner[0] is not None:
+        first, start = inner[0], args[1] if len(args) > 1 else 0
+        return Rows(first.count, lambda at: (_number(at) + start, first.at(at)))
+    if function is reversed and inner[0] is not None:
+        back = inner[0]
+        last = python_dim(back.count) if plain_dim(back.count) is not None else back.count
+        return Rows(back.count, lambda at: back.at(last - 1 - at))
+    if function is zip and any(r is not None for r in inner):
+        return _zipped(inner)
+    return function(*args)
+
+
+def known_rows(value: Any) -> Rows | None:
+    """The rows of a traced array, or rows already."""
+    if isinstance(value, TracedArray) and value.ndim:
+        return Rows(value.type.dims[0], lambda at: value[at])
+    return value if isinstance(value, Rows) else None
+
+
+def _zipped(every: Sequence[Rows | None]) -> Rows:
+    known = [r for r in every if r is not None]
+    env = current_frame().recorder.env
+    counts = [r.count for r in known]
+    dims = all(plain_dim(c) is not None for c in counts)
+    if len(known) < len(every) or not dims or not all(env.equal(counts[0], c) for c in counts):
+        line = calling_line()
+        raise ShapeError(
+            f"{line}: zip in a traced for goes over arrays of equal length, and these have "
+            f"{', '.join(str(c) for c in counts)} rows",
+            where=line,
+            try_="explorer.np.asarray for lists, or slices of equal length",
+        )
+    return Rows(counts[0], lambda at: tuple(r.at(at) for r in known))
+
+
+def _range(*args: Any) -> Rows:
+    start, stop = (0, args[0]) if len(args) == 1 else args[:2]
+    step = args[2] if len(args) > 2 else 1
+    if not isinstance(step, int) or step == 0:
+        line = calling_line()
+        raise TraceError(f"{line}: a traced range steps by a number that is known", where=line)
+    span = (stop - start + (step - 1)) // step if step > 0 else (start - stop - step - 1) // -step
+    dim = plain_dim(span)
+    if dim is None:
+        functions = TracedArray.functions
+        count = functions.maximum(span, 0).astype("int64")
+    else:
+        low, _ = current_frame().recorder.env.bounds(dim)
+        count = dim if low >= 0 else TracedArray.functions.maximum(python_dim(dim), 0)
+    return Rows(count, lambda at: _number(at) * step + start)
+
+
+def _number(at: TracedArray) -> TracedArray:
+    """A count as Python's: its dtype yields to an array's."""
+    return TracedArray(at.value, at.home, weak=True)
