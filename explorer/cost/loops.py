@@ -56,11 +56,12 @@ class Loops:
 
 def loops_of(kernel: Kernel, c: Compute, whole: Statement, device: Device) -> Loops:
     """How a compute runs where no tile cuts it; `whole` is the statement that makes it."""
-    inner, to = innermost(formed(whole, device)), scatter(kernel, c)
+    made, to = formed(whole, device), scatter(kernel, c)
     if isinstance(whole, Scan):
-        prefix = isinstance(inner, Scan) and inner.form is not None
+        prefix = any(isinstance(s, Scan) and s.form is not None for s in made)
         last = tuple(a.name for a in c.axes[-1:])
         return Loops("scan", last, PREFIX if prefix else ROW_AFTER_ROW)
+    inner = innermost(made)
     if not isinstance(inner, Map | Reduce):
         raise TypeError(f"{type(inner).__name__} is no loop over the points of {c.out}")
     if to is not None:

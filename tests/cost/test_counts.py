@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.cost.counts import miss_cycles
+from explorer.cost.counts import VECTOR, miss_cycles
 from explorer.cost.estimate import Estimate, kernel_terms, task_terms, tasks
 from explorer.devices.costs import NAMES
 from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.patterns.running import running
 from explorer.measure.this_machine.sample_kernels import (
     batched_product,
     convolution,
@@ -131,3 +132,13 @@ def test_narrow_columns_of_wide_rows_begin_a_page_for_each_row() -> None:
     kernel = reduction(512, 1024, 0)
     few, many = Tiling((("j", 256),)), Tiling((("j", 16),))
     assert us(kernel, many) > 2 * us(kernel, few)
+
+
+def test_a_running_reduction_over_nothing_is_counted() -> None:
+    x, y = TensorSpec("x", (3, 0)), TensorSpec("y", (3, 0))
+    before = Read("x", (var("i"), var("j") - var("k")), 0.0)
+    compute = Compute("y", (Axis("i", 3), Axis("j", 0)), before, (Axis("k", 0),), "sum")
+    kernel = Kernel("sums", (x, y), (compute,), ("x",), ("y",))
+    assert running(kernel, compute) is not None
+    made = Estimate(kernel, Tiling(), DEVICE, once=True).counts({})
+    assert made.each[VECTOR] <= 9  # its start, at most
