@@ -79,7 +79,8 @@ def trace(run: Callable[..., Any]) -> Traced:
     Python's `if`, `while`, `for`, `and`, `or`, `not` and `a if c else b` mean what they say: what
     Python knows is done while tracing, what only a run knows becomes a branch or a loop of the
     model, as `explorer.cond`, `while_loop` and `scan` make them. A traced loop with a `return` in
-    it, and `del`, `global` and `:=` in traced statements, are refused with their line.
+    it, and in traced statements `raise`, `del`, `global`, `:=`, changes of elements and calls for
+    their effect, are refused with their line.
 
     `model(array)` runs it in NumPy; `explorer.load(model)` and `explorer.compile(model)` take it,
     and `model(x=explorer.tensor(...))` is the Model where the signature does not say it all.

@@ -20,6 +20,7 @@ from tests.frontends.test_control_flow import agrees, floats, kinds
 
 tensor = explorer.tensor
 LIMIT = 3.0
+LENGTHS = (1.0, 2.0, 3.0)
 
 
 @explorer.trace
@@ -110,6 +111,20 @@ def counted(x: tensor("float32", "n", 4), k: tensor("int64")) -> Any:
 def test_ranges_and_pairs_of_what_only_a_run_knows_are_loops() -> None:
     trials = [{"x": floats(n, 4), "k": np.int64(k)} for n, k in ((3, 3), (1, 0), (8, 2), (2, -4))]
     assert kinds(agrees(counted, trials)).count("Loop") == 4
+
+
+@explorer.trace
+def of_known_rows(x: tensor("float32", 3, 4)) -> Any:
+    found: list[Any] = []
+    for i, row in enumerate(x):
+        found.append(row * LENGTHS[i])
+    for row, back in zip(x, reversed(x)):
+        found.append(row + back)
+    return xp.stack(found)
+
+
+def test_rows_whose_number_is_known_are_gone_over_while_tracing() -> None:
+    assert kinds(agrees(of_known_rows, [{"x": floats(3, 4)}])) == []
 
 
 @explorer.trace
@@ -215,7 +230,39 @@ def changed_kind(x: tensor("float32", 4)) -> Any:
     return x if how else -x
 
 
+def appended(x: tensor("float32", "n", 4)) -> Any:
+    found: list[Any] = []
+    if x.sum() > 0:
+        found.append(x)
+    return x * len(found)
+
+
+def appended_rows(x: tensor("float32", "n", 4)) -> Any:
+    found: list[Any] = []
+    for row in x:
+        found.append(row * 2)
+    return xp.stack(found)
+
+
+def raised(x: tensor("float32", 4)) -> Any:
+    if x.sum() > 0:
+        raise ValueError
+    return x
+
+
+def put(x: tensor("float32", 4)) -> Any:
+    kept = {}
+    while x.sum() > 0:
+        x = x - 1
+        kept["x"] = x
+    return x
+
+
 REFUSED = {
+    appended: (2, "takes no call of found.append for its effect"),
+    appended_rows: (2, "takes no call of found.append for its effect"),
+    raised: (1, "takes no raise"),
+    put: (2, r"takes no change of kept\['x'\]"),
     one_side: (1, "y has a value after one side only"),
     other_kind: (2, "name is None after one side and of type str after the other"),
     returned_in_a_loop: (1, "takes no return inside of a loop"),

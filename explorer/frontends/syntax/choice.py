@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from explorer.errors import TraceError
-from explorer.frontends.syntax.truth import decided
+from explorer.frontends.syntax.truth import cannot, decided
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.branches import cond
@@ -28,12 +28,16 @@ def either(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any
     return value
 
 
-def if_(test: Any, then: Run, orelse: Run, names: Names, given: Values) -> Values:
-    """What the names are after `then(*given)` or `orelse(*given)`."""
+def if_(test: Any, then: Run, orelse: Run, names: Names, given: Values, effect: str = "") -> Values:
+    """What the names are after `then(*given)` or `orelse(*given)`; `effect` is what Python alone
+    can do there.
+    """
     here = decided(test) if isinstance(test, (TracedArray, SymbolicDim)) else test
     if not isinstance(here, TracedArray):
         found: Values = then(*given) if here else orelse(*given)
         return found
+    if effect:
+        cannot(effect)
     if not names:
         return ()
     sides: list[Values] = []

@@ -10,7 +10,7 @@ import numpy as np
 from explorer.errors import TraceError
 from explorer.frontends.syntax.choice import Names, Run, Values, if_
 from explorer.frontends.syntax.rows import Rows, known_rows
-from explorer.frontends.syntax.truth import and_, decided, not_
+from explorer.frontends.syntax.truth import and_, cannot, decided, not_
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim
@@ -22,7 +22,9 @@ from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 
 
-def while_(test: Run, body: Run, names: Names, given: Values, stop: int) -> Values:
+def while_(
+    test: Run, body: Run, names: Names, given: Values, stop: int, effect: str = ""
+) -> Values:
     """What the names are after `while test(*names): names = body(*names)`; `stop` is the place of a
     flag among them that ends it, -1 if there is none.
     """
@@ -30,6 +32,8 @@ def while_(test: Run, body: Run, names: Names, given: Values, stop: int) -> Valu
     while True:
         holds = _going(test, state, stop)
         if isinstance(holds, TracedArray):
+            if effect:
+                cannot(effect)
             with source_of("while"):
                 return _traced_loop(
                     names,
@@ -53,10 +57,12 @@ def _going(test: Run, state: Values, stop: int) -> Any:
     return here if ended is True else and_(lambda: here, lambda: ended)
 
 
-def for_(rows: Any, body: Run, names: Names, given: Values, stop: int) -> Values:
+def for_(rows: Any, body: Run, names: Names, given: Values, stop: int, effect: str = "") -> Values:
     """What the names are after `for row in rows: names = body(row, *names)`."""
     known = known_rows(rows)
     if known is not None:
+        if effect:
+            cannot(effect)
         with source_of("for"):
             return _traced_for(known, body, names, given, stop)
     state = given
@@ -67,7 +73,7 @@ def for_(rows: Any, body: Run, names: Names, given: Values, stop: int) -> Values
         if going is True:
             state = body(row, *state)
         else:
-            state = if_(going, lambda *s, r=row: body(r, *s), lambda *s: s, names, state)
+            state = if_(going, lambda *s, r=row: body(r, *s), lambda *s: s, names, state, effect)
     return state
 
 

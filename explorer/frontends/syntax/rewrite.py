@@ -152,6 +152,7 @@ class _Function:
             *map(load, sides),
             words(results),
             tuple_of([read_later(n) for n in changed]),
+            ast.Constant(_effect(s)),
         )
         return [*functions, *assigned_from(results, made)]
 
@@ -184,7 +185,9 @@ class _Function:
         test, step = self.name("test"), self.name("body")
         decide = function(test, state, [ast.Return(Expressions().visit(s.test))], None)
         inner = function(step, state, self.block(body, head | {stop}), state)
-        made = call("while_", load(test), load(step), *_given(state, stop))
+        made = call(
+            "while_", load(test), load(step), *_given(state, stop), ast.Constant(_effect(s))
+        )
         return [at(s, decide), at(s, inner), *assigned_from(state, made)]
 
     def rows(self, s: ast.For, body: Block, behind: Names, stop: str) -> Block:
@@ -196,7 +199,7 @@ class _Function:
         inner = function(step, [item, *state], self.block(whole, head | {stop}), state)
         inner.body = [x for x in inner.body if not _checks(x, item)]
         rows = rows_of(s.iter)
-        made = call("for_", rows, load(step), *_given(state, stop))
+        made = call("for_", rows, load(step), *_given(state, stop), ast.Constant(_effect(s)))
         return [at(s, inner), *assigned_from(state, made)]
 
 
@@ -212,6 +215,27 @@ def _never(s: ast.stmt) -> str | None:
     if isinstance(s, ast.If):
         return "break or continue in such a place" if leaves(s, LOOP_EXITS) else None
     return None
+
+
+def _effect(s: ast.stmt) -> str:
+    """What in a statement changes something that is no name of the function, or ends it: traced
+    once, whatever a run decides. "" where nothing does; `print` may.
+    """
+    inside = list(ast.iter_child_nodes(s))
+    while inside:
+        node = inside.pop(0)
+        match node:
+            case ast.Raise() | ast.Assert():
+                return type(node).__name__.lower()
+            case ast.Attribute(_, _, ast.Store()) | ast.Subscript(_, _, ast.Store()):
+                return f"change of {ast.unparse(node)}"
+            case ast.Expr(ast.Call(ast.Name("print"))):
+                continue
+            case ast.Expr(ast.Call(function)):
+                return f"call of {ast.unparse(function)} for its effect"
+        if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            inside += ast.iter_child_nodes(node)
+    return ""
 
 
 def _state(names: Names, stop: str) -> list[str]:

@@ -40,8 +40,8 @@ def rows(function: Any, *args: Any) -> Any:
 
 
 def known_rows(value: Any) -> Rows | None:
-    """The rows of a traced array, or rows already."""
-    if isinstance(value, TracedArray) and value.ndim:
+    """The rows of an array, as many as only a run knows, or rows already; else Python knows."""
+    if isinstance(value, TracedArray) and value.ndim and not isinstance(value.shape[0], int):
         return Rows(value.type.dims[0], lambda at: value[at])
     return value if isinstance(value, Rows) else None
 
