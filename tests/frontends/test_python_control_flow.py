@@ -190,6 +190,30 @@ def test_a_method_is_traced_too() -> None:
     np.testing.assert_allclose(compiled.run({"x": x})["output"], layer.run(x), rtol=1e-4, atol=1e-6)
 
 
+class Halved:
+    def run(self, x: Any) -> Any:
+        return x * 0.5
+
+
+class Scaled(Halved):
+    training = True
+
+    def run(self, x: tensor("float32", 4)) -> Any:
+        if self.training:
+            x = super().run(x)
+        while x.sum() > 100:
+            x = super().run(x)
+        return super().run(x) if x.sum() > 0 else x
+
+
+def test_super_is_the_methods_own_on_either_side() -> None:
+    layer = Scaled()
+    compiled = explorer.compile(explorer.load(explorer.trace(layer.run)))
+    for x in (floats(4) * 10, -floats(4) * 10):
+        found = compiled.run({"x": x})["output"]
+        np.testing.assert_allclose(found, layer.run(x), rtol=1e-4, atol=1e-6)
+
+
 def one_side(x: tensor("float32", 4)) -> Any:
     if x.sum() > 0:
         y = x + 1

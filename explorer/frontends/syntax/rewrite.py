@@ -71,7 +71,9 @@ class _Function:
         node = self.node
         if any(isinstance(n, SUSPENDS) for n in ast.walk(node)):
             return node
-        body = self.with_one_return(node.body)
+        every = (*node.args.posonlyargs, *node.args.args)
+        own = _Super(every[0].arg) if every else None
+        body = self.with_one_return([own.visit(s) for s in node.body] if own else node.body)
         made = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields})
         made.body = self.block(body, self.always)
         return ast.copy_location(made, node)
@@ -197,10 +199,30 @@ class _Function:
         head = live_at_head(ast.For(s.target, s.iter, body, []), behind) | self.always
         state = _state(bound(whole) & head, stop)
         inner = function(step, [item, *state], self.block(whole, head | {stop}), state)
-        inner.body = [x for x in inner.body if not _checks(x, item)]
         rows = rows_of(s.iter)
         made = call("for_", rows, load(step), *_given(state, stop), ast.Constant(_effect(s)))
         return [at(s, inner), *assigned_from(state, made)]
+
+
+class _Super(ast.NodeTransformer):
+    """`super()` with what it would find in its frame: a side or a body has a frame of its own."""
+
+    def __init__(self, first: str) -> None:
+        self.first = first
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node  # its first parameter is another one
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Name("super"), [], []):
+                found = ast.Call(node.func, [load("__class__"), load(self.first)], [])
+                return ast.copy_location(found, node)
+        return node
 
 
 def _never(s: ast.stmt) -> str | None:
@@ -245,10 +267,3 @@ def _state(names: Names, stop: str) -> list[str]:
 def _given(state: list[str], stop: str) -> tuple[ast.expr, ...]:
     reads = tuple_of([read_later(n) for n in state])
     return words(state), reads, ast.Constant(state.index(stop) if stop else -1)
-
-
-def _checks(s: ast.stmt, name: str) -> bool:
-    match s:
-        case ast.If(ast.Compare(ast.Name(left), [ast.Is()]), [ast.Delete()]):
-            return left == name
-    return False
