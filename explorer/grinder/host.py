@@ -23,22 +23,10 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import ITEM_BYTES, Annotation, Tensor
 
 
-def called_by(binding: Binding) -> tuple[str, ...]:
-    """The functions that a binding runs."""
-    match binding.expr:
-        case Branch(_, then, orelse, _):
-            return (then, orelse)
-        case Loop(body):
-            return (body,)
-        case FunctionCall(name, _):
-            return (name,)
-    return ()
-
-
 def dynamic_functions(program: Program) -> frozenset[str]:
     """The functions that hold a decision of the host, or call one that does, or themselves."""
     functions = {f.name: f for f in program.functions}
-    calls = {f.name: {n for b in f.body for n in called_by(b)} for f in program.functions}
+    calls = {f.name: {n for b in f.body for n in b.calls} for f in program.functions}
     found = {name for name in functions if name in _reached(name, calls)}
     while True:
         more = {
@@ -65,7 +53,7 @@ def _reached(name: str, calls: Mapping[str, Iterable[str]]) -> set[str]:
 def is_host(binding: Binding, functions: Mapping[str, Function], dynamic: Iterable[str]) -> bool:
     """Whether only the host can do a binding."""
     known = all(is_static(v) for v in (*binding.vars, *binding.reads))
-    if not known or any(n in dynamic for n in called_by(binding)):
+    if not known or any(n in dynamic for n in binding.calls):
         return True
     match binding.expr:
         case MatchCast():

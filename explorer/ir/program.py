@@ -10,7 +10,17 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from explorer.ir.calls import Expr, KernelCall, LibraryCall, OpCall, Var, reads_of
+from explorer.ir.calls import (
+    Branch,
+    Expr,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    OpCall,
+    Var,
+    reads_of,
+)
 from explorer.ir.decisions import Decisions
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
@@ -99,6 +109,18 @@ class Binding:
         if isinstance(self.expr, OpCall):
             return self.expr
         raise TypeError(f"{self.vars[0].name} is no operator, but a {type(self.expr).__name__}")
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The functions of the program that it runs."""
+        match self.expr:
+            case Branch(_, then, orelse, _):
+                return (then, orelse)
+            case Loop(body):
+                return (body,)
+            case FunctionCall(name, _):
+                return (name,)
+        return ()
 
     @property
     def reads(self) -> tuple[Var, ...]:

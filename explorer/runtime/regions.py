@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from explorer.grinder.host import called_by, dynamic_functions, is_host, is_static
+from explorer.grinder.host import dynamic_functions, is_host, is_static
 from explorer.ir.annotations import Match, match
 from explorer.ir.calls import FunctionCall, ShapeOf, View
 from explorer.ir.program import Binding, Function, Program
@@ -113,7 +113,7 @@ def _with_callees(region: Program, program: Program) -> Program:
     todo = [region.main]
     while todo:
         for binding in todo.pop().body:
-            for name in called_by(binding):
+            for name in binding.calls:
                 if name not in reached:
                     reached[name] = None
                     todo.append(functions[name])
@@ -134,5 +134,5 @@ def _followed(program: Program, dynamic: frozenset[str]) -> set[str]:
         if name not in found:
             found.add(name)
             own = (b for b in functions[name].body if is_host(b, functions, dynamic))
-            todo += [callee for b in own for callee in called_by(b)]
+            todo += [callee for b in own for callee in b.calls]
     return found

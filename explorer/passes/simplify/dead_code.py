@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.ir.annotations import symbols_in
-from explorer.ir.calls import Branch, FunctionCall, Loop, MatchCast
+from explorer.ir.calls import Branch, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, is_check, needed_by
 from explorer.passes.pipeline.registry import compiler_pass
@@ -52,22 +52,11 @@ def _called(program: Program) -> list[Function]:
     known = {f.name: f for f in program.functions}
     while todo:
         for binding in todo.pop().body:
-            for name in _names(binding):
+            for name in binding.calls:
                 if name not in reached:
                     reached.add(name)
                     todo.append(known[name])
     return [f for f in program.functions if f.name in reached]
-
-
-def _names(binding: Binding) -> tuple[str, ...]:
-    match binding.expr:
-        case Branch(_, then, orelse, _):
-            return (then, orelse)
-        case Loop(body):
-            return (body,)
-        case FunctionCall(name, _):
-            return (name,)
-    return ()
 
 
 def uses(function: Function) -> dict[str, list[Binding]]:
