@@ -364,8 +364,10 @@ class Compilation:
         executable = self.executable
         return executable.planner.facts(executable.plan(self._sizes(sizes)))
 
-    def uncounted_loops(self, sizes: Sizes | None = None) -> list[str]:
-        """The loops that a wall is planned with one trip of: only a run counts them."""
+    def uncounted(self, sizes: Sizes | None = None) -> list[str]:
+        """The loops that a wall is planned with one trip of, and the recursions with one call: only
+        a run counts them.
+        """
         executable = self.executable
         return executable.planner.uncounted(executable.plan(self._sizes(sizes)))
 

@@ -21,10 +21,12 @@ from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.garbage import rare_collections
-from explorer.grinder import grind
+from explorer.grinder import BothSides, Grind
+from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.measure.measured_tiles import MeasureTiles
+from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.own_operators import own_operators
 from explorer.options import Options
@@ -36,15 +38,18 @@ from explorer.passes.pipeline.fingerprint import pass_key, program_key
 from explorer.passes.pipeline.own_pass import blaming
 from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Snapshot, Step, changed_by_own, run_steps
+from explorer.passes.recurrent.loop_parts import SplitLoops
+from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
 from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.passes.simplify.integer_weights import keep_integer_weights
+from explorer.passes.softmax.online_price import Price as PriceOf
 from explorer.passes.softmax.online_price import PriceInBlocks
 from explorer.rammer import Ram
-from explorer.relax import FuseOps, deduce, legalize
+from explorer.relax import FuseOps, Legalize, deduce
 from explorer.relax.dispatch import Dispatch, patterns
 from explorer.relax.memory.plan import PlanMemory
 from explorer.relax.memory.workspace import LiftWorkspaces
@@ -53,6 +58,7 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
+from explorer.runtime.control.choose import ChooseWays
 from explorer.welder import Weld
 
 Progress = Callable[[str, int, int], None]
@@ -78,8 +84,10 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("fold constants", Stage.TYPED, fold_constants),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
+        Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),
+        Step("multiply rows ahead", Stage.TYPED, HoistRowProducts(device, options.recurrent)),
         *(dispatch if libraries else ()),
-        Step("legalise to kernels", Stage.LEGALIZED, legalize),
+        Step("legalise to kernels", Stage.LEGALIZED, Legalize(options.recurrent.unroll)),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
@@ -88,20 +96,38 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("put channels last", Stage.LEGALIZED, choose_layout),
         Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
+        Step("update in place", Stage.LEGALIZED, update_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
         Step("share long folds", Stage.LEGALIZED, ShareLongReductions(device.units)),
         *(fuse if options.relax.fuse else ()),
         *lift,
-        Step("grind control flow", Stage.TASKED, grind),
+        *_both_sides(options, device, price),
+        Step("grind control flow", Stage.TASKED, Grind(options.grinder)),
         Step("weld", Stage.WELDED, Weld(device, price, grouping)),
         Step("walk softmax in blocks", Stage.WELDED, options.softmax),
         Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         *measured,
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
+        Step("choose ways of control flow", Stage.RAMMED, ChooseWays(device, options.grinder)),
+        *_measuring_ways(options, device),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
     return placed(steps, options.passes, LegalTiles(device))
+
+
+def _measuring_ways(options: Options, device: Device) -> tuple[Step, ...]:
+    """So are the ways of loops and branches."""
+    count = options.grinder.measure
+    return (Step("measure ways", Stage.RAMMED, MeasureWays(device, count)),) if count else ()
+
+
+def _both_sides(options: Options, device: Device, price: PriceOf) -> tuple[Step, ...]:
+    """Small branches are computed on both sides, where no other schedule was asked for."""
+    grinder = options.grinder
+    if grinder.schedule != "auto" or not grinder.inline_branches:
+        return ()
+    return (Step("compute both sides", Stage.TASKED, BothSides(device, price)),)
 
 
 def _measuring(options: Options, device: Device) -> tuple[Step, ...]:

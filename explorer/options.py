@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explorer.grinder import Options as GrinderOptions
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.passes.pipeline import own_passes
 from explorer.passes.pipeline.registry import Passes
@@ -27,6 +28,7 @@ class Options:
 
     recurrent: RecurrentOptions = RecurrentOptions()
     relax: RelaxOptions = RelaxOptions()
+    grinder: GrinderOptions = GrinderOptions()
     welder: WelderOptions = WelderOptions()
     softmax: OnlineSoftmax = OnlineSoftmax()
     convolution: ConvolutionOptions = ConvolutionOptions()

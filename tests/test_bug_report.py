@@ -46,7 +46,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(program: Program) -> Program:
         raise KeyError("a name of ours")
 
-    monkeypatch.setattr("explorer.compiler.legalize", broken)
+    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
 
 
 def is_private(text: str, home: Path) -> bool:

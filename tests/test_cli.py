@@ -220,6 +220,9 @@ def test_seconds_are_finite_and_above_zero(words: str) -> None:
         ("welder.enabled=off", "welder", "enabled", False),
         ("welder.connect=a:DRAM, b:L2", "welder", "connect", (("a", "DRAM"), ("b", "L2"))),
         ("rammer.policy=op-by-op", "rammer", "policy", "op-by-op"),
+        ("grinder.schedule=host", "grinder", "schedule", "host"),
+        ("grinder.unroll=4", "grinder", "unroll", 4),
+        ("grinder.inline_branches=off", "grinder", "inline_branches", False),
     ],
 )
 def test_a_setting_takes_the_type_of_its_field(
@@ -244,6 +247,8 @@ def test_a_policy_is_set_by_its_name() -> None:
         ("welder.connect=a", "with a colon between"),
         ("welder.policy=weigh", "one of gain"),
         ("rammer.policy=fastest", "found 'fastest'"),
+        ("grinder.schedule=fine", "one of auto, device, host, unrolled, eager, found 'fine'"),
+        ("grinder.unroll=0", "from 1 to 64, found 0"),
         ("rammer.threads=-1", "from 0 to 1024, found -1"),
         ("rammer.threads=99999", "from 0 to 1024, found 99999"),
         ("roller.top_k=0", "from 1 to 10000"),
@@ -463,6 +468,18 @@ def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(
 
 def test_explain_grinder_is_a_tree(told: Callable[..., Any]) -> None:
     assert told("explain", RESNET, "--stage", "grinder")["tasks"]["parts"]
+
+
+def test_explain_grinder_lists_the_ways_of_a_loop_with_what_they_should_take(
+    told: Callable[..., Any], shell: Shell
+) -> None:
+    flags = ("explain", str(DATA / "tiny_while.onnx"), "--stage", "grinder")
+    (found,) = told(*flags)["control"]
+    ways = {c["label"]: c["refused"] for c in found["candidates"]}
+    assert found["kind"] == "loop" and found["chosen"]["level"] == "device"
+    assert "its data may end it" in ways["unrolled"] and not ways["on the host"]
+    _, text, _ = shell(*flags, "--set", "grinder.schedule=host")
+    assert f"loop {found['binding']}: host; predicted for a trip" in text
 
 
 def test_explain_one_operator_shows_every_choice_and_why_not(shell: Shell) -> None:

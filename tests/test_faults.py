@@ -33,7 +33,7 @@ def broken(program: Program) -> Program:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.compiler.legalize", broken)
+    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
 
 
 def test_a_fault_in_a_step_names_the_step_and_keeps_what_was_raised(planted: None) -> None:

@@ -80,6 +80,8 @@ def answer(flags: Namespace) -> Answer:
     if flags.rewrites and stage != Stage.ROLLED:
         raise BadOption("tile programs are of the stage rolled", where="--rewrites")
     needed = stage if stage <= Stage.ROLLED else Stage.EMITTED  # walls need tasks, tasks code
+    if stage == Stage.TASKED:
+        needed = Stage.RAMMED  # the ways of loops are weighed by walls
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, needed.name)
     if flags.rewrites:

@@ -23,6 +23,7 @@ from explorer.cost.counts import (
 )
 from explorer.cost.levels import levels_of
 from explorer.cost.parts import Numbers, Part, Short, Side, place, side
+from explorer.cost.patches import narrowed
 from explorer.cost.structure import Facts, Structure, Tensors, structure
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
@@ -82,7 +83,7 @@ class Estimate:
         once: bool = False,
     ) -> None:
         self.tiling, self.device, self.levels = tiling, device, levels_of(device)
-        known = regions or propagate(kernel, dict(tiling.tile))
+        known = narrowed(kernel, regions or propagate(kernel, dict(tiling.tile)))
         parts = structure(kernel, device)
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))

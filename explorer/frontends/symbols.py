@@ -11,7 +11,8 @@ from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 Bounds = Mapping[str, "int | tuple[int, int | None]"]
 
 MOST_SYMBOLS = 128  # every shape may depend on all of them, and is proved equal to others
-HINTS = (("batch", 1), ("seq", 128), ("len", 128), ("time", 128), ("height", 224), ("width", 224))
+SEQUENCES = (("seq", 128), ("len", 128), ("time", 128), ("step", 128))
+HINTS = (("batch", 1), *SEQUENCES, ("height", 224), ("width", 224))
 
 
 def symbol_name(text: str, otherwise: str) -> str:

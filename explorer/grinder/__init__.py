@@ -3,39 +3,52 @@
 Cocktailer (Grinder): Zhang et al., OSDI 2023, "Cocktailer: analyzing and optimizing dynamic control
 flow in deep learning". Its nouns: uTask and uProgram (`model`). Levels here: "host", back to Python
 for each decision, and "device", all units in step; a unit of its own for each part is to come.
-Rows that a loop reads and stacks move with it (`rows`); what only Python can do is told by `host`.
+Rows that a loop reads and stacks move with it (`rows`); a function that calls itself has a frame
+for each call (`recursion`); what only Python can do is told by `host`.
 """
 
+from explorer.grinder.both_sides import BothSides
 from explorer.grinder.model import (
     BranchTask,
+    CallTask,
     Carried,
     LibraryTask,
     LoopTask,
     OperatorTask,
+    RecursionTask,
     Stacked,
     Straight,
     UProgram,
     UTask,
     Value,
 )
-from explorer.grinder.policy import lowest, on_host
+from explorer.grinder.options import Options, ways_of
+from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways, lowest, on_host
 from explorer.grinder.transform import uprogram
-from explorer.grinder.tree import grind, task_tree
+from explorer.grinder.tree import Grind, task_tree
 
 __all__ = [
+    "SCHEDULES",
+    "BothSides",
     "BranchTask",
+    "CallTask",
     "Carried",
+    "Grind",
+    "LevelPolicy",
     "LibraryTask",
     "LoopTask",
     "OperatorTask",
+    "Options",
+    "RecursionTask",
     "Stacked",
     "Straight",
     "UProgram",
     "UTask",
     "Value",
-    "grind",
+    "Ways",
     "lowest",
     "on_host",
     "task_tree",
     "uprogram",
+    "ways_of",
 ]

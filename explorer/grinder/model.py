@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from explorer.grinder.words import Words
 from explorer.ir.calls import KernelCall, LibraryCall
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
@@ -19,7 +20,8 @@ class Value:
     outer loops first; it has no place outside of them.
     `home` of a root is "input", "constant", "shape" (its elements are `dims`), "buffer", or "host":
     an object of Python's, such as a sequence.
-    `origin` names the source operators that made it.
+    `origin` names the source operators that made it. A root with a `frame` lies in the frame of
+    that recursion: every call has a value of its own.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Value:
     dims: Shape = ()
     origin: frozenset[str] = frozenset()
     moves: tuple[tuple[str, Dim], ...] = ()
+    frame: str = ""
 
     def is_at(self, other: Value) -> bool:
         """Whether both begin at the same byte."""
@@ -99,6 +102,9 @@ class LoopTask:
 
     `going` is the bool that the body sees. Where the body can end the loop (`checked`), it is
     carried and looked at before every trip; otherwise only `cond` is, once.
+    `later`, of an unrolled loop, are the counts of a turn's further trips, whose bodies follow each
+    other in `body`; it makes whole turns only. What is then left of turns of `rest` trips is a loop
+    of its own that counts on, in the same registers and memory.
     """
 
     name: str
@@ -114,6 +120,18 @@ class LoopTask:
     carried: tuple[Carried, ...]
     stacked: tuple[Stacked, ...]
     origin: frozenset[str]
+    later: tuple[str, ...] = ()
+    rest: int = 0
+
+    @property
+    def turn(self) -> int:
+        """How many trips one turn makes."""
+        return 1 + len(self.later)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The count of each trip of a turn."""
+        return (self.iteration, *self.later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +149,61 @@ class BranchTask:
     origin: frozenset[str]
 
 
-UTask: TypeAlias = Straight | LibraryTask | LoopTask | BranchTask
+@dataclass(frozen=True, slots=True)
+class RecursionTask:
+    """The outermost call of a function that calls itself. `args` are copied to `params`, and in the
+    end `outputs` to `results`; `params`, `outputs` and what `body` makes lie in a frame, of which
+    every open call has its own, at most `depth` (0: as many as usual).
+    """
+
+    name: str
+    binding: str
+    level: str
+    reason: str
+    function: str
+    depth: int
+    args: tuple[str, ...]
+    params: tuple[str, ...]
+    body: tuple[UTask, ...]
+    outputs: tuple[str, ...]
+    results: tuple[str, ...]
+    origin: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTask:
+    """A call of the function in its own body: `args` are copied to the params of the next frame,
+    and its outputs to `results`.
+    """
+
+    name: str
+    binding: str
+    recursion: str
+    function: str
+    args: tuple[str, ...]
+    results: tuple[str, ...]
+    origin: frozenset[str]
+
+
+UTask: TypeAlias = Straight | LibraryTask | LoopTask | BranchTask | RecursionTask | CallTask
 
 
 @dataclass(frozen=True, slots=True)
 class UProgram:
-    """What runs, in order, and every value of it. Inputs and outputs are the model's."""
+    """What runs, in order, and every value of it. Inputs and outputs are the model's. `apart`: each
+    straight run is a launch of its own. `hosted` are the functions that call themselves and that
+    the host shall follow, though the device could; `words` say what the symbols of those are that
+    the device runs.
+    """
 
     parts: tuple[UTask, ...]
     values: Mapping[str, Value]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     output_names: tuple[str, ...]
+    apart: bool = False
+    hosted: frozenset[str] = frozenset()
+    words: Words = field(default_factory=dict)
 
     def root(self, name: str) -> Value:
         """The value whose bytes a value lies in."""

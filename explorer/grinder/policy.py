@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
-from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, UTask
+from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, RecursionTask, UTask
+from explorer.ir.decisions import ControlDecision
 
 LevelPolicy: TypeAlias = Callable[[Sequence[UTask]], tuple[str, str]]
 LEVELS = ("host", "device")
@@ -17,7 +20,11 @@ def lowest(body: Sequence[UTask]) -> tuple[str, str]:
         match part:
             case LibraryTask(name=name, call=call):
                 return "host", f"{name} calls {call.library}.{call.function}, which runs in Python"
-            case LoopTask(name=name, level="host") | BranchTask(name=name, level="host"):
+            case (
+                LoopTask(name=name, level="host")
+                | BranchTask(name=name, level="host")
+                | RecursionTask(name=name, level="host")
+            ):
                 return "host", f"{name} inside of it runs on the host"
             case _:
                 continue
@@ -27,3 +34,21 @@ def lowest(body: Sequence[UTask]) -> tuple[str, str]:
 def on_host(body: Sequence[UTask]) -> tuple[str, str]:
     """Always back to Python: the baseline."""
     return "host", "asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How loops and branches run: `level` is asked where, and innermost loops that stay on the
+    device make `turn` trips a turn. What was `chosen` for a binding goes before both. `apart`: each
+    kernel is a launch of its own.
+    """
+
+    level: LevelPolicy = lowest
+    turn: int = 1
+    chosen: Mapping[str, ControlDecision] = field(default_factory=dict)
+    apart: bool = False
+
+
+SCHEDULES: MappingProxyType[str, LevelPolicy] = MappingProxyType(
+    {"auto": lowest, "device": lowest, "host": on_host, "unrolled": lowest, "eager": on_host}
+)

@@ -13,15 +13,18 @@ import numpy as np
 
 from explorer.grinder.model import (
     BranchTask,
+    CallTask,
     LibraryTask,
     LoopTask,
     OperatorTask,
+    RecursionTask,
     Stacked,
     Straight,
     UTask,
     Value,
 )
 from explorer.ir.kernel import Affine, Apply, Const, Expr, Read
+from explorer.ir.patterns.row_copy import row_copy
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product, simplify
 from explorer.ir.types import Tensor
@@ -54,12 +57,13 @@ class RowReader:
         constants: Mapping[str, Constant],
         env: ShapeEnv,
         loop: str,
-        iteration: str,
+        counts: Sequence[str],
         trips: Dim,
         kept: Collection[str],
     ) -> None:
         self.values, self.constants, self.env = values, constants, env
-        self.loop, self.iteration, self.trips = loop, iteration, trips
+        self.loop, self.trips = loop, trips
+        self.ahead = {count: n for n, count in enumerate(counts)}  # of the loop's own count
         self.kept = kept
         self.made: dict[str, OperatorTask] = {}
 
@@ -95,21 +99,15 @@ class RowReader:
     def row(self, operator: OperatorTask) -> tuple[str, Line] | None:
         """The value of which a kernel copies one row, and the row's number."""
         kernel = operator.call.kernel
-        if len(kernel.computes) != 1 or kernel.updates:
+        found = row_copy(kernel)
+        if found is None:
             return None
-        (compute,) = kernel.computes
-        read = compute.expr
-        if not isinstance(read, Read) or read.tensor not in kernel.inputs or read.fill is not None:
-            return None
-        source = operator.args[kernel.inputs.index(read.tensor)]
+        source = operator.args[kernel.inputs.index(found.tensor)]
         whole, part = self.values[source].type, self.values[operator.results[0]].type
-        same = whole.dims[1:] == part.dims and whole.dtype == part.dtype
-        there, here = kernel.spec(read.tensor).shape, kernel.spec(kernel.output).shape
-        if compute.reduce or not whole.dims or not same or there != (whole.dims[0], *here):
+        spec = kernel.spec(found.tensor).shape
+        if spec != whole.dims or (whole.dims[1:], whole.dtype) != (part.dims, part.dtype):
             return None
-        if read.index[1:] != compute.target:
-            return None
-        at = self.index(read.index[0], given=dict(zip(kernel.inputs, operator.args, strict=True)))
+        at = self.index(found.at, given=dict(zip(kernel.inputs, operator.args, strict=True)))
         return (source, at) if at is not None and self.is_in(at, whole.dims[0]) else None
 
     def is_in(self, at: Line, rows: Dim) -> bool:
@@ -152,8 +150,8 @@ class RowReader:
         value = self.values.get(name)
         if value is None or value.type.dtype != "int64" or value.type.elements != 1:
             return None
-        if value.root == self.iteration and not value.moves:
-            return Line(0, 1)
+        if value.root in self.ahead and not value.moves:
+            return Line(self.ahead[value.root], 1)
         constant = self.constants.get(name)
         if constant is not None:
             return Line(int(constant.array.item()))
@@ -166,12 +164,17 @@ class RowReader:
 
 
 def stack(
-    values: dict[str, Value], loop: str, result: str, made: str, own: Collection[str]
+    values: dict[str, Value], loop: str, stacked: Stacked, ahead: int, own: Collection[str]
 ) -> Stacked:
-    """The rows of a result, written where they shall lie if they are buffers of the body's own."""
+    """The rows of a result, written where they shall lie if they are buffers of the body's own; of
+    the trip that is so many `ahead` of the loop's count.
+    """
+    result, made = stacked.result, stacked.value
     found, whole = values[made], values[result]
-    row, kind = f"{result}/row", Tensor(whole.type.dims[1:], whole.type.dtype)
-    place = replace(whole, name=row, type=kind, moves=((loop, product(kind.dims)),))
+    kind = Tensor(whole.type.dims[1:], whole.type.dtype)
+    row, size = f"{loop}/row {ahead} of {result}", product(kind.dims)
+    begin = simplify(whole.offset + ahead * size)
+    place = replace(whole, name=row, type=kind, offset=begin, moves=((loop, size),))
     buffer = values[found.root]
     values[row] = place
     is_whole = found.is_at(buffer) and found.type.bytes == buffer.type.bytes
@@ -209,11 +212,11 @@ def _operators(parts: Sequence[UTask]) -> Iterator[OperatorTask]:
         match part:
             case Straight(operators):
                 yield from operators
-            case LoopTask(body=body):
+            case LoopTask(body=body) | RecursionTask(body=body):
                 yield from _operators(body)
             case BranchTask(then=then, orelse=orelse):
                 yield from _operators((*then, *orelse))
-            case LibraryTask():
+            case LibraryTask() | CallTask():
                 continue
 
 
@@ -223,10 +226,13 @@ def _written(parts: Sequence[UTask]) -> Iterator[str]:
         match part:
             case Straight(operators):
                 yield from (name for o in operators for name in o.results)
-            case LibraryTask(results=results):
+            case LibraryTask(results=results) | CallTask(results=results):
                 yield from results
+            case RecursionTask(params=params, body=body, results=results):
+                yield from (*params, *results)
+                yield from _written(body)
             case LoopTask():
-                yield from (part.iteration, part.going)
+                yield from (*part.counts, part.going)
                 yield from (name for c in part.carried for name in (c.param, c.staging) if name)
                 yield from (s.result for s in part.stacked)
                 yield from _written(part.body)
@@ -242,11 +248,11 @@ def _without(parts: Sequence[UTask], gone: Collection[str]) -> tuple[UTask, ...]
             case Straight(operators):
                 kept = tuple(o for o in operators if o.name not in gone)
                 out += [Straight(kept)] if kept else []
-            case LoopTask():
+            case LoopTask() | RecursionTask():
                 out.append(replace(part, body=_without(part.body, gone)))
             case BranchTask(then=then, orelse=orelse):
                 arms = _without(then, gone), _without(orelse, gone)
                 out.append(replace(part, then=arms[0], orelse=arms[1]))
-            case LibraryTask():
+            case LibraryTask() | CallTask():
                 out.append(part)
     return tuple(out)

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from explorer.grinder.host import dynamic_functions
-from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, Straight, UTask
-from explorer.grinder.policy import LevelPolicy, lowest
+from explorer.grinder.host import host_of
+from explorer.grinder.model import (
+    BranchTask,
+    CallTask,
+    LibraryTask,
+    LoopTask,
+    RecursionTask,
+    Straight,
+    UTask,
+)
+from explorer.grinder.options import Options
+from explorer.grinder.policy import LevelPolicy, Ways, lowest
 from explorer.grinder.transform import uprogram
 from explorer.ir.decisions import TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
 
-def grind(program: Program) -> Program:
+@dataclass(frozen=True, slots=True)
+class Grind:
     """After: the tree of uTasks stands among the decisions, each loop and branch with its level."""
-    decisions = replace(program.decisions, tasks=task_tree(program))
-    return replace(program, stage=max(program.stage, Stage.TASKED), decisions=decisions)
+
+    options: Options = Options()
+
+    @property
+    def remembered(self) -> bool:
+        """Not with a function: what it answers today says nothing of tomorrow."""
+        return isinstance(self.options.schedule, str)
+
+    def __call__(self, program: Program) -> Program:
+        """The program at stage TASKED."""
+        decisions = replace(
+            program.decisions,
+            tasks=task_tree(program, self.options.ways),
+            grinder=self.options,
+        )
+        return replace(program, stage=max(program.stage, Stage.TASKED), decisions=decisions)
 
 
-def task_tree(program: Program, level: LevelPolicy = lowest) -> TaskTree:
+def task_tree(program: Program, ways: Ways | LevelPolicy = lowest) -> TaskTree:
     """The tree for pictures: the whole program as a sequence of uTasks."""
-    found = uprogram(program, level)
+    found = uprogram(program, ways)
     python = any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts)
-    worst = "host" if python or program.main.name in dynamic_functions(program) else "device"
+    dynamic = host_of(program, found.hosted).dynamic
+    worst = "host" if python or program.main.name in dynamic else "device"
     parts = tuple(t for part in found.parts for t in _trees(part))
     return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
 
@@ -41,7 +66,15 @@ def _trees(part: UTask) -> list[TaskTree]:
             ]
         case LibraryTask(name, binding, call, _, _, origin):
             reason = f"{call.library}.{call.function} runs in Python"
+            if call.library == "host":
+                reason = f"Python follows {call.function}, which calls itself: {call.attrs[0][1]}"
             return [TaskTree("library", name, "host", (), binding, reason, 0, origin)]
+        case RecursionTask(name, binding, level, reason, body=body, origin=origin):
+            inner = tuple(t for p in body for t in _trees(p))
+            return [TaskTree("call", name, level, inner, binding, reason, 2, origin)]
+        case CallTask(name, binding, _, function, origin=origin):
+            reason = f"{function} again, in the next frame"
+            return [TaskTree("call", name, "device", (), binding, reason, 2, origin)]
         case LoopTask():
             inner = tuple(t for p in part.body for t in _trees(p))
             count = barriers_per_trip(part)

@@ -70,6 +70,50 @@ class TaskTree:
     origin: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class ControlWay:
+    """How a loop or branch may run: at a level as in `TaskTree`, or "both": both sides of a branch
+    are computed and one is selected. A turn of a loop makes `turn` trips.
+    """
+
+    level: str
+    turn: int = 1
+
+    @property
+    def words(self) -> str:
+        """What texts call it."""
+        if self.level == "both":
+            return "both sides"
+        return f"unrolled by {self.turn}" if self.turn > 1 else self.level
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWay:
+    """A way that was timed in whole runs on this machine, beside what the model had said of a trip
+    or decision; `rank` 1 is the model's first.
+    """
+
+    rank: int
+    way: ControlWay
+    predicted_us: float
+    measured_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ControlDecision:
+    """The ways that were weighed for the loop or branch that a binding binds, the one taken first;
+    a candidate's terms are of one trip, or of one decision, as predicted. `measured` are those that
+    were timed, the one taken first; they lead the candidates.
+    """
+
+    binding: str
+    kind: str  # "loop" or "branch"
+    chosen: ControlWay
+    candidates: tuple[Candidate[ControlWay], ...]
+    reason: str = ""
+    measured: tuple[MeasuredWay, ...] = ()
+
+
 # Welder: the tile graph.
 
 
@@ -454,6 +498,17 @@ class WallChoice(Protocol):
     def threads(self) -> int: ...
 
 
+class ControlChoice(Protocol):
+    """How control flow is to run: of innermost loops that are unrolled, so many trips a turn, and
+    how deep calls may nest.
+    """
+
+    @property
+    def unroll(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+
+
 class MemoryChoice(Protocol):
     """How memory is to be planned, by the policy's name."""
 
@@ -516,6 +571,8 @@ class Decisions:
     fusion: tuple[FunctionPlan, ...] = ()  # explorer.relax.fusion.FusionPlan, one per function
     products: tuple[ProductsDecision, ...] = ()
     order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...
+    control: tuple[ControlDecision, ...] = ()
+    grinder: ControlChoice | None = None  # explorer.grinder.Options
 
     def algorithm(self, binding: str) -> AlgorithmDecision | None:
         """What was weighed for a convolution."""

@@ -50,6 +50,7 @@ ROOMS = (
     "images.sampling",
     "images.grid_sample",
     "indexing.scatter",
+    "indexing.assignment",
     "indexing.selection",
     "arithmetic.trigonometry",
     "images.unfolding",

@@ -21,12 +21,13 @@ from explorer.ir.kernel import (
     var,
 )
 from explorer.ir.kernel import Expr as Scalar
-from explorer.ir.program import Binding, Constant
+from explorer.ir.program import Binding, Constant, Function
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import DType, Tensor, dtype_of
 from explorer.ops.site import Array, Site
 
 LETTERS = "ijklmnpq"
+UNROLL = 32  # steps of a recurrent layer: there a loop is as fast, and compiles sooner
 Number = bool | int | float
 
 
@@ -40,11 +41,49 @@ class Lowering:
         origin: frozenset[str],
         constants: Mapping[str, Constant],
         read: Callable[[str], bool],
+        unroll: int = UNROLL,
     ) -> None:
         self.site, self.results, self.origin, self.is_read = site, results, origin, read
-        self.known = constants
+        self.known, self.unroll = constants, unroll
         self.constants: dict[str, Constant] = {}
         self.bindings: list[Binding] = []
+        self.functions: list[Function] = []
+
+    def beside(
+        self,
+        site: Site,
+        results: tuple[Var, ...],
+        constants: Mapping[str, Constant],
+        read: Callable[[str], bool] | None = None,
+    ) -> Lowering:
+        """Another operator in this one's place, lowered in the same way."""
+        read = read or self.is_read
+        return Lowering(site, results, self.origin, constants, read, self.unroll)
+
+    def within(self, hint: str) -> Lowering:
+        """A body of this operator's, to be written; its values are named by `hint`."""
+        inner = tuple(Var(f"{r.name}.{hint}", r.type) for r in self.results)
+        return self.beside(self.site, inner, {**self.known, **self.constants})
+
+    def function(
+        self, body: Lowering, params: Sequence[Var], outputs: Sequence[Var]
+    ) -> tuple[str, tuple[Var, ...]]:
+        """Let a body be a function with these parameters; its name, and the values from here that
+        it reads, which are its last parameters.
+        """
+        own = {v.name for v in params} | {v.name for b in body.bindings for v in b.vars}
+        read = dict.fromkeys(v for b in body.bindings for v in b.reads if v.name not in own)
+        args = tuple(v for v in read if body.array(v) is None)
+        made = Function(body.result.name, (*params, *args), tuple(body.bindings), tuple(outputs))
+        self.functions.append(made)
+        self.constants.update(body.constants)
+        return made.name, args
+
+    def take(self, other: Lowering) -> None:
+        """Let all that another one made be this one's."""
+        self.constants.update(other.constants)
+        self.bindings += other.bindings
+        self.functions += other.functions
 
     def steps(self, value: Var) -> tuple[Dim, ...] | None:
         """The steps that broadcasting makes along an argument's dims, where the host finds them."""

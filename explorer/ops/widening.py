@@ -9,7 +9,7 @@ computed in float32 too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -46,12 +46,11 @@ def lower(record: OperatorRecord, low: Lowering) -> None:
         record.lower(low)
         return
     if record.family not in COMPUTING:
-        plain = Lowering(low.site, low.results, low.origin, low.known, low.is_read)
+        plain = low.beside(low.site, low.results, low.known)
         with suppress(UnsupportedOperator):  # of these dtypes
             record.lower(plain)
             if not any(_computes_narrow(b) for b in plain.bindings):
-                low.bindings += plain.bindings
-                low.constants.update(plain.constants)
+                low.take(plain)
                 return
     wide = _Wide(low)
     record.lower(wide.inner)
@@ -98,10 +97,9 @@ class _Wide:
         if attrs.get("dtype") in NARROW_FLOATS:
             attrs["dtype"] = "float32"
         args = tuple(a and self.args.get(a.name, a) for a in low.site.args)
-        self.inner = Lowering(
+        self.inner = low.beside(
             replace(low.site, args=args, attrs=attrs),
             tuple(self.results.values()),
-            low.origin,
             {**low.known, **self.constants},
             lambda name: low.is_read(back.get(name, name)),
         )
@@ -114,9 +112,14 @@ class _Wide:
             self.constants[wide.name] = Constant(np.asarray(array, np.float32))
         return wide
 
+    def _bindings(self) -> Iterator[Binding]:
+        yield from self.inner.bindings
+        for function in self.inner.functions:
+            yield from function.body
+
     def keep_constants(self) -> None:
         """The program gets the constants that the record read or made."""
-        read = {v.name for b in self.inner.bindings for v in b.reads}
+        read = {v.name for b in self._bindings() for v in b.reads}
         found = {**self.constants, **self.inner.constants}
         self.low.constants.update((n, c) for n, c in found.items() if n in read)
 
@@ -128,6 +131,7 @@ class _Wide:
             if wide is not None and wide.name not in self.constants:
                 _cast(self.low, arg, wide)
         self.low.bindings += self.inner.bindings
+        self.low.functions += self.inner.functions
         made = {v.name for b in self.inner.bindings for v in b.vars}
         for result in self.low.results:
             wide = self.results[result.name]
@@ -142,11 +146,10 @@ class _Wide:
             for wide in [self.args.get(a.name)]
             if wide is not None and wide.name in self.constants
         }
-        self.inner.bindings = [
-            replace(b, expr=_with_narrow_weights(b.expr, given))
-            if isinstance(b.expr, KernelCall)
-            else b
-            for b in self.inner.bindings
+        inner = self.inner
+        inner.bindings = [_narrowed(b, given) for b in inner.bindings]
+        inner.functions = [
+            replace(f, body=tuple(_narrowed(b, given) for b in f.body)) for f in inner.functions
         ]
 
     def inside(self) -> None:
@@ -161,6 +164,12 @@ class _Wide:
         args = tuple(a if a.name in self.constants else narrow.get(a.name, a) for a in call.args)
         kernel = _kernel(call.kernel, args, self.low.result)
         self.low.bind(self.low.result, KernelCall(kernel, args))
+
+
+def _narrowed(binding: Binding, given: Mapping[str, Var]) -> Binding:
+    if not isinstance(binding.expr, KernelCall):
+        return binding
+    return replace(binding, expr=_with_narrow_weights(binding.expr, given))
 
 
 def _with_narrow_weights(call: KernelCall, given: Mapping[str, Var]) -> KernelCall:

@@ -47,7 +47,8 @@ class Overheads:
 class TaskProfile:
     """Measured times, for plans on `threads` units of the machine that `device` describes.
 
-    `overheads` and the trips of loops, by the loop's name, are known where the program itself ran.
+    `overheads` and `trips` are known where the program itself ran: the trips of loops, by name, the
+    calls of recursions, and how many of these took the first way of a branch.
     """
 
     device: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from explorer.relax.deduction.deduction import deduce
 from explorer.relax.dispatch import Dispatch
 from explorer.relax.fusion import FuseOps
-from explorer.relax.legalization import legalize
+from explorer.relax.legalization import Legalize, legalize
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.plan import PlanMemory
 from explorer.relax.memory.storages import plan_storages
@@ -20,6 +20,7 @@ from explorer.relax.pattern_kinds import kinds
 __all__ = [
     "Dispatch",
     "FuseOps",
+    "Legalize",
     "MemoryOptions",
     "Options",
     "PlanMemory",

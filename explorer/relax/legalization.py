@@ -5,70 +5,120 @@ y: float32[n, 64] = Relu(x)   ->   y: float32[n, 64] = kernel relu(x)    y[i, j]
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from explorer.errors import UnsupportedOperator
-from explorer.ir.calls import OpCall, Var
+from explorer.ir.calls import Loop, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops import RECORDS
-from explorer.ops.lowering import Lowering
+from explorer.ops.lowering import UNROLL, Lowering
 from explorer.ops.rules import in_rule
 from explorer.ops.site import Site
 from explorer.ops.widening import lower
+from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.known import is_known
 from explorer.relax.deduction.library import library_call
 
 
 @compiler_pass("legalize", paper="Relax, ASPLOS 2025, section 3.3: cross-level abstraction")
-def legalize(program: Program) -> Program:
-    """No graph operator is left; constants that nothing reads are gone."""
-    constants = dict(program.constants)
-    functions = tuple(_function(program, f, constants) for f in program.functions)
-    read = {v.name for f in functions for v in f.outputs}
-    read.update(v.name for f in functions for b in f.body for v in b.reads)
-    kept = {n: c for n, c in constants.items() if n in read}
-    return replace(
-        program, functions=functions, constants=kept, stage=max(program.stage, Stage.LEGALIZED)
-    )
+@dataclass(frozen=True, slots=True)
+class Legalize:
+    """Operators as kernels; recurrent layers of at most `unroll` steps without a loop."""
+
+    unroll: int = UNROLL
+
+    def __call__(self, program: Program) -> Program:
+        """After: no graph operator is left; constants that nothing reads are gone."""
+        constants = dict(program.constants)
+        names = {f.name for f in program.functions}
+        functions: list[Function] = []
+        bodies: list[Function] = []
+        for function in program.functions:
+            found = _Function(program, function, constants, names, self.unroll)
+            functions.append(found.legalized())
+            bodies += found.bodies
+        functions += bodies
+        read = {v.name for f in functions for v in f.outputs}
+        read.update(v.name for f in functions for b in f.body for v in b.reads)
+        kept = {n: c for n, c in constants.items() if n in read}
+        return replace(
+            program,
+            functions=tuple(functions),
+            constants=kept,
+            stage=max(program.stage, Stage.LEGALIZED),
+        )
 
 
-def _function(program: Program, function: Function, constants: dict[str, Constant]) -> Function:
-    read = {v.name for v in function.outputs}
-    read.update(v.name for b in function.body for v in b.reads)
-    body: list[Binding] = []
-    for binding in function.body:
-        if isinstance(binding.expr, OpCall):
-            body += _operator(program, binding, binding.expr, constants, read)
-        else:
-            body.append(binding)
-    return replace(function, body=tuple(body))
+legalize = Legalize()
 
 
-def _operator(
-    program: Program, binding: Binding, call: OpCall, constants: dict[str, Constant], read: set[str]
-) -> list[Binding]:
-    where = min(binding.origin, default=binding.vars[0].name)
-    known = all(map(is_known, (*binding.reads, *(v for v in binding.vars if v.name in read))))
-    site = Site(call.op, where, call.args, dict(call.attrs), program.env, (), len(binding.vars))
-    low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
-    record = RECORDS.get(call.op)
-    try:
-        if record is None or not known or not all(map(_has_kernels, binding.reads)):
-            return _library(low, binding, call)
-        with in_rule(site):
-            lower(record, low)
-    except UnsupportedOperator:
-        low = Lowering(site, binding.vars, binding.origin, constants, read.__contains__)
-        found = _library(low, binding, call)
-        constants.update(low.constants)
-        return found
-    constants.update(low.constants)
-    return low.bindings
+class _Function:
+    """A function being legalised; `constants` and the `names` of functions are the program's."""
+
+    def __init__(
+        self,
+        program: Program,
+        function: Function,
+        constants: dict[str, Constant],
+        names: set[str],
+        unroll: int,
+    ) -> None:
+        self.program, self.function, self.unroll = program, function, unroll
+        self.constants, self.names = constants, names
+        self.read = {v.name for v in function.outputs}
+        self.read.update(v.name for b in function.body for v in b.reads)
+        self.bodies: list[Function] = []  # of the loops that operators become
+
+    def legalized(self) -> Function:
+        body: list[Binding] = []
+        for binding in self.function.body:
+            if isinstance(binding.expr, OpCall):
+                body += self.operator(binding, binding.expr)
+            else:
+                body.append(binding)
+        return replace(self.function, body=tuple(body))
+
+    def operator(self, binding: Binding, call: OpCall) -> list[Binding]:
+        read, args = self.read, call.args
+        where = min(binding.origin, default=binding.vars[0].name)
+        known = all(map(is_known, (*binding.reads, *(v for v in binding.vars if v.name in read))))
+        env = self.program.env
+        site = Site(call.op, where, args, dict(call.attrs), env, (), len(binding.vars))
+        low = self.lowering(binding, site)
+        record = RECORDS.get(call.op)
+        try:
+            if record is None or not known or not all(map(_has_kernels, binding.reads)):
+                return _library(low, binding, call)
+            with in_rule(site):
+                lower(record, low)
+        except UnsupportedOperator:
+            low = self.lowering(binding, site)
+            found = _library(low, binding, call)
+            self.constants.update(low.constants)
+            return found
+        self.constants.update(low.constants)
+        return self.with_bodies(low)
+
+    def lowering(self, binding: Binding, site: Site) -> Lowering:
+        read = self.read.__contains__
+        return Lowering(site, binding.vars, binding.origin, self.constants, read, self.unroll)
+
+    def with_bodies(self, low: Lowering) -> list[Binding]:
+        """What an operator became; the bodies of its loops get names that no function has."""
+        named = {f.name: fresh(f.name, self.names) for f in low.functions}
+        self.bodies += [replace(f, name=named[f.name]) for f in low.functions]
+        self.names.update(named.values())
+        return [
+            replace(b, expr=replace(b.expr, body=named[b.expr.body]))
+            if isinstance(b.expr, Loop)
+            else b
+            for b in low.bindings
+        ]
 
 
 def _library(low: Lowering, binding: Binding, call: OpCall) -> list[Binding]:

@@ -12,8 +12,7 @@ from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import BadOption, ShapeError
 from explorer.garbage import rare_collections
-from explorer.grinder import lowest, uprogram
-from explorer.grinder.policy import LevelPolicy
+from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
@@ -45,9 +44,10 @@ Names = tuple[tuple[str, int], ...]
 
 
 class Executable:
-    """Runs from any thread. `device` is the one that the plan is made for. `poisoned`: before each
-    run what it is to write is filled with NaN, so that what no task writes shows. The memory of
-    inputs that are `donated` may be taken over by an output.
+    """Runs from any thread. `device` is the one that the plan is made for. `ways`: how control flow
+    runs, where that is not what the program's decisions say. `poisoned`: before each run what it is
+    to write is filled with NaN, so that what no task writes shows. The memory of inputs that are
+    `donated` may be taken over by an output.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Executable:
         program: Program,
         codes: Mapping[str, KernelCode],
         device: Device,
-        level: LevelPolicy = lowest,
+        ways: Ways | LevelPolicy | None = None,
         poisoned: bool = False,
         donated: Collection[str] = (),
     ) -> None:
@@ -71,7 +71,8 @@ class Executable:
                 found=self.units,
                 try_="fewer threads",
             )
-        self.tasks = uprogram(program, level)
+        self.ways = ways_of(program.decisions) if ways is None else ways
+        self.tasks = uprogram(program, self.ways)
         self.donated = tuple(n for n, name in enumerate(self.tasks.inputs) if name in donated)
         self.task_times = TaskTimes(program, codes, device, self.rammer.profile, self.units)
         self.planner = Planner(
@@ -86,7 +87,9 @@ class Executable:
             program.constants,
         )
         self.constants = Constants(program.constants)
-        self.frames = Frames(program, self._region) if is_dynamic(program) else None
+        hosted = self.tasks.hosted
+        dynamic = is_dynamic(program, hosted)
+        self.frames = Frames(program, self._region, hosted) if dynamic else None
         self._plans: dict[Names, Plan] = {}
         self._bounds: dict[Names, Bound] = {}
         self._by_shape: dict[tuple[object, ...], Bound] = {}
@@ -94,7 +97,7 @@ class Executable:
 
     def _region(self, program: Program) -> RunRegion:
         """What runs a part of a dynamic program."""
-        part = Executable(program, self.codes, self.device, poisoned=self.poisoned)
+        part = Executable(program, self.codes, self.device, self.ways, self.poisoned)
         return lambda inputs, sizes, traced: part._run(inputs, None, sizes, traced, whole=False)
 
     def run(

@@ -7,7 +7,7 @@ recursion, loops whose state grows, and shapes that depend on values run as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -30,10 +30,17 @@ RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], M
 
 
 class Frames:
-    """A dynamic program that runs from any thread; `compiled` gives what runs a region."""
+    """A dynamic program that runs from any thread; `compiled` gives what runs a region, `hosted`
+    are the functions that call themselves which the host shall follow.
+    """
 
-    def __init__(self, program: Program, compiled: Callable[[Program], RunRegion]) -> None:
-        found = cut(program)
+    def __init__(
+        self,
+        program: Program,
+        compiled: Callable[[Program], RunRegion],
+        hosted: Collection[str] = (),
+    ) -> None:
+        found = cut(program, hosted)
         self.program, self.regions = found.program, found.regions
         self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
         self.compiled = {name: compiled(region) for name, region in found.regions.items()}

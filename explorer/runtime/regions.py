@@ -9,10 +9,10 @@ and the loops, branches and calls whose bodies are such runs themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.grinder.host import dynamic_functions, is_host, is_static
+from explorer.grinder.host import Host, followed_functions, host_of, is_static
 from explorer.ir.annotations import Match, match
 from explorer.ir.calls import FunctionCall, ShapeOf, View
 from explorer.ir.program import Binding, Function, Program
@@ -26,9 +26,9 @@ class Cut:
     regions: Mapping[str, Program]
 
 
-def is_dynamic(program: Program) -> bool:
-    """Whether something in the program is decided by values of the run."""
-    dynamic = dynamic_functions(program)
+def is_dynamic(program: Program, hosted: Collection[str] = ()) -> bool:
+    """Whether something in the program is decided by values of the run, or followed by the host."""
+    dynamic = host_of(program, hosted).dynamic
     main = program.main
     static = all(map(is_static, (*main.params, *main.outputs))) and not _promises(program)
     return main.name in dynamic or not static
@@ -42,11 +42,11 @@ def _promises(program: Program) -> bool:
     return any(a != b and match(a, b, program.env)[0] < Match.PROVED for a, b in both)
 
 
-def cut(program: Program) -> Cut:
-    """The regions of every function that the host has to follow."""
-    dynamic = dynamic_functions(program) | {program.main.name}
-    followed = _followed(program, dynamic)
-    cutter = _Cutter(program, dynamic)
+def cut(program: Program, hosted: Collection[str] = ()) -> Cut:
+    """The regions of every function that the host has to follow, or shall."""
+    host = host_of(program, hosted)
+    followed = followed_functions(program, host)
+    cutter = _Cutter(program, host)
     functions = tuple(cutter.function(f) if f.name in followed else f for f in program.functions)
     cutter.regions = {n: _with_callees(r, program) for n, r in cutter.regions.items()}
     regions = tuple(r.main for r in cutter.regions.values())
@@ -54,9 +54,8 @@ def cut(program: Program) -> Cut:
 
 
 class _Cutter:
-    def __init__(self, program: Program, dynamic: frozenset[str]) -> None:
-        self.program, self.dynamic = program, dynamic
-        self.functions = {f.name: f for f in program.functions}
+    def __init__(self, program: Program, host: Host) -> None:
+        self.program, self.host = program, host
         self.regions: dict[str, Program] = {}
 
     def function(self, function: Function) -> Function:
@@ -65,7 +64,7 @@ class _Cutter:
         run: list[Binding] = []
         later = _read_later(function)
         for at, binding in enumerate(function.body):
-            if is_host(binding, self.functions, self.dynamic):
+            if self.host.does(binding):
                 body += [*self.region(function, run, later[at - 1] if run else set()), binding]
                 run = []
             else:
@@ -122,17 +121,3 @@ def _with_callees(region: Program, program: Program) -> Program:
     read |= {v.name for f in kept for v in f.outputs}
     constants = {n: c for n, c in program.constants.items() if n in read}
     return replace(region, functions=kept, constants=constants)
-
-
-def _followed(program: Program, dynamic: frozenset[str]) -> set[str]:
-    """The functions whose bindings the host does one by one: those that it calls itself, too."""
-    functions = {f.name: f for f in program.functions}
-    found: set[str] = set()
-    todo = [program.main.name]
-    while todo:
-        name = todo.pop()
-        if name not in found:
-            found.add(name)
-            own = (b for b in functions[name].body if is_host(b, functions, dynamic))
-            todo += [callee for b in own for callee in b.calls]
-    return found

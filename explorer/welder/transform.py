@@ -17,6 +17,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.welder.groups.groups import Facts, Group, alone
+from explorer.welder.groups.loop_rows import loop_rows
 from explorer.welder.model import Price
 from explorer.welder.named_policies import apart, policy_of
 from explorer.welder.options import Options
@@ -59,7 +60,7 @@ class Weld:
     def _function(
         self, f: Function, program: Program, graph: list[FusionGroup], edges: list[TileEdge]
     ) -> Function:
-        facts = self._facts(f, program.env)
+        facts = self._facts(f, program)
         kernels = tuple(
             alone(number, b, b.expr, program.env)
             for number, b in enumerate(f.body)
@@ -83,7 +84,7 @@ class Weld:
             edges += [*g.inner, *_outer_edges(g, groups, self.device, program.env)]
         return replace(f, body=body)
 
-    def _facts(self, f: Function, env: ShapeEnv) -> Facts:
+    def _facts(self, f: Function, program: Program) -> Facts:
         uses = Counter(v.name for b in f.body for v in b.reads)
         uses.update(v.name for v in f.outputs)
         readers: dict[str, list[str]] = {}
@@ -92,8 +93,9 @@ class Weld:
                 readers.setdefault(v.name, []).append(b.vars[0].name)
         results = frozenset(v.name for v in f.outputs)
         connect = dict(self.options.connect)
-        over = overwritten(f.body)
-        return Facts(self.device, env, self.price, uses, readers, results, connect, over)
+        over, rows = overwritten(f.body), loop_rows(f, program)
+        device, env, price = self.device, program.env, self.price
+        return Facts(device, env, price, uses, readers, results, connect, over, rows)
 
 
 def _check(options: Options, device: Device, program: Program) -> None:

@@ -141,7 +141,11 @@ class Lab:
         )
 
     def run_all(self, page: Page, until: str, timeout_s: float = 180) -> None:
-        """Run all cells until something is there; the first click on the menu may be ignored."""
+        """Run all cells, to the last, until something is there.
+
+        The first click on the menu may be ignored. JupyterLab gives the focus to the active cell
+        when the last one ends, wherever it was: nothing may be typed before.
+        """
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             self._accept_dialogs(page)
@@ -155,6 +159,7 @@ class Lab:
             if page.locator(".jp-InputPrompt", has_text="[").count() and page.evaluate(STARTED):
                 break
         page.wait_for_selector(until, timeout=max(1.0, end - time.monotonic()) * 1000)
+        page.wait_for_function(f"!{WAITS}", timeout=max(1.0, end - time.monotonic()) * 1000)
 
     def _accept_dialogs(self, page: Page) -> None:
         """A slow start may end in a question, such as which kernel; its default is right."""
@@ -171,11 +176,10 @@ class Lab:
             self.process.wait()
 
 
-# Some cell has a number or a star at its side.
-STARTED = (
-    "[...document.querySelectorAll('.jp-InputPrompt')]"
-    ".some(p => /\\[[\\d*]+\\]/.test(p.textContent))"
-)
+_PROMPTS = "[...document.querySelectorAll('.jp-InputPrompt')]"
+# Some cell has a number or a star at its side; some cell still has a star.
+STARTED = f"{_PROMPTS}.some(p => /\\[[\\d*]+\\]/.test(p.textContent))"
+WAITS = f"{_PROMPTS}.some(p => p.textContent.includes('*'))"
 
 
 def _free_port() -> int:

@@ -70,7 +70,7 @@ def test_the_texts_hold_every_name_of_the_module() -> None:
         "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
         "bitwise_not", "matrix_transpose", "copy", "identity", "atan", "acos", "asin", "acosh",
         "asinh", "atanh", "amax", "amin", "triu", "array", "concat", "permute_dims", "getitem",
-        "shape", "size", "ndim", "tan",
+        "setitem", "shape", "size", "ndim", "tan",
     }  # fmt: skip
     elsewhere = {"nonzero", "flatnonzero", "argwhere", "unique", "compress", "array_split"}
     values = {n for n in xp.__all__ if not callable(getattr(xp, n)) or hasattr(np.dtype, n)}

@@ -43,6 +43,7 @@ def test_hints_start_from_the_names_of_the_dims_and_stay_in_bounds() -> None:
     bounded = load(DATA / "tiny_bert.onnx", {"batch": (2, 64), "seq": (2, 100)}).program.env
     assert bounded.hints == {"batch": 2, "seq": 100}
     assert (bounded.of("batch").low, bounded.of("batch").high) == (2, 64)
+    assert environment(["num_steps", "rows"], None).hints == {"num_steps": 128, "rows": 1}
 
 
 def test_a_bound_of_one_number_fixes_a_dim() -> None:

@@ -286,7 +286,7 @@ REFUSED = {
     appended: (2, "takes no call of found.append for its effect"),
     appended_rows: (2, "takes no call of found.append for its effect"),
     raised: (1, "takes no raise"),
-    put: (2, r"takes no change of kept\['x'\]"),
+    put: (2, "takes no change of elements of kept, which is a dict"),
     one_side: (1, "y has a value after one side only"),
     other_kind: (2, "name is None after one side and of type str after the other"),
     returned_in_a_loop: (1, "takes no return inside of a loop"),

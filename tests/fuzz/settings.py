@@ -76,6 +76,8 @@ def options() -> dict[str, Options]:
         found[f"softmax.block={block}"] = Options(softmax=OnlineSoftmax(block=block))
     for hoist in ("on", "off"):
         found[f"recurrent.hoist={hoist}"] = Options(recurrent=RecurrentOptions(hoist=hoist))
+    found["recurrent.split=on"] = Options(recurrent=RecurrentOptions(split="on"))
+    found["recurrent.unroll=0"] = Options(recurrent=RecurrentOptions(unroll=0))
     found["recurrent.order=diagonal"] = Options(recurrent=RecurrentOptions(order="diagonal"))
     found["memory.share=no"] = Options(memory=MemoryOptions(share=False))
     for more in ({}, {"outputs": True}, {"ordered": True}, {"in_place": True}):

@@ -3,7 +3,7 @@
 import pytest
 
 from explorer.errors import UnsupportedOperator
-from explorer.grinder import Straight, grind, task_tree, uprogram
+from explorer.grinder import Grind, Straight, task_tree, uprogram
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object, Tensor
@@ -77,7 +77,7 @@ def test_leaves_name_bindings_and_keep_their_origin():
 
 def test_the_pass_leaves_the_tree_in_the_program():
     program = nested()
-    after = grind(program)
+    after = Grind()(program)
     assert after.stage is Stage.TASKED and after.decisions.tasks == task_tree(program)
     assert after.functions == program.functions
 

@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU over static sequences, by every stage."""
+"""RNN, LSTM and GRU over static sequences and over those of symbolic length, by every stage."""
 
 from pathlib import Path
 
@@ -91,6 +91,17 @@ CASES = [
         note="clip-input-forget",
     ),
     Case("GRU", layer(3, 1), {"hidden_size": 4}, free=(2,), outputs=2, note="reset-before"),
+    Case("GRU", layer(3, 1), {"hidden_size": 4}, (1, 2), (2, 5), outputs=2, note="loop"),
+    Case("RNN", layer(1, 1), {"hidden_size": 4, "direction": "reverse"}, (1,), (5,), outputs=2),
+    Case(
+        "LSTM",
+        [*layer(4, 2), LENGTHS, r(2, 2, 4), None, r(2, 12)],
+        {"hidden_size": 4, "direction": "bidirectional"},
+        free=(2, 5),
+        outputs=3,
+        note="loop-lengths",
+    ),
+    Case("LSTM", layer(4, 2), {"hidden_size": 4, "direction": "bidirectional"}, free=(5,)),
 ]
 
 

@@ -172,7 +172,7 @@ def test_the_option_splits_and_lifts_for_the_units_of_the_device() -> None:
     assert len(off.program.kernel_calls) == 1
     options = explorer.Options(relax=RelaxOptions(lift=True))
     on = explorer.compile(model(program), "a100", options=options, until="welded")
-    assert [s.name for s in on.snapshots if "split" in s.name or "lift" in s.name] == [
+    assert [s.name for s in on.snapshots if "split long" in s.name or "lift" in s.name] == [
         "split long sums",
         "lift workspaces",
     ]

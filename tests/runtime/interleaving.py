@@ -18,7 +18,7 @@ from tests.runtime.programs import ADDRESSES, CHUNK
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 KINDS = {address: kind for kind, address in ADDRESSES.items()}
-MOST_ROWS = 20_000
+MOST_ROWS = 200_000
 
 
 def word(address):
@@ -39,6 +39,9 @@ def footprint(kind, first, last, args):
     if kind == "test":
         a, out = words(args, 2)
         return [*span(a, 8)], [*span(out, 1)]
+    if kind == "less":
+        a, out = words(args, 2)
+        return [*span(a, 8)], [*span(out, 8)]
     if kind == "row":
         index, a, out, n, m = words(args, 5)
         n = word(n) if n >= 1 << 20 else n
@@ -68,6 +71,7 @@ class Unit:
     arrived: int = 0  # at how many barriers
     over: bool = False
     registers: dict = field(default_factory=dict)
+    stack: list = field(default_factory=list)
     shown: list = field(default_factory=list)  # (epoch, step), rising
     clocks: list = field(default_factory=list)  # the clock when it was shown
 
@@ -88,6 +92,8 @@ class Modelled:
     def launch(self, block, count):
         self.launches += 1
         self.block = words(block, isa.LAUNCH_WORDS)
+        self.fault = ctypes.c_int64.from_address(block + 8 * isa.L_FAULT)
+        self.fault.value = 0
         assert self.block[isa.L_UNITS] == count
         self.move()
         self.programs = words(self.block[isa.L_PROGRAMS], count)
@@ -171,24 +177,42 @@ class Modelled:
                 unit.registers[a] = self.read_scalar(number, self.slot(number, b), c)
             case isa.BRANCH if unit.registers[a] == 0:
                 unit.row = b
-            case isa.LOOP if unit.registers[a] >= self.read_scalar(number, self.slot(number, b), 8):
+            case isa.LOOP if self.is_over(number, unit.registers[a] + d, b):
                 unit.row = c
             case isa.LET:
                 unit.registers[a] = b
             case isa.NEXT:
-                unit.registers[a] += 1
+                unit.registers[a] += 1 + b
             case isa.STORE if number == 0:
-                self.write_scalar(number, self.slot(number, a), 8, unit.registers[b])
+                self.write_scalar(number, self.slot(number, a), 8, unit.registers[b] + c)
             case isa.FILL if number == 0:
                 self.write_scalar(number, self.slot(number, a), b, c)
             case isa.COPY:
-                self.copy(number, self.slot(number, a), self.slot(number, b), c)
+                self.copy(number, self.slot(number, a), self.slot(number, b), c, d)
             case isa.JUMP:
                 unit.row = a
             case isa.POINT:
                 self.point(number, a, b, unit.registers[c])
-            case isa.END:
+            case isa.CALL:
+                unit.registers[a] += 1
+                kept = {n: r for n, r in unit.registers.items() if a < n < a + d}
+                unit.stack.append((unit.row, unit.registers[a], kept))
+                unit.row = b
+            case isa.RETURN:
+                unit.row, depth, kept = unit.stack.pop()
+                assert depth == unit.registers[a]
+                unit.registers |= {**kept, a: depth - 1}
+            case isa.DEEPEST if unit.registers[a] >= b:
+                self.fault.value = c
+                unit.row = d
+            case isa.QUIT if self.fault.value:
                 unit.over = True
+            case isa.END:
+                assert not unit.stack
+                unit.over = True
+
+    def is_over(self, number, count, slot):
+        return count >= self.read_scalar(number, self.slot(number, slot), 8)
 
     def run(self, number, unit, call, first, last):
         code = self.codes[number] + 8 * isa.CODE_WORDS * call
@@ -197,10 +221,11 @@ class Modelled:
         self.touch(number, reads, writes)
         KERNEL(address)(first, last, args)
 
-    def copy(self, number, target, source, count):
+    def copy(self, number, target, source, count, whole):
         units, lines = len(self.units), -(-count // 64)
-        first = lines * number // units * 64
-        size = min(lines * (number + 1) // units * 64, count) - first
+        first = 0 if whole else lines * number // units * 64
+        last = count if whole else min(lines * (number + 1) // units * 64, count)
+        size = last - first
         if size > 0:
             self.touch(number, span(source + first, size), span(target + first, size))
             ctypes.memmove(target + first, source + first, size)

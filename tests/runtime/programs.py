@@ -66,6 +66,12 @@ def test_code(first, last, args):
 
 
 @cfunc("void(int64, int64, int64)")
+def less_code(first, last, args):
+    """args: a, out. out = a[0] - 1, an int64 scalar."""
+    store(load(args + 8), load(load(args)) - 1)
+
+
+@cfunc("void(int64, int64, int64)")
 def row_code(first, last, args):
     """args: index, a, out, n, m. out[i] = a[index, i], of m rows."""
     n, m = extent(load(args + 24)), extent(load(args + 32))
@@ -79,6 +85,7 @@ ADDRESSES = {
     "flip": flip_code.address,
     "mix": mix_code.address,
     "test": test_code.address,
+    "less": less_code.address,
     "row": row_code.address,
 }
 
@@ -121,6 +128,14 @@ def kernel_of(kind, n, inputs):
     specs = (*(TensorSpec(name, (n,), "int64") for name in names), out)
     compute = Compute("out", () if scalar else (i,), expr)
     return Kernel(kind, specs, (compute,), names, ("out",))
+
+
+def less_of():
+    """A number and one less."""
+    specs = TensorSpec("a", (1,), "int64"), TensorSpec("out", (), "int64")
+    first = Read("a", (affine({}, 0),))
+    compute = Compute("out", (), Apply("sub", (first, Const(1, "int64"))))
+    return Kernel("less", specs, (compute,), ("a",), ("out",))
 
 
 def row_of(m, n):
@@ -177,6 +192,14 @@ class Body:
 
     def test(self, a):
         return self.kernel("test", a)
+
+    def less(self, a):
+        """An int64 scalar less one."""
+        flat = self.view(a, (1,))
+        out = self.bind(KernelCall(less_of(), (flat,), Tiling()), Tensor((), "int64"))
+        arguments = tuple(Argument("tensor", name, name) for name in ("a", "out"))
+        self.model.codes[out.name] = HandCode("less", ADDRESSES["less"], arguments, None)
+        return out
 
     def row(self, table, index):
         """A row of a table, by an int64 scalar."""

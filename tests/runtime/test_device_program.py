@@ -17,7 +17,7 @@ TRUE, FALSE = np.array([1], bool), np.array([0], bool)
 class Notes:
     """A launch whose calls write down that they ran."""
 
-    def __init__(self, units, calls, slots=(), room=100_000, pointers=0):
+    def __init__(self, units, calls, slots=(), room=100_000, pointers=0, stack=0):
         self.count = np.zeros(1, np.int64)
         self.rows = np.zeros((room, 3), np.int64)
         self.args = np.array(
@@ -25,7 +25,7 @@ class Notes:
         )
         self.slots = slots
         made = [rows_of([*rows, STOP]) for rows in units]
-        self.launch = Launch(made, calls, len(slots), pointers)
+        self.launch = Launch(made, calls, len(slots), pointers, stack=stack)
         self.launch.code[:, :, 0] = note.address
         self.launch.code[:, :, 1] = [address_of(a) for a in self.args]
         self.launch.slots[:, : len(slots)] = [address_of(s) for s in slots]
@@ -83,6 +83,25 @@ def test_a_loop_takes_as_many_trips_as_its_scalar_says(units, trips):
     assert index[0] == trips - 1
 
 
+@pytest.mark.parametrize("trips", [0, 1, 2, 3, 7, 9])
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_turn_makes_several_trips_and_the_next_loop_counts_on(units, trips):
+    first, second = np.full(1, -1, np.int64), np.full(1, -1, np.int64)
+    limit, left = np.array([trips], np.int64), np.full(1, -1, np.int64)
+    head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 2, 9, 2)]
+    count = [(isa.STORE, 0, 0, 0, 0), (isa.STORE, 1, 0, 2, 0), MEET]
+    turn = [*head, *count, run(0), run(0), (isa.NEXT, 0, 2, 0, 0), (isa.JUMP, 1, 0, 0, 0)]
+    rest = [(isa.LOOP, 0, 2, 14, 0), (isa.STORE, 3, 0, 0, 0), MEET, run(1), (isa.NEXT, 0, 0, 0, 0)]
+    rows = [*turn, *rest, (isa.JUMP, 9, 0, 0, 0)]
+    rows[9] = (isa.LOOP, 0, 2, len(rows), 0)
+    notes = Notes([rows] * units, 2, [first, second, limit, left])
+    found = [call for call, _, _ in notes.run()]
+    turns = trips // 3
+    assert (found.count(0), found.count(1)) == (2 * turns * units, trips % 3 * units)
+    assert (first[0], second[0]) == ((3 * turns - 3, 3 * turns - 1) if turns else (-1, -1))
+    assert left[0] == (trips - 1 if trips % 3 else -1)
+
+
 def test_steps_of_a_loop_are_published_again_in_each_trip():
     limit = np.array([300], np.int64)
     head = [(isa.LET, 0, 0, 0, 0), (isa.LOOP, 0, 0, 7, 0)]
@@ -134,6 +153,14 @@ def test_pointers_of_two_loops_walk_over_a_table(units):
         assert (target == source.transpose(1, 0, 2)).all()
 
 
+@pytest.mark.parametrize("count", [0, 1, 64, 1000])
+def test_one_unit_copies_all_where_the_row_says_so(count):
+    source, target = np.random.default_rng(0).integers(0, 255, (2, count + 8)).astype(np.uint8)
+    before = target.copy()
+    Notes([[], [(isa.COPY, 0, 1, count, 1)], []], 1, [target, source]).run()
+    assert (target[:count] == source[:count]).all() and (target[count:] == before[count:]).all()
+
+
 def test_fill_writes_a_byte_or_a_word():
     small, wide = np.full(2, 9, np.uint8), np.full(2, 9, np.int64)
     Notes([[(isa.FILL, 0, 1, 1, 0), (isa.FILL, 1, 8, -3, 0)]], 1, [small, wide]).run()
@@ -170,3 +197,43 @@ def test_a_launch_runs_right_after_one_with_more_units():
         launch.code[:, :, 0], launch.code[:, :, 1] = add_tasks.address, address_of(args)
         launch.run(teams())
         assert (y == x + np.arange(1000)).all()
+
+
+def halving(most):
+    """f(): runs call 0, then itself as often as register 1 has not reached 2, then call 1."""
+    outside = [(isa.LET, 0, -1, 0, 0), (isa.CALL, 0, 3, 0, 2), (isa.JUMP, 13, 0, 0, 0)]
+    entry = [run(0), (isa.LET, 1, 0, 0, 0), (isa.DEEPEST, 0, most, 7, 13)]
+    # A call at depth `slot 0` goes back at once.
+    leaf = [(isa.LOOP, 0, 0, 11, 0), (isa.LOOP, 1, 1, 11, 0), (isa.CALL, 0, 3, 0, 2)]
+    again = [(isa.NEXT, 1, 0, 0, 0), (isa.JUMP, 7, 0, 0, 0)]
+    back = [run(1), (isa.RETURN, 0, 0, 2, 0)]
+    return [*outside, *entry, *leaf, *again, *back, (isa.QUIT, 0, 0, 0, 0), run(2)]
+
+
+@pytest.mark.parametrize("units", [1, 2])
+@pytest.mark.parametrize("depth", [0, 1, 2, 5])
+def test_a_call_goes_back_to_its_row_with_the_registers_that_it_had(units, depth):
+    limit, twice = np.array([depth], np.int64), np.array([2], np.int64)
+    notes = Notes([halving(100)] * units, 3, [limit, twice], stack=2 * (depth + 1))
+
+    def called(level):
+        inner = [] if level == depth else called(level + 1) * 2
+        return [0, *inner, 1]
+
+    wanted = [*called(0), 2]
+    for _ in range(2):
+        found = [call for call, _, _ in notes.run()]
+        assert sorted(found) == sorted(wanted * units)
+        assert units > 1 or found == wanted
+        assert notes.launch.fault == 0
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_call_that_is_too_deep_ends_the_run_and_says_so(units):
+    limit, twice = np.array([50], np.int64), np.array([2], np.int64)
+    notes = Notes([halving(3)] * units, 3, [limit, twice], stack=8)
+    assert [call for call, _, _ in notes.run()] == [0] * (4 * units)
+    assert notes.launch.fault == 7
+    limit[0] = 2
+    assert len(notes.run()) == 15 * units
+    assert notes.launch.fault == 0

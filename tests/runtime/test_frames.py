@@ -16,6 +16,7 @@ import explorer
 from explorer.compilation import Compilation
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.model import Model
+from explorer.grinder import Options as Grinder
 from explorer.ir.calls import FunctionCall
 from explorer.ir.program import Constant
 from explorer.ir.text.program_text import parse_program
@@ -33,6 +34,9 @@ def graph(nodes: list[Any], inputs: list[Any], outputs: list[str], **constants: 
     return helper.make_graph(nodes, "body", inputs, results, weights)
 
 
+SCHEDULES = [*map(Grinder, ("device", "host", "eager")), Grinder("unrolled", unroll=3)]
+
+
 class Both:
     """One model, compiled once, and onnxruntime's session of it."""
 
@@ -42,7 +46,7 @@ class Both:
         self.session = onnxruntime.InferenceSession(str(path))
 
     def agree(self, **inputs: Any) -> None:
-        """Both give the same, and so does the reference interpreter at every stage."""
+        """Both give the same under every schedule, and so does the interpreter at every stage."""
         given = {n: np.asarray(a) for n, a in inputs.items()}
         wanted = self.session.run(None, given)
         with explorer.counters.delta() as did:
@@ -52,6 +56,7 @@ class Both:
         for found in (
             self.compiled.run(given),
             self.compiled.run(given),
+            *(self.compiled.with_options(grinder=g).run(given) for g in SCHEDULES),
             *(explorer.evaluate(p, given) for p in stages),
         ):
             for ours, right in zip(found.values(), wanted, strict=True):

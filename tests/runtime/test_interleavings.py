@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.grinder import lowest, on_host
+from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions import Decisions
 from explorer.ir.types import Tensor
@@ -164,7 +164,8 @@ def test_a6_2_any_order_of_the_units_ends_without_a_race_and_with_the_same_numbe
     rnd = Random(seed)
     model, program = programs(rnd)
     on_device = rnd.random() < 0.9
-    executable = Executable(program, model.codes, DEVICE, lowest if on_device else on_host)
+    ways = Ways(lowest, rnd.choice([1, 1, 2, 3])) if on_device else on_host
+    executable = Executable(program, model.codes, DEVICE, ways)
     inputs = inputs_of(program, N, seed)
     wanted = evaluate(program, inputs)
     for _ in range(ORDERS):

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.compilation import Compilation
+from explorer.grinder import Options as Grinder
 from explorer.ir.decisions import Wall
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.runtime.device_program import instructions as isa
@@ -188,11 +189,12 @@ def test_a_recurrent_scan_is_one_launch_and_copies_its_state_alone(tmp_path: Pat
     feeds = {"h0": floats(1, 5), "xs": floats(9, 1, 5)}
     both.agree(**feeds)
     in_one_launch(both.compiled, feeds)
-    (launch,) = both.compiled.executable._bound(feeds, {}).launches
+    compiled = both.compiled.with_options(grinder=Grinder("device"))
+    (launch,) = compiled.executable._bound(feeds, {}).launches
     operations = [int(row[0]) for row in launch.rows[0]]
     assert operations.count(isa.COPY) == 2  # the state before the first trip, and after each
     assert operations.count(isa.POINT) == 1
-    tree = both.compiled.program.decisions.tasks
+    tree = compiled.program.decisions.tasks
     assert tree is not None
     assert [t.level for t in (tree, *tree.parts)] == ["device", "device"]
 
@@ -411,7 +413,7 @@ def test_what_python_follows_is_on_the_host_and_its_bricks_are_those_that_were_p
 
 
 def test_planned_and_measured_walls_of_a_scan_have_the_same_bricks(tmp_path: Path) -> None:
-    compiled = explorer.compile(saved(rnn(7), tmp_path))
+    compiled = explorer.compile(saved(rnn(7), tmp_path)).with_options(grinder=Grinder("device"))
     planned = compiled.planned_wall({})
     measured = compiled.measured_wall({"h0": floats(1, 5), "xs": floats(7, 1, 5)})
 

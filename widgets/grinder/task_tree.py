@@ -4,13 +4,14 @@ runs at.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions import Candidate, ControlWay, TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
-from widgets.draw.table import Table
+from widgets.draw.table import Table, time_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 
@@ -31,15 +32,23 @@ class TaskRow:
     barriers_per_trip: int = 0
     reason: str = ""
     ops: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()  # that were weighed, the one taken first, with predicted times
 
 
 def data(program: Program) -> tuple[TaskRow, ...]:
     """The tree, parents before their parts; empty where Grinder has not run."""
     tree = program.decisions.tasks
-    return () if tree is None else tuple(_rows(tree, 0))
+    ways = {d.binding: tuple(map(_way, d.candidates)) for d in program.decisions.control}
+    return () if tree is None else tuple(_rows(tree, 0, ways))
 
 
-def _rows(tree: TaskTree, depth: int) -> list[TaskRow]:
+def _way(weighed: Candidate[ControlWay]) -> str:
+    told = f"no: {weighed.refused}" if weighed.refused else time_text(weighed.cost_us)
+    return f"{weighed.label} {told}"
+
+
+def _rows(tree: TaskTree, depth: int, ways: Mapping[str, tuple[str, ...]]) -> list[TaskRow]:
+    control = tree.kind in ("loop", "branch")
     rows = [
         TaskRow(
             depth,
@@ -50,6 +59,7 @@ def _rows(tree: TaskTree, depth: int) -> list[TaskRow]:
             tree.barriers_per_trip,
             tree.reason,
             tuple(sorted(tree.origin)),
+            ways.get(tree.binding, ()) if control else (),
         )
     ]
     run: list[TaskTree] = []
@@ -57,16 +67,16 @@ def _rows(tree: TaskTree, depth: int) -> list[TaskRow]:
         if part.kind == "operator" and (not run or run[0].level == part.level):
             run.append(part)
             continue
-        rows += _folded(run, depth + 1)
+        rows += _folded(run, depth + 1, ways)
         run = [part] if part.kind == "operator" else []
         if part.kind != "operator":
-            rows += _rows(part, depth + 1)
-    return rows + _folded(run, depth + 1)
+            rows += _rows(part, depth + 1, ways)
+    return rows + _folded(run, depth + 1, ways)
 
 
-def _folded(run: list[TaskTree], depth: int) -> list[TaskRow]:
+def _folded(run: list[TaskTree], depth: int, ways: Mapping[str, tuple[str, ...]]) -> list[TaskRow]:
     if len(run) <= FOLD_ABOVE:
-        return [row for part in run for row in _rows(part, depth)]
+        return [row for part in run for row in _rows(part, depth, ways)]
     ops = frozenset[str]().union(*(p.origin for p in run))
     name = f"{run[0].name} to {run[-1].name}"
     return [TaskRow(depth, "operator", name, run[0].level, len(run), 0, "", tuple(sorted(ops)))]
@@ -75,9 +85,17 @@ def _folded(run: list[TaskTree], depth: int) -> list[TaskRow]:
 def table(rows: tuple[TaskRow, ...]) -> Table:
     """One row a uTask."""
     return Table(
-        ("uTask", "kind", "level", "operators", "barriers a trip", "reason"),
+        ("uTask", "kind", "level", "operators", "barriers a trip", "reason", "ways, as predicted"),
         tuple(
-            ("  " * r.depth + r.name, r.kind, r.level, r.count, r.barriers_per_trip, r.reason)
+            (
+                "  " * r.depth + r.name,
+                r.kind,
+                r.level,
+                r.count,
+                r.barriers_per_trip,
+                r.reason,
+                "; ".join(r.ways),
+            )
             for r in rows
         ),
         tuple(r.ops for r in rows),
@@ -117,7 +135,7 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
     on = bool(selected) and selected in row.ops
     ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--pane)", "var(--line2)")
     wide = 300 - x + 40
-    style = "i w" if row.kind in ("loop", "branch") or on else "i"
+    style = "i w" if row.kind in ("loop", "branch", "call") or on else "i"
     note = f"{row.count} operators" if row.count > 1 else "" if row.kind == "operator" else row.kind
     letter = "inv w" if row.level == "unit" else "i w"
     marks = [
@@ -128,7 +146,7 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
             20,
             ground,
             f'rx="3" stroke="{edge}"',
-            title=row.reason,
+            title="; ".join((row.reason, *row.ways)) if row.ways else row.reason,
             ops=row.ops,
         ),
         rect(x + 1, y + 1, 18, 18, f"var(--{_INKS.get(row.level, 'v0')})", 'rx="2"'),

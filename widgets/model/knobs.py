@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.grinder import SCHEDULES
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
@@ -53,8 +54,8 @@ def symbols(program: Program) -> tuple[str, ...]:
 
 
 def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
-    """Every knob in the order of its key: threads, tile, fusion, policy, one a symbol, then those
-    of passes of one's own.
+    """Every knob in the order of its key: threads, tile, fusion, policy, control flow where there
+    is any, one a symbol, then those of passes of one's own.
     """
     names = symbols(now.compiled.model.program)
     return (
@@ -62,6 +63,7 @@ def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
         _tile(now, pinned, op),
         fusion(now, pinned),
         _policy(now, pinned),
+        *_control(now, pinned),
         *(_size(now, pinned, name) for name in names),
         *own_knobs(now.compiled, pinned.compiled),
     )
@@ -77,6 +79,8 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
             changed = {"rammer": replace(options.rammer, threads=value)}
         case "policy":
             changed = {"rammer": replace(options.rammer, policy=value)}
+        case "control":
+            changed = {"grinder": replace(options.grinder, schedule=value)}
         case "fusion":
             off = value == OFF
             policy = options.welder.policy if off else value
@@ -164,6 +168,25 @@ def _policy(now: Setting, pinned: Setting) -> Knob:
         _position(values, current) or 0,
         _position(values, pinned.compiled.options.rammer.policy),
         "how Rammer places tasks; nothing is compiled again",
+    )
+
+
+def _control(now: Setting, pinned: Setting) -> tuple[Knob, ...]:
+    if not any(b.calls for _, b in now.compiled.model.program.bindings()):
+        return ()
+    current = now.compiled.options.grinder.schedule
+    values = tuple(dict.fromkeys([*SCHEDULES, current]))
+    return (
+        Knob(
+            "control",
+            "control flow",
+            "segments" if len(values) <= 4 else "choice",
+            values,
+            tuple(_name(v) for v in values),
+            _position(values, current) or 0,
+            _position(values, pinned.compiled.options.grinder.schedule),
+            "how Grinder runs loops and branches",
+        ),
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions import Candidate, ControlWay, Tiling
 
-Choice: TypeAlias = Tiling | bool | str | None  # of tiles, of merges, of algorithms
+# Of tiles, of merges, of algorithms, of ways of control flow.
+Choice: TypeAlias = Tiling | bool | str | ControlWay | None
 
 
 def candidates(weighed: Sequence[Candidate[Choice]]) -> str:

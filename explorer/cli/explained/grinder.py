@@ -1,4 +1,4 @@
-"""Grinder: the tree of uTasks."""
+"""Grinder: the tree of uTasks, and the ways that were weighed for each loop and branch."""
 
 from __future__ import annotations
 
@@ -6,18 +6,47 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.text import counted
-from explorer.ir.decisions import TaskTree
+from explorer.cli.explained.candidates import candidates
+from explorer.cli.text import counted, duration, table
+from explorer.ir.decisions import ControlDecision, TaskTree
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
 
+MOST = 8  # loops and branches whose ways are listed for a whole model
+
 
 def tasks(c: Compilation, op: str | None) -> Answer:
-    """The tree of uTasks."""
+    """The tree of uTasks, then the ways of its loops and branches with their predicted times."""
     tree = c.program.decisions.tasks
-    text = "there is no uTask" if tree is None else "\n".join(_branches(tree, op, ""))
-    return Answer({"stage": c.stage, "tasks": tree}, text)
+    lines = ["there is no uTask"] if tree is None else list(_branches(tree, op, ""))
+    origins = {} if tree is None else dict(_origins(tree))
+    found = [
+        d
+        for d in c.program.decisions.control
+        if op is None or op == d.binding or op in origins.get(d.binding, ())
+    ]
+    shown = found if op is not None else found[:MOST]
+    texts = [_weighed(d) for d in shown]
+    if len(found) > len(shown):
+        texts.append(f"and {len(found) - len(shown)} more: --op NAME lists the ways of one")
+    text = "\n\n".join(("\n".join(lines), *texts))
+    return Answer({"stage": "tasked", "tasks": tree, "control": found}, text)
+
+
+def _weighed(decision: ControlDecision) -> str:
+    unit = "trip" if decision.kind == "loop" else "decision"
+    head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted for a {unit}"
+    timed = [(m.way.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
+    measured = table(("way", ">measured, a run", ">by the model"), timed)
+    lines = (head, candidates(decision.candidates), *([measured] if timed else []))
+    return "\n".join(lines)
+
+
+def _origins(tree: TaskTree) -> Iterator[tuple[str, frozenset[str]]]:
+    yield tree.binding, tree.origin
+    for part in tree.parts:
+        yield from _origins(part)
 
 
 def _branches(tree: TaskTree, op: str | None, indent: str) -> Iterator[str]:

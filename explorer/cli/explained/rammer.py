@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import correlation, counted, duration, percent, signed_percent, table
-from explorer.ir.calls import Loop
+from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions import Wall
 from explorer.measure.walls import compare_walls
 from explorer.rammer.walls.wall_statistics import idle_by_cause
@@ -67,13 +67,12 @@ def wall(
 
 
 def trips(c: Compilation, sizes: Mapping[str, int] | None = None) -> list[str]:
-    """What to know of the plan of a program with loops that only a run counts."""
-    if not any(isinstance(b.expr, Loop) for _, b in c.program.bindings()):
+    """What to know of the plan of a program with loops or recursions that only a run counts."""
+    if not any(isinstance(b.expr, Loop | FunctionCall) for _, b in c.program.bindings()):
         return []
-    found = c.uncounted_loops(sizes)
-    return [f"  Planned with one trip, as only a run counts them: {', '.join(found)}."] * bool(
-        found
-    )
+    found = c.uncounted(sizes)
+    told = f"  Planned with one trip or call, as only a run counts them: {', '.join(found)}."
+    return [told] if found else []
 
 
 def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:

@@ -67,12 +67,32 @@ def dim_text(dim: Dim) -> str:
             return "(" + " * ".join([dim_text(dim.base)] * int(dim.exp)) + ")"
         case sympy.floor():
             top, bottom = sympy.fraction(sympy.together(dim.args[0]))
-            return f"udiv({dim_text(top)}, {dim_text(bottom)})"
+            divide = "udiv" if _never_negative(top) else "floor_div"  # (24 - n + 22) // 23
+            return f"{divide}({dim_text(top)}, {dim_text(bottom)})"
         case sympy.Max():
             return "max(" + ", ".join(dim_text(a) for a in dim.args) + ")"
         case sympy.Min():
             return "min(" + ", ".join(dim_text(a) for a in dim.args) + ")"
     raise ValueError(f"a dim of a kernel may be built from + - * // max min; found {dim}")
+
+
+def _never_negative(dim: Dim) -> bool:
+    """Whether a dim is a number of at least 0 for any extents, by the signs of its parts."""
+    match dim:
+        case int() | sympy.Integer():
+            return int(dim) >= 0
+        case sympy.Symbol():
+            return True
+        case sympy.floor():
+            top, bottom = sympy.fraction(sympy.together(dim.args[0]))
+            return _never_negative(top) and _never_negative(bottom)
+        case sympy.Max():
+            return any(map(_never_negative, dim.args))
+        case sympy.Add() | sympy.Mul() | sympy.Min():
+            return all(map(_never_negative, dim.args))
+        case sympy.Pow():
+            return _never_negative(dim.base)
+    return False
 
 
 def symbol_name(name: str) -> str:

@@ -61,6 +61,18 @@ udiv, urem = _unsigned("udiv"), _unsigned("urem")
 
 
 @intrinsic
+def floor_div(context, x, y):
+    """x // y, rounded down, where y is more than 0."""
+
+    def emit(cx, b, sig, a):
+        quotient, rest = b.sdiv(a[0], a[1]), b.srem(a[0], a[1])
+        zero = rest.type(0)
+        return b.sub(quotient, b.zext(b.icmp_signed("<", rest, zero), rest.type))
+
+    return types.intp(types.intp, types.intp), emit
+
+
+@intrinsic
 def select(context, condition, x, y):
     """`x` where the condition holds, else `y`, without a branch."""
 

@@ -25,6 +25,7 @@ from numpy import (
     uint64,
 )
 
+from explorer.frontends.arrays.assignment import setitem
 from explorer.frontends.arrays.choices import (
     bitwise_and,
     bitwise_not,
@@ -352,6 +353,7 @@ __all__ = [
     "rms_norm",
     "roll",
     "round",
+    "setitem",
     "shape",
     "sigmoid",
     "sign",

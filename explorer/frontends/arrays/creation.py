@@ -14,7 +14,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import is_tracing, source_of
-from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.operation import apart, operation
 from explorer.frontends.tracing.promote import common_dtype, converted, is_traced, traced
 from explorer.ir.types import Tensor
 
@@ -114,15 +114,19 @@ def asarray(x: Any, dtype: Any = None) -> Any:
         return numpy.asarray(x, dtype)
     with source_of("asarray"):
         found = traced(x)
-        return TracedArray(found.value, found.home) if dtype is None else converted(x, dtype)
+        if dtype is not None:
+            return converted(x, dtype)
+        return TracedArray(found.value, found.home) if found.weak else found
 
 
-array = asarray
+def array(x: Any, dtype: Any = None) -> Any:
+    """NumPy's `array`: as `asarray`, and always an array of its own."""
+    return apart(asarray(x, dtype), (x,)) if is_tracing() else numpy.array(x, dtype)
 
 
 @operation(numpy.copy)
 def copy(x: Any) -> Any:
-    """The array itself, which is never changed."""
+    """NumPy's `copy`: what changes one of them is not seen in the other."""
     return x
 
 

@@ -11,7 +11,7 @@ from explorer.frontends.arrays.choices import where
 from explorer.frontends.arrays.ufuncs import Body, is_bool, number_like, ufunc
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
-from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.operation import apart, operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.scalar_functions import erf as erf_of_arrays
 
@@ -157,7 +157,8 @@ def erf(x: Any) -> Any:
     return emit("Erf", found if found.dtype.kind == "f" else converted(found, "float64"))
 
 
-@operation(lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy))
+@operation(lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy), views=None)
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
-    """The same values with another dtype; a traced array is never changed, copied or not."""
-    return converted(x, dtype)
+    """The same values with another dtype; x itself where it has that, and need not be copied."""
+    found = converted(x, dtype)
+    return apart(found, (x,)) if copy else found

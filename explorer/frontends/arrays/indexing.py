@@ -21,16 +21,18 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit, emit_several
 from explorer.frontends.tracing.frames import current_frame
-from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.operation import apart, operation, viewed
 from explorer.frontends.tracing.promote import converted, traced
 
 
-@operation(lambda x, index: x[index], "index")
+@operation(lambda x, index: x[index], "index", views=None)
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`: NumPy's indexing, basic and advanced."""
     given = traced(x)
-    written = [i for item in (index if isinstance(index, tuple) else (index,)) for i in _item(item)]
-    items = _for_each_dim(written, given.ndim)
+    written = [
+        i for item in (index if isinstance(index, tuple) else (index,)) for i in items_of(item)
+    ]
+    items = for_each_dim(written, given.ndim)
     new = tuple(d for d, item in enumerate(items) if item is None)
     given = expand_dims(given, new) if new else given
     places: list[Any] = [slice(None) if item is None else item for item in items]
@@ -40,10 +42,12 @@ def getitem(x: Any, index: Any) -> Any:
     given = one_each(given, [d for d, p in enumerate(places) if is_number(p)])
     kept = [p for p in places if not is_number(p)]
     at = {d: p for d, p in enumerate(kept) if isinstance(p, TracedArray)}
-    return _gathered(given, at, together=_stand_together(written))
+    found = _gathered(given, at, together=_stand_together(written))
+    is_basic = not any(isinstance(i, TracedArray) and i.ndim for i in written)
+    return viewed(found, x) if is_basic and found.ndim else apart(found, (x,))
 
 
-def _for_each_dim(items: list[Any], rank: int) -> list[Any]:
+def for_each_dim(items: list[Any], rank: int) -> list[Any]:
     """One item for each dim and each new one: a slice, a number, an array, or None."""
     taken = sum(1 for i in items if i is not None and i is not Ellipsis)
     if taken > rank:
@@ -61,7 +65,7 @@ def _stand_together(items: list[Any]) -> bool:
     return bool(at) and at[-1] - at[0] == len(at) - 1
 
 
-def _item(item: Any) -> list[Any]:
+def items_of(item: Any) -> list[Any]:
     if item is None or item is Ellipsis or isinstance(item, (slice, SymbolicDim)):
         return [item]
     if isinstance(item, (int, numpy.integer)) and not isinstance(item, bool):

@@ -74,7 +74,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate([x, values], axis)
 
 
-@operation(numpy.split)
+@operation(numpy.split, views=True)
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """NumPy's `split`: into so many equal parts, or at these places."""
     given = traced(x)
@@ -98,7 +98,7 @@ def _equal_parts(x: TracedArray, parts: int, axis: int) -> list[Any]:
     return list(emit_several("Split", parts, x, axis=axis, split=(each,) * parts))
 
 
-@operation(numpy.array_split)
+@operation(numpy.array_split, views=True)
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """NumPy's `array_split`: the first parts may be longer by one."""
     given = traced(x)

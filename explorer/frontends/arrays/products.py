@@ -12,7 +12,7 @@ from explorer.frontends.arrays.reductions import sum as total
 from explorer.frontends.arrays.shaping import expand_dims, ravel, reshape, transpose
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
-from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.operation import operation, viewed
 from explorer.frontends.tracing.promote import common_dtype, converted, traced
 from explorer.ir.shapes.dims import product
 
@@ -89,9 +89,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return reshape(_together("MatMul", left, right), (*kept[0], *kept[1]))
 
 
-@operation(numpy.einsum)
+@operation(numpy.einsum, views=None)
 def einsum(subscripts: str, *operands: Any) -> Any:
-    """NumPy's `einsum`, with the subscripts as text."""
+    """NumPy's `einsum`, with the subscripts as text; a view where it only moves one operand."""
     if not isinstance(subscripts, str):
         refuse("einsum takes its subscripts as text, 'ij,jk->ik'")
-    return _together("Einsum", *operands, equation=subscripts.replace(" ", ""))
+    equation = subscripts.replace(" ", "")
+    found = _together("Einsum", *operands, equation=equation)
+    if len(operands) > 1:
+        return found
+    given, arrow, made = equation.partition("->")
+    summed = {*given} - {*made} if arrow else {a for a in given if given.count(a) > 1}
+    return found if summed - {"."} else viewed(found, operands[0])

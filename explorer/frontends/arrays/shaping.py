@@ -14,7 +14,7 @@ from explorer.frontends.tracing.promote import traced
 from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
 
 
-@operation(numpy.reshape)
+@operation(numpy.reshape, views=True)
 def reshape(x: Any, shape: Any) -> Any:
     """NumPy's `reshape`: one dim may be -1."""
     given, wanted = traced(x), shape_of(shape)
@@ -37,13 +37,13 @@ def _resolved(shape: Shape, wanted: Shape) -> Shape:
     return tuple(found if d == -1 else d for d in wanted)
 
 
-@operation(numpy.ravel)
+@operation(numpy.ravel, views=True)
 def ravel(x: Any) -> Any:
     """NumPy's `ravel`: all elements in one dim."""
     return reshape(x, -1) if traced(x).ndim != 1 else x
 
 
-@operation(numpy.transpose)
+@operation(numpy.transpose, views=True)
 def transpose(x: Any, axes: Any = None) -> Any:
     """NumPy's `transpose`: the dims in another order, in reverse if none is given."""
     given = traced(x)
@@ -56,13 +56,13 @@ def transpose(x: Any, axes: Any = None) -> Any:
 permute_dims = transpose
 
 
-@operation(numpy.matrix_transpose)
+@operation(numpy.matrix_transpose, views=True)
 def matrix_transpose(x: Any) -> Any:
     """NumPy's `matrix_transpose`: the last two dims swapped."""
     return swapaxes(x, -1, -2)
 
 
-@operation(numpy.swapaxes)
+@operation(numpy.swapaxes, views=True)
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """NumPy's `swapaxes`."""
     given = traced(x)
@@ -72,7 +72,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(given, tuple(order))
 
 
-@operation(numpy.moveaxis)
+@operation(numpy.moveaxis, views=True)
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """NumPy's `moveaxis`."""
     given = traced(x)
@@ -85,7 +85,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     return transpose(given, tuple(order))
 
 
-@operation(numpy.expand_dims)
+@operation(numpy.expand_dims, views=True)
 def expand_dims(x: Any, axis: Any) -> Any:
     """NumPy's `expand_dims`: dims of 1 at these places of the result."""
     given = traced(x)
@@ -94,7 +94,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
     return emit("Unsqueeze", given, axes=tuple(sorted(axes))) if axes else given
 
 
-@operation(numpy.squeeze)
+@operation(numpy.squeeze, views=True)
 def squeeze(x: Any, axis: Any = None) -> Any:
     """NumPy's `squeeze`: without the dims that are 1."""
     given = traced(x)
@@ -103,7 +103,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     return emit("Squeeze", given, axes=tuple(sorted(axes))) if axes else given
 
 
-@operation(numpy.broadcast_to)
+@operation(numpy.broadcast_to, views=True)
 def broadcast_to(x: Any, shape: Any) -> Any:
     """NumPy's `broadcast_to`."""
     given, wanted = traced(x), shape_of(shape)
@@ -115,7 +115,7 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     return found
 
 
-@operation(numpy.broadcast_arrays)
+@operation(numpy.broadcast_arrays, views=None)
 def broadcast_arrays(*arrays: Any) -> Any:
     """NumPy's `broadcast_arrays`."""
     given = [traced(a) for a in arrays]
@@ -132,20 +132,20 @@ def broadcast_shape(arrays: list[TracedArray]) -> Any:
     return shape
 
 
-@operation(numpy.atleast_1d)
+@operation(numpy.atleast_1d, views=True)
 def atleast_1d(x: Any) -> Any:
     """NumPy's `atleast_1d`, of one array."""
     return reshape(x, 1) if traced(x).ndim == 0 else x
 
 
-@operation(numpy.atleast_2d)
+@operation(numpy.atleast_2d, views=True)
 def atleast_2d(x: Any) -> Any:
     """NumPy's `atleast_2d`, of one array."""
     given = traced(x)
     return given if given.ndim > 1 else expand_dims(atleast_1d(given), 0)
 
 
-@operation(numpy.flip)
+@operation(numpy.flip, views=True)
 def flip(x: Any, axis: Any = None) -> Any:
     """NumPy's `flip`: backwards along axes, all of them where none is given."""
     given = traced(x)

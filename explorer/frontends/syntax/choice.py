@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from explorer.errors import TraceError
+from explorer.frontends.syntax.changes import Elements, begun, over, restored
 from explorer.frontends.syntax.truth import cannot, decided
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
@@ -28,9 +29,17 @@ def either(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any
     return value
 
 
-def if_(test: Any, then: Run, orelse: Run, names: Names, given: Values, effect: str = "") -> Values:
+def if_(
+    test: Any,
+    then: Run,
+    orelse: Run,
+    names: Names,
+    given: Values,
+    effect: str = "",
+    elements: Elements = (),
+) -> Values:
     """What the names are after `then(*given)` or `orelse(*given)`; `effect` is what Python alone
-    can do there.
+    can do there, `elements` are the values of which elements change.
     """
     here = decided(test) if isinstance(test, (TracedArray, SymbolicDim)) else test
     if not isinstance(here, TracedArray):
@@ -40,18 +49,21 @@ def if_(test: Any, then: Run, orelse: Run, names: Names, given: Values, effect: 
         cannot(effect)
     if not names:
         return ()
+    outside, given = given, begun(elements, given)
     sides: list[Values] = []
 
     def side(run: Run) -> Callable[[], list[Any]]:
         def arrays() -> list[Any]:
-            values = run(*given)
+            values = run(*begun(elements, given))
             sides.append(values)
             return [v for v in values if is_arrays(v)]
 
         return arrays
 
     made = _branch(here, side(then), side(orelse), names, sides)
-    return tuple(next(made) if is_arrays(v) else v for v in sides[0])
+    over(elements, given)
+    found = tuple(next(made) if is_arrays(v) else v for v in sides[0])
+    return restored(names, found, elements, outside)
 
 
 def _branch(test: TracedArray, then: Run, orelse: Run, names: Names, sides: list[Values]) -> Any:

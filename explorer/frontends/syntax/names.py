@@ -23,11 +23,11 @@ def read(node: ast.AST | None) -> Names:
         case ast.AugAssign(ast.Name(name), _, value):
             return read(value) | {name}
         case ast.Lambda(args, body):
-            return _defaults(args) | (read(body) - _parameters(args))
+            return _defaults(args) | (read(body) - parameters(args))
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             outside = NONE.union(*map(read, node.decorator_list), _defaults(node.args))
             inside = NONE.union(*map(read, node.body))
-            return outside | (inside - bound(node.body) - _parameters(node.args))
+            return outside | (inside - bound(node.body) - parameters(node.args))
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             own = NONE.union(*(_stored(g.target) for g in node.generators))
             return NONE.union(*map(read, ast.iter_child_nodes(node))) - own
@@ -56,16 +56,46 @@ def _bound(node: ast.AST) -> Names:
     return bound(ast.iter_child_nodes(node))
 
 
+def changed_elements(body: Iterable[ast.AST]) -> Names:
+    """The names of which `x[i] = y` or `x[i] += y` changes elements in the function around."""
+    return NONE.union(*map(_changed, body))
+
+
+def _changed(node: ast.AST) -> Names:
+    if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+        return NONE
+    found = changed_name(node)
+    return changed_elements(ast.iter_child_nodes(node)) if found is None else frozenset((found,))
+
+
+def changed_name(node: ast.AST) -> str | None:
+    """The name of which a statement changes elements, or elements of elements, and does nothing
+    else.
+    """
+    match node:
+        case ast.Assign([ast.Subscript() as target]) | ast.AugAssign(ast.Subscript() as target):
+            pass
+        case _:
+            return None
+    held: ast.expr = target
+    while isinstance(held, ast.Subscript):
+        if any(isinstance(n, ast.Starred | ast.NamedExpr) for n in ast.walk(held.slice)):
+            return None
+        held = held.value
+    return held.id if isinstance(held, ast.Name) else None
+
+
+def parameters(args: ast.arguments) -> Names:
+    """The names of a function's parameters."""
+    several = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    return frozenset(a.arg for a in several if a is not None)
+
+
 def _stored(target: ast.AST) -> Names:
     every = ast.walk(target)
     return frozenset(
         n.id for n in every if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     )
-
-
-def _parameters(args: ast.arguments) -> Names:
-    several = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
-    return frozenset(a.arg for a in several if a is not None)
 
 
 def _defaults(args: ast.arguments) -> Names:

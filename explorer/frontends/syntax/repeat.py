@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from explorer.errors import TraceError
+from explorer.frontends.syntax.changes import Elements, begun, over, restored
 from explorer.frontends.syntax.choice import Names, Run, Values, if_
 from explorer.frontends.syntax.rows import Rows, known_rows
 from explorer.frontends.syntax.truth import and_, cannot, decided, not_
@@ -23,10 +25,16 @@ from explorer.frontends.tracing.structure import flatten, rebuild
 
 
 def while_(
-    test: Run, body: Run, names: Names, given: Values, stop: int, effect: str = ""
+    test: Run,
+    body: Run,
+    names: Names,
+    given: Values,
+    stop: int,
+    effect: str = "",
+    elements: Elements = (),
 ) -> Values:
     """What the names are after `while test(*names): names = body(*names)`; `stop` is the place of a
-    flag among them that ends it, -1 if there is none.
+    flag among them that ends it, -1 if there is none, `effect` and `elements` are as of `if_`.
     """
     state = given
     while True:
@@ -41,6 +49,7 @@ def while_(
                     None,
                     lambda at, values: body(*values),
                     lambda values: _going(test, values, stop),
+                    elements,
                 )
         if not holds:
             return state
@@ -57,14 +66,22 @@ def _going(test: Run, state: Values, stop: int) -> Any:
     return here if ended is True else and_(lambda: here, lambda: ended)
 
 
-def for_(rows: Any, body: Run, names: Names, given: Values, stop: int, effect: str = "") -> Values:
+def for_(
+    rows: Any,
+    body: Run,
+    names: Names,
+    given: Values,
+    stop: int,
+    effect: str = "",
+    elements: Elements = (),
+) -> Values:
     """What the names are after `for row in rows: names = body(row, *names)`."""
     known = known_rows(rows)
     if known is not None:
         if effect:
             cannot(effect)
         with source_of("for"):
-            return _traced_for(known, body, names, given, stop)
+            return _traced_for(known, body, names, given, stop, elements)
     state = given
     for row in rows:
         going = not_(state[stop]) if stop >= 0 else True
@@ -73,11 +90,18 @@ def for_(rows: Any, body: Run, names: Names, given: Values, stop: int, effect: s
         if going is True:
             state = body(row, *state)
         else:
-            state = if_(going, lambda *s, r=row: body(r, *s), lambda *s: s, names, state, effect)
+            step = partial(body, row)
+            state = if_(going, step, lambda *s: s, names, state, effect, elements)
     return state
 
 
-def _traced_for(rows: Rows, body: Run, names: Names, given: Values, stop: int) -> Values:
+def _traced_for(
+    rows: Rows, body: Run, names: Names, given: Values, stop: int, elements: Elements
+) -> Values:
+    for n, name, _ in elements:
+        if any(given[n] is of for of in rows.of):
+            cannot(f"change of elements of {name}, over whose rows it goes")
+
     def step(at: TracedArray, values: Values) -> Values:
         return body(rows.at(at), *values)  # type: ignore[no-any-return] # a rewritten body
 
@@ -86,7 +110,7 @@ def _traced_for(rows: Rows, body: Run, names: Names, given: Values, stop: int) -
 
     trip = rows.count
     count = traced(trip) if isinstance(trip, TracedArray) else emit_shape((trip,), scalar=True)
-    return _traced_loop(names, given, count, step, going)
+    return _traced_loop(names, given, count, step, going, elements)
 
 
 def _traced_loop(
@@ -95,11 +119,13 @@ def _traced_loop(
     trip: TracedArray | None,
     body: Callable[[TracedArray, Values], Values],
     going: Callable[[Values], Any],
+    elements: Elements,
 ) -> Values:
     """A loop of the program over those names that are arrays; the others stay what they are."""
     for name, value in zip(names, given, strict=True):
         if value is MISSING:
             _refuse(name, "has a value only within a loop that may run no time")
+    outside, given = given, begun(elements, given)
     carried = [n for n, v in enumerate(given) if is_arrays(v)]
     leaves, nesting = flatten(tuple(given[n] for n in carried))
 
@@ -118,7 +144,9 @@ def _traced_loop(
     state, done = steady(step, [traced(x) for x in leaves])
     first = going(whole(state))
     start = None if first is True else traced(first)
-    return whole(emit_loop(done, trip, start, state, 0, ()))
+    found = whole(emit_loop(done, trip, start, state, 0, ()))
+    over(elements, given)
+    return restored(names, found, elements, outside)
 
 
 def _check_state(names: Names, before: Values, after: Values, carried: Sequence[int]) -> None:

@@ -15,15 +15,19 @@ import ast
 from collections.abc import Sequence
 from itertools import count
 
+from explorer.frontends.syntax.elements import OneByOne, assigned
 from explorer.frontends.syntax.exits import Block, Tangled, leaves, without_exits
 from explorer.frontends.syntax.expressions import SUSPENDS, Expressions, rows_of
 from explorer.frontends.syntax.names import (
     FUNCTIONS,
     Names,
     bound,
+    changed_elements,
+    changed_name,
     closed_over,
     live_at_head,
     live_before,
+    parameters,
 )
 from explorer.frontends.syntax.nodes import (
     assigned_from,
@@ -51,12 +55,13 @@ NEVER: dict[type[ast.AST], str] = {
 
 def rewritten(node: ast.FunctionDef) -> ast.FunctionDef | None:
     """The function; None where nothing in it could depend on a traced value."""
+    node = OneByOne().visit(node)
     return _Function(node).rewritten() if _decides(node) else None
 
 
 def _decides(node: ast.AST) -> bool:
     kinds = (ast.If, ast.While, ast.For, ast.IfExp, ast.BoolOp, ast.Not)
-    return any(isinstance(n, kinds) for n in ast.walk(node))
+    return any(isinstance(n, kinds) or changed_name(n) for n in ast.walk(node))
 
 
 class _Function:
@@ -66,6 +71,7 @@ class _Function:
         self.node, self.numbers = node, numbers or count()
         self.every = bound(node.body) | closed_over(node.body)
         self.always = closed_over(node.body)
+        self.own = parameters(node.args) | bound(node.body)
 
     def rewritten(self) -> ast.FunctionDef:
         node = self.node
@@ -85,12 +91,12 @@ class _Function:
         result = self.name("result")
         self.every |= {result}
 
-        def assigned(exit_: ast.stmt) -> Block:
+        def replaced(exit_: ast.stmt) -> Block:
             value = getattr(exit_, "value", None) or ast.Constant(None)
             return [at(exit_, ast.Assign([store(result)], value))]
 
         try:
-            found = without_exits(body, (ast.Return,), assigned)
+            found = without_exits(body, (ast.Return,), replaced)
         except Tangled:
             return body
         first, last = body[0], body[-1]
@@ -121,6 +127,9 @@ class _Function:
                 return [_Function(s, self.numbers).rewritten()]
             case ast.ClassDef() | ast.AsyncFunctionDef():
                 return [s]
+        name = changed_name(s)
+        if name in self.own and isinstance(s, ast.Assign | ast.AugAssign):
+            return [assigned(s, str(name))]
         for field, value in ast.iter_fields(s):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 setattr(s, field, self.block(value, self.every))
@@ -140,8 +149,10 @@ class _Function:
         return s
 
     def branch(self, s: ast.If, after: Names) -> Block:
-        changed = sorted(bound([*s.body, *s.orelse]))
-        results = [n for n in changed if n in after]
+        elements = changed_elements([*s.body, *s.orelse]) & self.own
+        names = bound([*s.body, *s.orelse])
+        changed = sorted(names | elements)
+        results = [n for n in changed if n in after or n in elements - names]
         sides = []
         functions: Block = []
         for what, side in (("then", s.body), ("else", s.orelse)):
@@ -154,20 +165,21 @@ class _Function:
             *map(load, sides),
             words(results),
             tuple_of([read_later(n) for n in changed]),
-            ast.Constant(_effect(s)),
+            ast.Constant(self.effect(s)),
+            _elements(changed, elements, names),
         )
         return [*functions, *assigned_from(results, made)]
 
     def loop(self, s: ast.While | ast.For, after: Names) -> Block:
         stop = self.name("stop") if any(leaves(x, (ast.Break,)) for x in s.body) else ""
 
-        def assigned(exit_: ast.stmt) -> Block:
+        def replaced(exit_: ast.stmt) -> Block:
             ends = isinstance(exit_, ast.Break)
             flag = ast.Assign([store(stop)], ast.Constant(True)) if ends else ast.Pass()
             return [at(exit_, flag)]
 
         try:
-            body = without_exits(s.body, LOOP_EXITS, assigned)
+            body = without_exits(s.body, LOOP_EXITS, replaced)
         except Tangled as why:
             return [self.plain(s, str(why))]
         orelse: Block = s.orelse
@@ -183,12 +195,18 @@ class _Function:
 
     def while_(self, s: ast.While, body: Block, behind: Names, stop: str) -> Block:
         head = live_at_head(ast.While(s.test, body, []), behind) | self.always
-        state = _state(bound(body) & head, stop)
+        names, elements = bound(body), changed_elements(body) & self.own
+        state = _state((names | elements) & head, stop)
         test, step = self.name("test"), self.name("body")
         decide = function(test, state, [ast.Return(Expressions().visit(s.test))], None)
         inner = function(step, state, self.block(body, head | {stop}), state)
         made = call(
-            "while_", load(test), load(step), *_given(state, stop), ast.Constant(_effect(s))
+            "while_",
+            load(test),
+            load(step),
+            *_given(state, stop),
+            ast.Constant(self.effect(s)),
+            _elements(state, elements, names),
         )
         return [at(s, decide), at(s, inner), *assigned_from(state, made)]
 
@@ -197,11 +215,42 @@ class _Function:
         first = at(s, ast.Assign([s.target], load(item)))
         whole: Block = [first, *body]
         head = live_at_head(ast.For(s.target, s.iter, body, []), behind) | self.always
-        state = _state(bound(whole) & head, stop)
+        names, elements = bound(whole), changed_elements(body) & self.own
+        state = _state((names | elements) & head, stop)
         inner = function(step, [item, *state], self.block(whole, head | {stop}), state)
         rows = rows_of(s.iter)
-        made = call("for_", rows, load(step), *_given(state, stop), ast.Constant(_effect(s)))
+        made = call(
+            "for_",
+            rows,
+            load(step),
+            *_given(state, stop),
+            ast.Constant(self.effect(s)),
+            _elements(state, elements, names),
+        )
         return [at(s, inner), *assigned_from(state, made)]
+
+    def effect(self, s: ast.stmt) -> str:
+        """What in a statement changes something that is no name of the function, or ends it: traced
+        once, whatever a run decides. "" where nothing does; `print` may.
+        """
+        inside = list(ast.iter_child_nodes(s))
+        while inside:
+            node = inside.pop(0)
+            match node:
+                case ast.Raise() | ast.Assert():
+                    return type(node).__name__.lower()
+                case ast.Assign() | ast.AugAssign() if changed_name(node) in self.own:
+                    inside += [node.value]
+                    continue
+                case ast.Attribute(_, _, ast.Store()) | ast.Subscript(_, _, ast.Store()):
+                    return f"change of {ast.unparse(node)}"
+                case ast.Expr(ast.Call(ast.Name("print"))):
+                    continue
+                case ast.Expr(ast.Call(function)):
+                    return f"call of {ast.unparse(function)} for its effect"
+            if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+                inside += ast.iter_child_nodes(node)
+        return ""
 
 
 class _Super(ast.NodeTransformer):
@@ -239,27 +288,6 @@ def _never(s: ast.stmt) -> str | None:
     return None
 
 
-def _effect(s: ast.stmt) -> str:
-    """What in a statement changes something that is no name of the function, or ends it: traced
-    once, whatever a run decides. "" where nothing does; `print` may.
-    """
-    inside = list(ast.iter_child_nodes(s))
-    while inside:
-        node = inside.pop(0)
-        match node:
-            case ast.Raise() | ast.Assert():
-                return type(node).__name__.lower()
-            case ast.Attribute(_, _, ast.Store()) | ast.Subscript(_, _, ast.Store()):
-                return f"change of {ast.unparse(node)}"
-            case ast.Expr(ast.Call(ast.Name("print"))):
-                continue
-            case ast.Expr(ast.Call(function)):
-                return f"call of {ast.unparse(function)} for its effect"
-        if not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
-            inside += ast.iter_child_nodes(node)
-    return ""
-
-
 def _state(names: Names, stop: str) -> list[str]:
     return sorted(names | {stop} if stop else names)
 
@@ -267,3 +295,11 @@ def _state(names: Names, stop: str) -> list[str]:
 def _given(state: list[str], stop: str) -> tuple[ast.expr, ...]:
     reads = tuple_of([read_later(n) for n in state])
     return words(state), reads, ast.Constant(state.index(stop) if stop else -1)
+
+
+def _elements(order: Sequence[str], changed: Names, bound_too: Names) -> ast.expr:
+    """The names of which elements change: which they are in order, and whether they come from
+    outside of the statement.
+    """
+    rows = ((n, name, name not in bound_too) for n, name in enumerate(order) if name in changed)
+    return tuple_of([tuple_of([ast.Constant(part) for part in row]) for row in rows])

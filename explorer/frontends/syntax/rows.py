@@ -16,10 +16,11 @@ from explorer.frontends.tracing.promote import is_traced
 
 @dataclass(frozen=True)
 class Rows:
-    """What a traced `for` goes over: how many, and the one at a place."""
+    """What a traced `for` goes over: how many, the one at a place, and the arrays they lie in."""
 
     count: Any  # an int, a SymbolicDim's expression, or a traced scalar
     at: Callable[[Any], Any]
+    of: tuple[TracedArray, ...] = ()
 
 
 def rows(function: Any, *args: Any) -> Any:
@@ -29,11 +30,11 @@ def rows(function: Any, *args: Any) -> Any:
         return _range(*args)
     if function is enumerate and inner[0] is not None:
         first, start = inner[0], args[1] if len(args) > 1 else 0
-        return Rows(first.count, lambda at: (_number(at) + start, first.at(at)))
+        return Rows(first.count, lambda at: (_number(at) + start, first.at(at)), first.of)
     if function is reversed and inner[0] is not None:
         back = inner[0]
         last = python_dim(back.count) if plain_dim(back.count) is not None else back.count
-        return Rows(back.count, lambda at: back.at(last - 1 - at))
+        return Rows(back.count, lambda at: back.at(last - 1 - at), back.of)
     if function is zip and any(r is not None for r in inner):
         return _zipped(inner)
     return function(*args)
@@ -42,7 +43,7 @@ def rows(function: Any, *args: Any) -> Any:
 def known_rows(value: Any) -> Rows | None:
     """The rows of an array, as many as only a run knows, or rows already; else Python knows."""
     if isinstance(value, TracedArray) and value.ndim and not isinstance(value.shape[0], int):
-        return Rows(value.type.dims[0], lambda at: value[at])
+        return Rows(value.type.dims[0], lambda at: value[at], (value,))
     return value if isinstance(value, Rows) else None
 
 
@@ -59,7 +60,8 @@ def _zipped(every: Sequence[Rows | None]) -> Rows:
             where=line,
             try_="explorer.np.asarray for lists, or slices of equal length",
         )
-    return Rows(counts[0], lambda at: tuple(r.at(at) for r in known))
+    of = tuple(array for r in known for array in r.of)
+    return Rows(counts[0], lambda at: tuple(r.at(at) for r in known), of)
 
 
 def _range(*args: Any) -> Rows:
@@ -68,7 +70,9 @@ def _range(*args: Any) -> Rows:
     if not isinstance(step, int) or step == 0:
         line = calling_line()
         raise TraceError(f"{line}: a traced range steps by a number that is known", where=line)
-    span = (stop - start + (step - 1)) // step if step > 0 else (start - stop - step - 1) // -step
+    span = stop - start if isinstance(start, TracedArray) or start != 0 else stop
+    if step != 1:
+        span = (span + step - 1) // step if step > 0 else (-span - step - 1) // -step
     dim = plain_dim(span)
     if dim is None:
         functions = TracedArray.functions
@@ -76,7 +80,12 @@ def _range(*args: Any) -> Rows:
     else:
         low, _ = current_frame().recorder.env.bounds(dim)
         count = dim if low >= 0 else TracedArray.functions.maximum(python_dim(dim), 0)
-    return Rows(count, lambda at: _number(at) * step + start)
+
+    def number(at: TracedArray) -> TracedArray:
+        place = _number(at) if step == 1 else _number(at) * step
+        return place if not isinstance(start, TracedArray) and start == 0 else place + start
+
+    return Rows(count, number)
 
 
 def _number(at: TracedArray) -> TracedArray:

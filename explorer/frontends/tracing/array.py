@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.dims import python_dim
-from explorer.frontends.tracing.frames import Frame
+from explorer.frontends.tracing.frames import Frame, current_frame
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.calls import Var
 from explorer.ir.shapes.dims import product
 from explorer.ir.types import Tensor, numpy_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Elements of an array got other values, in a function and what is written inside of it."""
+
+    frame: Frame
+    text: str
 
 
 class TracedArray:
@@ -26,17 +35,46 @@ class TracedArray:
     functions: ClassVar[Any] = None  # explorer.np, which is made of what stands here
 
     def __init__(self, value: Var, home: Frame, *, weak: bool = False) -> None:
-        self.value, self.home, self.weak = value, home, weak
+        self._value, self.home, self.weak = value, home, weak
+        self.of: TracedArray | None = None  # the array that it is a view of
+        self.changes: list[Change] = []
+        self.seen = 0  # how many changes the array had that this one is a view of
 
     def __repr__(self) -> str:
-        return f"<{self.value.name}: {self.type}>"
+        return f"<{self._value.name}: {self.type}>"
+
+    @property
+    def value(self) -> Var:
+        """The value that stands for it here; TraceError where that is not told any more, because
+        elements of it were changed under another name.
+        """
+        of = self if self.of is None else self.of
+        for change in of.changes[self.seen :]:
+            if change.frame.is_around(current_frame()):
+                self._refuse_old(of, change)
+        return self._value
+
+    def _refuse_old(self, of: TracedArray, change: Change) -> NoReturn:
+        line, what = calling_line(), "an array" if of is self else "a view of an array"
+        raise TraceError(
+            f"{line}: {self._value.name!r} is {what} of which elements were changed by "
+            f"{change.text}, as NumPy would see here and a traced value does not; take .copy() of "
+            "it before",
+            where=line,
+            try_=".copy()",
+        )
+
+    def give(self, value: Var, change: Change) -> None:
+        """Let the array have other elements, here and under all its names; not its views."""
+        self.changes.append(change)
+        self._value, self.seen = value, len(self.changes)
 
     # What is known of it.
 
     @property
     def type(self) -> Tensor:
         """The annotation."""
-        return self.value.tensor
+        return self._value.tensor
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -117,13 +155,16 @@ class TracedArray:
             self._only_a_run_knows("a for loop", "explorer.scan")
         return iter([self[i] for i in range(len(self))])
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        line = calling_line()
-        raise TraceError(
-            f"{line}: a traced array is never changed ({line.text}); make another with "
-            "explorer.np.where or explorer.np.concatenate",
-            where=line,
-        )
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if self.home is not current_frame():
+            line = calling_line()
+            raise TraceError(
+                f"{line}: {self._value.name!r} is an array of the function around, and here its "
+                f"elements cannot be changed ({line.text}); take it as an argument, and give it "
+                "back",
+                where=line,
+            )
+        changed(self, key, value)
 
     __hash__ = None  # type: ignore[assignment] # as NumPy's arrays
 
@@ -202,7 +243,7 @@ class TracedArray:
         return self.functions.negative(self)
 
     def __pos__(self) -> Any:
-        return self
+        return self.copy()
 
     def __abs__(self) -> Any:
         return self.functions.abs(self)
@@ -268,7 +309,29 @@ class TracedArray:
 
     def flatten(self) -> Any:
         """All elements in one dim."""
-        return self.functions.ravel(self)
+        return self.functions.ravel(self).copy()
+
+
+def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
+    """`x[key] = value`: x itself, where it is a value of the function that is being written, else
+    another array, to be called x from here on.
+    """
+    line = calling_line()
+    if x.of is not None:
+        raise TraceError(
+            f"{line}: {x._value.name!r} is a view, and NumPy would change what it is a view of as "
+            f"well ({line.text}); give that the elements by an index of its own, or take .copy()",
+            where=line,
+            try_=".copy()",
+        )
+    found: TracedArray = TracedArray.functions.setitem(x, key, value)
+    frame = current_frame()
+    change = Change(frame, f"line {line.number}, {line.text}")
+    if x.home is frame:
+        x.give(frame.own(found.value, found.home), change)
+        return x
+    x.changes.append(change)
+    return TracedArray(found.value, found.home)
 
 
 METHODS = frozenset(

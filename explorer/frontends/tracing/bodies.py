@@ -39,16 +39,16 @@ def run_body(
     recorder, outer = current_frame().recorder, current_frame()
     frame = Frame(recorder, recorder.fresh(name), outer)
     given = [(n, t, False) for n, t in lead] + [(p.value.name, p.type, p.weak) for p in params]
+    own = tuple(recorder.value(f"{frame.name}.{n}", t) for n, t, _ in given)
     values = [
-        TracedArray(recorder.value(f"{frame.name}.{n}", t), frame, weak=weak)
-        for n, t, weak in given
+        TracedArray(var, frame, weak=weak) for var, (_, _, weak) in zip(own, given, strict=True)
     ]
     source = current_source()
     with writing(frame):
         leaves, structure = flatten(function(*values))
         with under(source):
             results = [traced(leaf) for leaf in leaves]
-    return Body(frame, tuple(v.value for v in values), results, structure)
+    return Body(frame, own, results, structure)
 
 
 def finish(body: Body, captures: Mapping[str, Var], convert: Convert | None = None) -> None:

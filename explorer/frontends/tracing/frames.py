@@ -47,6 +47,13 @@ class Frame:
             self.captured[var.name] = self.recorder.value(f"{self.name}.{var.name}", var.type)
         return self.captured[var.name]
 
+    def is_around(self, frame: Frame) -> bool:
+        """Whether a function is this one, or written inside of it."""
+        inner: Frame | None = frame
+        while inner is not None and inner is not self:
+            inner = inner.outer
+        return inner is self
+
     def find_symbol(self, name: str) -> Dim | None:
         """A symbol that a match_cast here, or in a function around, has named so."""
         frame: Frame | None = self

@@ -11,6 +11,7 @@ from pathlib import Path
 
 OURS = str(Path(__file__).parents[2])  # the folder of the package `explorer`
 BETWEEN = (OURS, contextlib.__file__, functools.__file__)
+MODELS = str(Path(OURS, "frontends", "zoo", "control_flow"))  # written as a user writes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,18 @@ class Line:
 
 
 def calling_line() -> Line:
-    """The innermost line that is not of this package, nor what Python runs it through."""
+    """The innermost line that is not of this package, unless of a model of its zoo, nor what Python
+    runs it through.
+    """
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(BETWEEN):
+    while frame.f_back is not None and _is_between(frame.f_code.co_filename):
         frame = frame.f_back
     path, number = frame.f_code.co_filename, frame.f_lineno
     return Line(_label(path), number, linecache.getline(path, number).strip())
+
+
+def _is_between(path: str) -> bool:
+    return path.startswith(BETWEEN) and not path.startswith(MODELS)
 
 
 def _label(path: str) -> str:

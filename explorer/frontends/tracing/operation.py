@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.frames import source_of
 from explorer.frontends.tracing.promote import is_traced
 
 Function = Callable[..., Any]
 
 
-def operation(eager: Function, name: str = "") -> Callable[[Function], Function]:
+def operation(
+    eager: Function, name: str = "", *, views: bool | None = False
+) -> Callable[[Function], Function]:
     """`eager` where all arguments are arrays and numbers; else what is decorated, as one operator
     of the source, which is called `name` or like the function.
+
+    `views`: in NumPy the results may be views of the first argument; None: the function says itself
+    of what they are.
     """
 
     def decorate(function: Function) -> Function:
@@ -23,8 +29,33 @@ def operation(eager: Function, name: str = "") -> Callable[[Function], Function]
             if not (is_traced(args) or is_traced(kwargs)):
                 return eager(*args, **kwargs)
             with source_of(name or function.__name__):
-                return function(*args, **kwargs)
+                found = function(*args, **kwargs)
+            if views:
+                return viewed(found, args[0] if args else None)
+            return found if views is None else apart(found, args)
 
         return call
 
     return decorate
+
+
+def viewed(found: Any, of: Any) -> Any:
+    """What was found, each array of it as a view of another one; that one itself is none."""
+    if isinstance(found, (list, tuple)):
+        return type(found)(viewed(f, of) for f in found)
+    if isinstance(found, TracedArray) and isinstance(of, TracedArray) and found is not of:
+        found.of = of if of.of is None else of.of
+        found.seen = len(found.of.changes) if of.of is None else of.seen
+    return found
+
+
+def apart(found: Any, given: Sequence[Any] = ()) -> Any:
+    """What was found, each array of it one of its own: neither a view, as what made it may have
+    been, nor one of those given.
+    """
+    if type(found) in (list, tuple):
+        return type(found)(apart(f, given) for f in found)
+    own = isinstance(found, TracedArray)
+    if own and (found.of is not None or any(found is g for g in given)):
+        return TracedArray(found.value, found.home, weak=found.weak)
+    return found

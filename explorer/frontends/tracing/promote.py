@@ -11,7 +11,7 @@ from explorer.errors import DtypeError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit, emit_shape
-from explorer.frontends.tracing.frames import current_frame
+from explorer.frontends.tracing.frames import current_frame, is_tracing
 from explorer.frontends.tracing.lines import calling_line
 from explorer.ir.types import ITEM_BYTES, dtype_of
 
@@ -29,6 +29,9 @@ def traced(value: Any) -> TracedArray:
     if isinstance(value, (list, tuple)) and any(is_traced(v) for v in value):
         stacked: TracedArray = TracedArray.functions.stack(list(value))
         return stacked
+    if _is_replaced(value):
+        stands: TracedArray = current_frame().recorder.replaced[id(value)][1]
+        return stands
     array = np.asarray(value)
     if array.dtype.name not in ITEM_BYTES:
         raise DtypeError(
@@ -46,11 +49,20 @@ def is_traced(value: Any) -> bool:
     """Whether a value, or one in it, is known only to a run."""
     if isinstance(value, (TracedArray, SymbolicDim)):
         return True
+    if isinstance(value, np.ndarray):
+        return _is_replaced(value)
     if isinstance(value, (list, tuple)):
         return any(is_traced(v) for v in value)
     if isinstance(value, slice):
         return any(is_traced(v) for v in (value.start, value.stop, value.step))
     return isinstance(value, dict) and any(is_traced(v) for v in value.values())
+
+
+def _is_replaced(value: Any) -> bool:
+    """Whether an array of NumPy's got elements that only a run knows."""
+    if not isinstance(value, np.ndarray) or not is_tracing():
+        return False
+    return id(value) in current_frame().recorder.replaced
 
 
 def is_weak(value: Any) -> bool:

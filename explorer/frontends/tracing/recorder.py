@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class Recorder:
         self.constants: dict[str, Constant] = {}
         self.sources: list[SourceOp] = []
         self.called: dict[int, object] = {}  # the signatures of isolated functions, by identity
+        # NumPy's arrays that got elements which only a run knows, and what stands for them, by id
+        self.replaced: dict[int, tuple[np.ndarray, Any]] = {}
         self._names: dict[str, int] = {}
         self._lines: dict[str, int] = {}
         self._places: dict[str, Var] = {}

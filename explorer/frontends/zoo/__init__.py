@@ -5,19 +5,21 @@ is done to them. The others are built: the models of the papers, each written on
 the vocabulary of `layers`, from which come an ONNX graph and a run in plain NumPy. `zoo:small_bert`
 is a bert of the same blocks, fewer and smaller. `zoo:nasbench_17` is a random module, drawn from
 the seed 17 (`nasbench`), and `zoo:layered_lstm` has an ONNX operator for each layer of `zoo:lstm`
-in place of its cells, with the same weights.
+in place of its cells, with the same weights. Models with control flow are written in Python over
+arrays (`control_flow`), and have no ONNX form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from explorer.errors import BadOption
 from explorer.frontends.zoo import nasbench
 from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
-from explorer.frontends.zoo.source import Built, Light
+from explorer.frontends.zoo.source import Built, Light, Written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +37,7 @@ __all__ = [
     "Built",
     "Entry",
     "Light",
+    "Written",
     "entry",
     "load",
     "names",
@@ -89,13 +92,23 @@ def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
     from explorer.frontends.onnx.importer import from_file
 
     found = entry(name)
+    if isinstance(found.source, Written):
+        model, path = found.source.model(seed, bounds), f"{PREFIX}{found.name}"
+        return replace(model, name=found.name, path=path, head=model.head + _ending(seed))
     graph, weights = found.source.graph(seed)
-    head = graph.SerializeToString() + f"seed {seed}".encode()
+    head = graph.SerializeToString() + _ending(seed)
     return from_file(OnnxFile(graph, weights, head), found.name, f"{PREFIX}{found.name}", bounds)
 
 
+def _ending(seed: int) -> bytes:
+    """How the head of a model ends, which says its seed."""
+    return f"seed {seed}".encode()
+
+
 def proto(name: str, seed: int = 0) -> ModelProto:
-    """The same model as ONNX holds it, for other runtimes."""
+    """The same model as ONNX holds it, for other runtimes; BadOption where it is written in
+    Python.
+    """
     from onnx import numpy_helper
 
     graph, weights = entry(name).source.graph(seed)

@@ -23,7 +23,7 @@ from explorer.frontends.zoo.models import (
     swin,
     vit,
 )
-from explorer.frontends.zoo.source import Architecture, Built, Light
+from explorer.frontends.zoo.source import Architecture, Built, Light, Written
 
 LAYERED = "layered_"  # starts the names of models with an LSTM operator in place of a layer's cells
 SMALL = "small_"  # starts the names of the reduced models: every kind of block, once or twice
@@ -34,7 +34,7 @@ class Entry:
     """A model of the zoo."""
 
     name: str
-    source: Light | Built
+    source: Light | Built | Written
     paper: str
     weights: int
 
@@ -46,6 +46,14 @@ def _sizes(
     return (
         Entry(name, Built(full), paper, weights),
         Entry(f"{SMALL}{name}", Built(small), paper, fewer),
+    )
+
+
+def _flows(name: str, paper: str, module: str, weights: int, fewer: int) -> tuple[Entry, Entry]:
+    """The entries of a model with control flow and of its reduced form."""
+    return (
+        Entry(name, Written(module), paper, weights),
+        Entry(f"{SMALL}{name}", Written(module, reduced=True), paper, fewer),
     )
 
 
@@ -126,8 +134,22 @@ RAMMER = (
     ),
 )
 
+# The models with loops and branches of the Cocktailer paper, section 6, a beam search over its
+# decoder, and a layer of experts.
+GRINDER = (
+    *_flows("nasrnn", "Zoph and Le 2017", "nasrnn", 1_048_576, 4_096),
+    *_flows("looped_lstm", "Hochreiter and Schmidhuber 1997", "looped_lstm", 5_253_120, 6_336),
+    *_flows("attention_decoding", "Vaswani et al. 2017", "attention", 147_456, 1_536),
+    *_flows("seq2seq_decoder", "Sutskever et al. 2014", "decoder", 2_473_173, 3_333),
+    *_flows("beam_search", "Graves 2012", "beam", 2_473_173, 3_333),
+    *_flows("blockdrop", "Wu et al. 2018", "blockdrop", 538_393, 15_806),
+    *_flows("skipnet", "Wang et al. 2018", "skipnet", 44_822_789, 20_339),
+    *_flows("moe", "Fedus et al. 2022", "moe", 4_206_592, 8_704),
+    *_flows("llama", "Touvron et al. 2023", "llama", 24_407_712, 19_424),
+)
+
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
-    {entry.name: entry for entry in (*SHIPPED, *WELDER, *RAMMER)}
+    {entry.name: entry for entry in (*SHIPPED, *WELDER, *RAMMER, *GRINDER)}
 )
 
 

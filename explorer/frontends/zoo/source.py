@@ -1,19 +1,26 @@
-"""Where the graph of an entry is from: a file of the onnx package, or a function of the zoo."""
+"""Where an entry is from: a file of the onnx package, a function of the zoo's vocabulary, or a
+Python function over arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from explorer.errors import BadModelFile
+from explorer.errors import BadModelFile, BadOption
 from explorer.frontends.zoo.layers import Layers, V
 
 if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
+
+    from explorer.frontends.model import Model
+    from explorer.frontends.symbols import Bounds
+    from explorer.frontends.zoo.control_flow.flow import Flow
 
 LIGHT = Path("backend/test/data/light")
 
@@ -72,3 +79,44 @@ class Built:
         net = NumpyLayers(inputs, seed)
         self.architecture(net)
         return net.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A model that is written in Python over arrays, with Python's control flow: a module of
+    `control_flow`, which is imported when it is asked for.
+    """
+
+    module: str
+    reduced: bool = False
+
+    @property
+    def flow(self) -> Flow:
+        """The model at its size."""
+        home = import_module(f"explorer.frontends.zoo.control_flow.{self.module}")
+        flow: Flow = home.SMALL if self.reduced else home.FULL
+        return flow
+
+    def model(self, seed: int, bounds: Bounds | None) -> Model:
+        """The model as it is traced."""
+        from explorer.frontends.trace import Traced
+
+        return Traced(self._function(seed)).model(self.flow.inputs, bounds)
+
+    def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
+        """BadOption: there is no ONNX form of it."""
+        raise BadOption(
+            f"{self.module} (seed {seed}) is written in Python, and has no ONNX form",
+            where=self.module,
+            try_="explorer.load",
+        )
+
+    def reference(self, inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+        """The outputs of the same text, run in plain NumPy."""
+        import numpy as np
+
+        found = self._function(seed)(**inputs)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def _function(self, seed: int) -> Callable[..., Any]:
+        return self.flow.function({w.name: w.drawn(seed) for w in self.flow.weights})

@@ -82,7 +82,7 @@ def scatter(kernel: Kernel, c: Compute) -> Scatter | None:
     free = {a.name: a for a in c.axes}
     places: list[tuple[Axis, Expr]] = []
     guards: list[Expr] = []
-    for hit in _conjuncts(condition):
+    for hit in conjuncts(condition):
         found = _place(hit, free)
         if found is None:
             guards.append(hit)
@@ -99,10 +99,11 @@ def scatter(kernel: Kernel, c: Compute) -> Scatter | None:
     return Scatter(tuple(places), update, c.reduce, apart, rows)
 
 
-def _conjuncts(condition: Expr) -> tuple[Expr, ...]:
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """What must all hold, in order."""
     match condition:
         case Apply("and", (a, b)):
-            return (*_conjuncts(a), *_conjuncts(b))
+            return (*conjuncts(a), *conjuncts(b))
     return (condition,)
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UTask
+from explorer.grinder import BranchTask, LibraryTask, LoopTask, RecursionTask, Straight, UTask
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer import Overheads
 from explorer.runtime.planning.timeline import key_of
@@ -53,7 +53,8 @@ def _launch_us(wall: Wall) -> float:
 
 def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
     """Each loop with how many trips it made, on average of the times that it was entered, as far as
-    the calls around it tell; at least one.
+    the calls around it tell; at least one. So each recursion with its calls, and in it each branch
+    with how many of these took its first way.
     """
     bricks: dict[str, list[Brick]] = defaultdict(list)
     for b in wall.bricks:
@@ -64,17 +65,28 @@ def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
         seen = ([b.iteration for b in bricks[c]] for c in calls)
         return next((1 + max(found) for found in seen if found), 0)
 
-    def walk(inside: Sequence[UTask], entered: int) -> Iterator[tuple[str, int]]:
+    def walk(
+        inside: Sequence[UTask], entered: int, outermost: int = 0
+    ) -> Iterator[tuple[str, int]]:
         for part in inside:
             match part:
                 case LoopTask(name=name, body=body):
                     made = times(_calls(body))
                     if made and entered:
                         yield name, max(1, round(made / entered))
-                    yield from walk(body, made)
-                case BranchTask(then=then, orelse=orelse):
-                    for arm in (then, orelse):
-                        yield from walk(arm, times(_calls(arm)) or entered)
+                    yield from walk(body, made, outermost)
+                case RecursionTask(name=name, body=body):
+                    made = times(_calls(body))
+                    if made and entered:
+                        yield name, max(1, round(made / entered))
+                        yield from walk(body, made, entered)
+                case BranchTask(name=name, then=then, orelse=orelse):
+                    arms = [times(_calls(arm)) for arm in (then, orelse)]
+                    if outermost:
+                        first = arms[0] if _calls(then) else entered - arms[1]
+                        yield f"{name}/then", round(first / outermost)
+                    for arm, seen in zip((then, orelse), arms, strict=True):
+                        yield from walk(arm, seen or entered, outermost)
                 case _:
                     continue
 

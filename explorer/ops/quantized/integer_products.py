@@ -196,8 +196,7 @@ def _bind(
     """The plain operator of values that are int32, with operands that are narrower in memory."""
     wide = tuple(replace(v, type=Tensor(shape_of(v), "int32")) for v in (a, b))
     site = replace(low.site, op=record.name, args=(*wide, *(() if bias is None else (bias,))))
-    known = {**low.known, **low.constants}
-    inner = Lowering(site, (result,), low.origin, known, low.is_read)
+    inner = low.beside(site, (result,), {**low.known, **low.constants})
     record.lower(inner)
     low.constants.update(inner.constants)
     narrow = {v.name: v for v in (a, b)}

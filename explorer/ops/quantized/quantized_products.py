@@ -92,10 +92,9 @@ def _row(low: Lowering, rows: int | None) -> int | None:
 def _product(low: Lowering, op: str, args: Sequence[Var | None], result: Var) -> None:
     """Bind the plain operator of values that are int32."""
     site = _plain_site(low.site, op, args)
-    inner = Lowering(site, (result,), low.origin, {**low.known, **low.constants}, low.is_read)
+    inner = low.beside(site, (result,), {**low.known, **low.constants})
     PRODUCTS[op].lower(inner)
-    low.constants.update(inner.constants)
-    low.bindings += inner.bindings
+    low.take(inner)
 
 
 def _sum(

@@ -1,287 +1,62 @@
-"""The steps of one direction of a recurrent layer as kernels."""
+"""One step of a recurrent layer in one direction, as kernels: from a state to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from collections.abc import Callable
 
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
-from explorer.ir.shapes.dims import Dim, product
-from explorer.ops.arithmetic.activations import Activation, of_expressions
+from explorer.ir.kernel import Const, Expr, Read, var
 from explorer.ops.arithmetic.elementwise import call
-from explorer.ops.lowering import Lowering, Nest, shape_of
-
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-
-
-def usual(op: str) -> tuple[str, ...]:
-    """The activations of one direction where none are named."""
-    return {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}.get(op, ("Tanh",))
+from explorer.ops.lowering import Nest, shape_of
+from explorer.ops.recurrent.direction import Direction, State, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer being lowered: its sizes, and for each direction whether it runs from the end."""
-
-    low: Lowering
-    steps: int
-    batch: Dim
-    hidden: int
-    ways: tuple[bool, ...]
-    functions: tuple[Activation, ...]
-
-    @property
-    def by_batch(self) -> bool:
-        """Whether the batch is the outermost dim."""
-        return bool(self.low.site.integer("layout"))
-
-    @property
-    def lengths(self) -> Var | None:
-        """The lengths of the batch's sequences, where they are given."""
-        return self.low.site.arg(4) if self.low.site.has(4) else None
+def one_step(d: Direction, x: Var, state: State, step: Step) -> State:
+    """The state after a step whose inputs, multiplied and biased for all gates, are `x`."""
+    return STEPS[d.site.op](d, x, state, step)
 
 
-class Direction:
-    """One direction of one layer: its weights, and the bindings of its steps."""
-
-    def __init__(self, layer: Layer, way: int) -> None:
-        self.layer, self.low, self.site, self.way = layer, layer.low, layer.low.site, way
-        self.batch, self.hidden = layer.batch, layer.hidden
-        self.gates, self.dtype = GATES[self.site.op], self.site.dtype()
-        self.tag = f"d{way}." if len(layer.ways) > 1 else ""
-        each = len(usual(self.site.op))
-        self.functions = layer.functions[way * each : (way + 1) * each]
-        self.clip = self.site.number("clip", 0.0) if "clip" in self.site.attrs else None
-
-    @property
-    def from_end(self) -> bool:
-        """Whether steps run backwards; those of sequences with lengths are read in reverse."""
-        return self.layer.ways[self.way] and self.layer.lengths is None
-
-    def temporary(self, hint: str, *shape: Dim) -> Var:
-        """A new value."""
-        return self.low.temporary(f"{self.tag}{hint}", shape, self.dtype)
-
-    def act(self, which: int, x: Expr) -> Expr:
-        """A gate's activation, of a value within the limits of `clip`."""
-        if self.clip is not None:
-            x = call(
-                "max", call("min", x, self.clip, dtype=self.dtype), -self.clip, dtype=self.dtype
-            )
-        return self.plain(which, x)
-
-    def plain(self, which: int, x: Expr) -> Expr:
-        """An activation."""
-        found: Expr = self.functions[which](of_expressions(self.dtype), x)
-        return found
-
-    # Inputs: x[t] @ W + b, for all steps at once.
-
-    def inputs(self) -> Var:
-        """What the inputs give to all gates; GRU keeps its recurrent bias apart."""
-        site, width = self.site, self.gates * self.hidden
-        nest = self.low.nest(f"{site.op.lower()}_inputs")
-        t, b, j = Axis("t", self.layer.steps), Axis("b", self.batch), Axis("j", width)
-        k = Axis("k", site.shape(0)[2])
-        step = self.read_step(nest)
-        index = (var("b"), step, var("k")) if self.layer.by_batch else (step, var("b"), var("k"))
-        x = Read(nest.tensor(site.arg(0), "x"), index)
-        w = Read(nest.tensor(site.arg(1), "w"), (Affine((), self.way), var("j"), var("k")))
-        out = self.temporary("inputs", self.layer.steps, self.batch, width)
-        biased = site.has(3)
-        shape = shape_of(out)
-        nest.compute(
-            "acc" if biased else "y", shape, self.dtype, [t, b, j], apply("mul", x, w), [k], "sum"
-        )
-        if biased:
-            total: Expr = Read("acc", (var("t"), var("b"), var("j")))
-            for bias in self.biases(nest):
-                total = call("add", total, bias)
-            nest.compute("y", shape, self.dtype, [t, b, j], total)
-        return nest.into(out)
-
-    def read_step(self, nest: Nest) -> Affine | Expr:
-        """Which input a step reads: of sequences with lengths, the last first in reverse."""
-        if self.layer.lengths is None or not self.layer.ways[self.way]:
-            return var("t")
-        length = nest.load(self.layer.lengths, "length", (var("b"),))
-        step = call("cast_int32", IndexValue(var("t")))
-        back = call("sub", call("sub", length, Const(1, "int32")), step)
-        return call("where", call("lt", step, length), back, step)
-
-    def biases(self, nest: Nest) -> list[Expr]:
-        """What is added to the inputs of gate j: both biases, or their sum where it is known."""
-        width, known = self.gates * self.hidden, self.low.array(self.site.arg(3))
-        both = self.site.op != "GRU"
-        if known is not None and both:
-            row = known[self.way]
-            total = self.low.constant(row[:width] + row[width:], f"{self.tag}bias")
-            return [nest.load(total, "bias", (var("j"),))]
-        name = nest.tensor(self.site.arg(3), "bias")
-        starts = (0, width) if both else (0,)
-        return [Read(name, (Affine((), self.way), var("j") + s)) for s in starts]
-
-    def step_inputs(self, inputs: Var, t: int) -> Var:
-        """The inputs of one step."""
-        width = self.gates * self.hidden
-        out = self.temporary(f"x{t}", self.batch, width)
-        return self.low.view(out, inputs, product((t, self.batch, width)))
-
-    # States.
-
-    def start(self, position: int, name: str) -> Var | None:
-        """The initial state, None where it is zero."""
-        if not self.site.has(position):
-            return None
-        given = self.site.arg(position)
-        known = self.low.array(given)
-        if known is not None and not np.any(known):
-            return None
-        out = self.temporary(name, self.batch, self.hidden)
-        if not self.layer.by_batch or len(self.layer.ways) == 1:
-            return self.low.view(out, given, product((self.way, self.batch, self.hidden)))
-        nest = self.low.nest("start")
-        place = (var("b"), Affine((), self.way), var("j"))
-        return self.emit(nest, out, Read(nest.tensor(given, "x"), place))
-
-    def zeros(self, name: str) -> Var:
-        """A state of zeros."""
-        out = self.temporary(name, self.batch, self.hidden)
-        return self.emit(self.low.nest("zeros"), out, Const(0.0, self.dtype))
-
-    def kept(self, nest: Nest, new: Expr, before: Var | None, t: int) -> Expr:
-        """A state after a step: as it was where the sequence has ended."""
-        if self.layer.lengths is None:
-            return new
-        length = nest.load(self.layer.lengths, "length", (var("b"),))
-        going = call("gt", length, Const(t, "int32"))
-        old = Const(0.0, self.dtype) if before is None else self.state(nest, before, "before")
-        return call("where", going, new, old)
-
-    # Gates.
-
-    def recurrent(
-        self, h: Var, add: Var | None, t: int, first: int = 0, count: int = 0, hint: str = "gates"
-    ) -> Var:
-        """h @ R for `count` gates from `first` on, plus the inputs of the step or the bias."""
-        low, site = self.low, self.site
-        width, skip = (count or self.gates) * self.hidden, first * self.hidden
-        nest = low.nest(f"{site.op.lower()}_{hint}")
-        b, j, k = Axis("b", self.batch), Axis("j", width), Axis("k", self.hidden)
-        left = Read(nest.tensor(h, "h"), (var("b"), var("k")))
-        right = Read(
-            nest.tensor(site.arg(2), "r"), (Affine((), self.way), var("j") + skip, var("k"))
-        )
-        out = self.temporary(f"{hint}{t}", self.batch, width)
-        more: Expr | None = None
-        if add is not None:
-            more = Read(nest.tensor(add, "inputs"), (var("b"), var("j") + skip))
-        elif site.has(3):
-            name = nest.tensor(site.arg(3), "bias")
-            whole = self.gates * self.hidden
-            more = Read(name, (Affine((), self.way), var("j") + (whole + skip)))
-        product_ = apply("mul", left, right)
-        acc = "y" if more is None else "acc"
-        nest.compute(acc, shape_of(out), self.dtype, [b, j], product_, [k], "sum")
-        if more is not None:
-            total = call("add", Read("acc", (var("b"), var("j"))), more)
-            nest.compute("y", shape_of(out), self.dtype, [b, j], total)
-        return nest.into(out)
-
-    def gate(self, nest: Nest, value: Var, name: str, which: int) -> Expr:
-        """One gate of the values of all gates."""
-        return Read(nest.tensor(value, name), (var("b"), var("j") + which * self.hidden))
-
-    def state(self, nest: Nest, value: Var, name: str) -> Expr:
-        """An element of a state."""
-        return Read(nest.tensor(value, name), (var("b"), var("j")))
-
-    def peephole(self, nest: Nest, x: Expr, c: Var | None, which: int) -> Expr:
-        """A gate's value with what the cell state adds to it."""
-        if c is None or not self.site.has(7):
-            return x
-        place = (Affine((), self.way), var("j") + which * self.hidden)
-        weight = nest.load(self.site.arg(7), "peephole", place)
-        return call("add", x, call("mul", weight, self.state(nest, c, "c")))
-
-    def emit(self, nest: Nest, out: Var, expr: Expr) -> Var:
-        """Bind a state."""
-        axes = [Axis("b", self.batch), Axis("j", self.hidden)]
-        nest.compute("y", shape_of(out), self.dtype, axes, expr)
-        return nest.into(out)
+def _rnn(d: Direction, x: Var, state: State, step: Step) -> State:
+    h = state.h
+    gates = x if h is None else d.recurrent(h, x, step)
+    nest = d.low.nest("rnn_cell")
+    new = d.kept(nest, d.act(0, d.gate(nest, gates, "gates", 0)), h, step)
+    return State(d.emit(nest, d.state(f"h{step.tag}"), new))
 
 
-Steps = tuple[dict[int, Var], Var, Var | None]
-
-
-def run_steps(d: Direction, order: Sequence[int]) -> Steps:
-    """The hidden state after each step, the last one, and the last cell state."""
-    if not order:
-        h = d.start(5, "h") or d.zeros("h")
-        c = (d.start(6, "c") or d.zeros("c")) if d.site.op == "LSTM" else None
-        return {}, h, c
-    return {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[d.site.op](d, order)
-
-
-def _rnn(d: Direction, order: Sequence[int]) -> Steps:
-    inputs, h = d.inputs(), d.start(5, "h")
-    found: dict[int, Var] = {}
-    for t in order:
-        x = d.step_inputs(inputs, t)
-        gates = x if h is None else d.recurrent(h, x, t)
-        nest = d.low.nest("rnn_cell")
-        new = d.kept(nest, d.act(0, d.gate(nest, gates, "gates", 0)), h, t)
-        h = found[t] = d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), new)
-    assert h is not None
-    return found, h, None
-
-
-def _lstm(d: Direction, order: Sequence[int]) -> Steps:
+def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
     """The gates' order is i, o, f, c."""
-    inputs, h, c = d.inputs(), d.start(5, "h"), d.start(6, "c")
-    found: dict[int, Var] = {}
-    for t in order:
-        x = d.step_inputs(inputs, t)
-        gates = x if h is None else d.recurrent(h, x, t)
-        nest = d.low.nest("lstm_cell")
-        enter = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 0), c, 0))
-        new: Expr = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
-        if c is not None:
-            stay: Expr = call("sub", Const(1.0, d.dtype), enter)
-            if not d.site.integer("input_forget"):
-                stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), c, 2))
-            new = call("add", call("mul", stay, d.state(nest, c, "c")), new)
-        before = c
-        cell = d.emit(nest, d.temporary(f"c{t}", d.batch, d.hidden), d.kept(nest, new, before, t))
-        c = cell
-        nest = d.low.nest("lstm_output")
-        leave = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 1), c, 1))
-        out: Expr = call("mul", leave, d.plain(2, d.state(nest, c, "c")))
-        out = d.kept(nest, out, h, t)
-        h = found[t] = d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), out)
-    assert h is not None
-    return found, h, c
+    h, c = state.h, state.c
+    gates = x if h is None else d.recurrent(h, x, step)
+    nest = d.low.nest("lstm_cell")
+    old = None if c is None else d.element(nest, c, "c")
+    enter = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 0), old, 0))
+    new: Expr = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
+    if old is not None:
+        stay: Expr = call("sub", Const(1.0, d.dtype), enter)
+        if not d.site.integer("input_forget"):
+            stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), old, 2))
+        new = call("add", call("mul", stay, old), new)
+    cell, hidden, axes = d.state(f"c{step.tag}"), d.state(f"h{step.tag}"), d.axes
+    nest.compute("new", shape_of(cell), d.dtype, axes, d.kept(nest, new, c, step))
+    now = Read("new", (var("b"), var("j")))
+    leave = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 1), now, 1))
+    out: Expr = call("mul", leave, d.plain(2, now))
+    nest.compute("y", shape_of(cell), d.dtype, axes, d.kept(nest, out, h, step))
+    nest.give({"new": cell, "y": hidden})
+    return State(hidden, cell)
 
 
-def _gru(d: Direction, order: Sequence[int]) -> Steps:
+def _gru(d: Direction, x: Var, state: State, step: Step) -> State:
     """Gates stand in the order z, r, h."""
-    inputs, h = d.inputs(), d.start(5, "h") or d.zeros("zeros")
-    found: dict[int, Var] = {}
-    for t in order:
-        x = d.step_inputs(inputs, t)
-        if d.site.integer("linear_before_reset"):
-            h = found[t] = _gru_after(d, x, h, t)
-        else:
-            h = found[t] = _gru_before(d, x, h, t)
-    return found, h, None
+    h = state.h or d.zeros("zeros")
+    after = d.site.integer("linear_before_reset")
+    return State((_gru_after if after else _gru_before)(d, x, h, step))
 
 
-def _gru_after(d: Direction, x: Var, h: Var, t: int) -> Var:
+def _gru_after(d: Direction, x: Var, h: Var, step: Step) -> Var:
     """The reset gate is applied after the product."""
-    gates = d.recurrent(h, None, t)
+    gates = d.recurrent(h, None, step)
     nest = d.low.nest("gru_cell")
     z, r = (
         d.act(0, call("add", d.gate(nest, x, "inputs", g), d.gate(nest, gates, "gates", g)))
@@ -289,24 +64,35 @@ def _gru_after(d: Direction, x: Var, h: Var, t: int) -> Var:
     )
     inner = call("mul", r, d.gate(nest, gates, "gates", 2))
     new = d.act(1, call("add", d.gate(nest, x, "inputs", 2), inner))
-    return _gru_mixed(d, nest, z, new, h, t)
+    return _gru_mixed(d, nest, z, new, h, step)
 
 
-def _gru_before(d: Direction, x: Var, h: Var, t: int) -> Var:
+def _gru_before(d: Direction, x: Var, h: Var, step: Step) -> Var:
     """The reset gate is applied to the state, before the product."""
-    gates = d.recurrent(h, None, t, 0, 2)
+    gates = d.recurrent(h, None, step, 0, 2)
     nest = d.low.nest("gru_reset")
-    r = d.act(0, call("add", d.gate(nest, x, "inputs", 1), d.gate(nest, gates, "gates", 1)))
-    reset = d.temporary(f"reset{t}", d.batch, d.hidden)
-    reset = d.emit(nest, reset, call("mul", r, d.state(nest, h, "h")))
-    inner = d.recurrent(reset, None, t, 2, 1, "new")
+    z, r = (
+        d.act(0, call("add", d.gate(nest, x, "inputs", g), d.gate(nest, gates, "gates", g)))
+        for g in (0, 1)
+    )
+    update, reset = d.state(f"z{step.tag}"), d.state(f"reset{step.tag}")
+    nest.compute("z", shape_of(update), d.dtype, d.axes, z)
+    nest.compute("y", shape_of(reset), d.dtype, d.axes, call("mul", r, d.element(nest, h, "h")))
+    nest.give({"z": update, "y": reset})
+    inner = d.recurrent(reset, None, step, 2, 1, "new")
     nest = d.low.nest("gru_cell")
-    z = d.act(0, call("add", d.gate(nest, x, "inputs", 0), d.gate(nest, gates, "gates", 0)))
-    new = d.act(1, call("add", d.gate(nest, x, "inputs", 2), d.state(nest, inner, "new")))
-    return _gru_mixed(d, nest, z, new, h, t)
+    new = d.act(1, call("add", d.gate(nest, x, "inputs", 2), d.element(nest, inner, "new")))
+    return _gru_mixed(d, nest, d.element(nest, update, "z"), new, h, step)
 
 
-def _gru_mixed(d: Direction, nest: Nest, z: Expr, new: Expr, h: Var, t: int) -> Var:
-    kept = d.state(nest, h, "h")
+def _gru_mixed(d: Direction, nest: Nest, z: Expr, new: Expr, h: Var, step: Step) -> Var:
+    kept = d.element(nest, h, "h")
     expr = call("add", new, call("mul", z, call("sub", kept, new)))
-    return d.emit(nest, d.temporary(f"h{t}", d.batch, d.hidden), d.kept(nest, expr, h, t))
+    return d.emit(nest, d.state(f"h{step.tag}"), d.kept(nest, expr, h, step))
+
+
+STEPS: dict[str, Callable[[Direction, Var, State, Step], State]] = {
+    "RNN": _rnn,
+    "GRU": _gru,
+    "LSTM": _lstm,
+}

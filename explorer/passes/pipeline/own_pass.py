@@ -19,6 +19,7 @@ from explorer.errors import (
 from explorer.ir.calls import Expr, Var
 from explorer.ir.decisions import (
     AlgorithmDecision,
+    ControlDecision,
     Decisions,
     ProductsDecision,
     TaskTree,
@@ -164,6 +165,7 @@ KINDS: Mapping[str, type] = {
     "algorithms": AlgorithmDecision,
     "tilings": TilingDecision,
     "products": ProductsDecision,
+    "control": ControlDecision,
 }
 
 
@@ -175,7 +177,7 @@ def _check_decisions(before: Decisions, after: Decisions) -> None:
         found = getattr(after, name)
         if found is not None and not isinstance(found, options):
             _broken(f"put {article(type(found).__name__)} where the {name} belong")
-    for name in ("rammer", "memory", "dispatch", "workspaces", "fusion", "order"):
+    for name in ("grinder", "rammer", "memory", "dispatch", "workspaces", "fusion", "order"):
         old, new = getattr(before, name), getattr(after, name)
         if type(new) is not type(old):
             _broken(f"put {article(type(new).__name__)} where the decisions of {name} stand")

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.cost.levels import Level, levels_of
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Refusal
-from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.types import ITEM_BYTES
+from explorer.ir.shapes.dims import Dim, ShapeEnv, product
+from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.passes.recurrent.product_groups import ProductGroup
 
 TOGETHER, APART = "together", "apart"
 TASK_VECTORS = 2  # columns of one task of a product of few rows, in vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """A product in each of so many trips of a loop: a row of `whole` by `weight`."""
+
+    count: Dim
+    whole: Tensor
+    weight: Tensor
 
 
 def weigh(
@@ -28,6 +37,40 @@ def weigh(
     """
     apart = Candidate(APART, False, _apart(group, device, env, constant_bytes))
     both = Candidate(TOGETHER, True, _together(group, device, env, constant_bytes))
+    return _in_order(apart, both, hoist)
+
+
+def weigh_rows(
+    rows: Trips, device: Device, env: ShapeEnv, constant_bytes: int, hoist: str
+) -> tuple[Candidate[bool], ...]:
+    """Both ways to multiply the rows that a loop goes over, the one to take first.
+
+    apart     the matrix is read in each trip, from the nearest memory that holds all constants of
+              the body (`constant_bytes`), as they take turns
+    together  before the loop it is read once, and all units meet; what comes of it is written, and
+              read in the trips
+    """
+    units = max(1, device.units)
+    trips, made = env.hint(rows.count), env.hint(product(rows.whole.dims[:-1]))
+    depth, columns = (env.hint(d) for d in rows.weight.dims)
+    item = ITEM_BYTES[rows.weight.element]
+    load = depth * columns * item / home(device, constant_bytes).bytes_per_us / units
+    compute = 2.0 * made * depth * columns / (device.reached_gflops_per_unit * units * 1e3)
+    moved = 2 * made * columns * item
+    move = moved / home(device, moved // 2).bytes_per_us / units
+    apart = ("weights", trips * load), ("arithmetic", max(0.0, compute - trips * load))
+    both = (
+        ("weights", load),
+        ("arithmetic", max(0.0, compute - load)),
+        ("barrier", device.barrier_us if device.units > 1 else 0.0),
+        ("rows", move),
+    )
+    return _in_order(Candidate(APART, False, apart), Candidate(TOGETHER, True, both), hoist)
+
+
+def _in_order(
+    apart: Candidate[bool], both: Candidate[bool], hoist: str
+) -> tuple[Candidate[bool], ...]:
     if hoist == "off":
         why = Refusal("option", 1, 0, "the option says off", "hoist=on or hoist=auto")
     elif hoist == "on" or both.cost_us < apart.cost_us:
@@ -86,11 +129,11 @@ def _lost_us(group: ProductGroup, device: Device, constant_bytes: int) -> float:
 
 def _load_us(group: ProductGroup, device: Device, constant_bytes: int) -> float:
     """The time of all units to read the constant once, each a part."""
-    level = _home(device, constant_bytes)
+    level = home(device, constant_bytes)
     return _weight_bytes(group) / level.bytes_per_us / max(1, device.units)
 
 
-def _home(device: Device, constant_bytes: int) -> Level:
+def home(device: Device, constant_bytes: int) -> Level:
     """The nearest memory that holds so many bytes, each unit's part of them where it is private."""
     levels = levels_of(device).levels
     for level, memory in zip(levels, device.levels, strict=True):

@@ -19,6 +19,7 @@ from explorer.ir.decisions import ProductsDecision
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import Tensor
+from explorer.ops.lowering import UNROLL
 from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
@@ -27,23 +28,33 @@ from explorer.passes.recurrent.dataflow import Order, in_turn, needs_of
 from explorer.passes.recurrent.product_groups import ProductGroup, product_groups
 from explorer.passes.recurrent.product_policy import TOGETHER, needed_by_itself, saved_us, weigh
 
+MOST_UNROLLED = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How graphs are done in which layers are unrolled over time.
+    """How recurrent layers are done: those of one operator, those unrolled over time, and loops.
 
-    hoist  "auto": products by one constant become one where the model says so; "on": wherever they
-           can; "off": nowhere
-    order  "as written", "by layer", "by time step", "diagonal": in which bindings run; "auto": by
-           layer where products became one, else as written
+    hoist   "auto": products by one constant become one, and those of a loop's rows are done before
+            it, where the model says so; "on": wherever they can; "off": nowhere
+    order   "as written", "by layer", "by time step", "diagonal": in which bindings run; "auto": by
+            layer where products became one, else as written
+    split   "auto": a loop over layers becomes a loop for each layer where the model says so; "on":
+            wherever it can; "off": nowhere
+    unroll  an RNN, LSTM or GRU of at most so many steps is unrolled; a longer one, or one whose
+            length is a symbol, is a loop
     """
 
     hoist: str = "auto"
     order: str = "auto"
+    split: str = "auto"
+    unroll: int = UNROLL
 
     def __post_init__(self) -> None:
         ranges.one_of("recurrent.hoist", self.hoist, ("auto", "on", "off"))
+        ranges.one_of("recurrent.split", self.split, ("auto", "on", "off"))
         ranges.one_of("recurrent.order", self.order, ("auto", AS_WRITTEN, *ORDERS))
+        ranges.whole("recurrent.unroll", self.unroll, 0, MOST_UNROLLED)
 
 
 @compiler_pass("share-products", paper="Appleyard et al. 2016, section 3.1.1; Rammer, section 5")

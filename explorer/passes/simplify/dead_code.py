@@ -17,7 +17,7 @@ from explorer.passes.simplify.dropped_origins import account
 @compiler_pass("dead-code", paper="Kennedy 1981, A survey of data flow analysis techniques")
 def remove_dead_code(program: Program) -> Program:
     """After: every binding, function and constant is read, or is an output."""
-    functions = tuple(_live_part(f) for f in _called(program))
+    functions = tuple(_live_part(f) for f in called_functions(program))
     read = {v.name for f in functions for v in (*f.outputs, *(v for b in f.body for v in b.reads))}
     constants = {name: value for name, value in program.constants.items() if name in read}
     if functions == program.functions and len(constants) == len(program.constants):
@@ -46,7 +46,7 @@ def _live_part(function: Function) -> Function:
     return replace(function, body=tuple(reversed(kept)))
 
 
-def _called(program: Program) -> list[Function]:
+def called_functions(program: Program) -> list[Function]:
     """The functions that the main one reaches, in their order."""
     reached, todo = {program.main.name}, [program.main]
     known = {f.name: f for f in program.functions}

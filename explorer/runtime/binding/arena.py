@@ -64,7 +64,12 @@ class Arena:
 
     def _launch(self, code: LaunchCode, slots: Template) -> Launch:
         launch = Launch(
-            code.rows, len(code.operators), len(code.slots), len(code.pointers), code.registers
+            code.rows,
+            len(code.operators),
+            len(code.slots),
+            len(code.pointers),
+            code.registers,
+            code.stack,
         )
         moves = [slots.moves(of_unit) for of_unit in launch.slots]
         for n, operator in enumerate(code.operators):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,9 +11,11 @@ import numpy as np
 from explorer.codegen.build import KernelCode
 from explorer.grinder import (
     BranchTask,
+    CallTask,
     LibraryTask,
     LoopTask,
     OperatorTask,
+    RecursionTask,
     Straight,
     UProgram,
     UTask,
@@ -23,9 +25,13 @@ from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.rammer import Schedule
 from explorer.rammer.transform import awaited
+from explorer.runtime.binding.call_rows import CallRows
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.planning.stacks import Frames
 from explorer.runtime.planning.timeline import key_of
 from explorer.runtime.workers.launch import Pointer, Row, rows_of
+
+FIRST_FRAME, NEXT_FRAME = -1, -2  # in the place of a count of moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +47,10 @@ class RunRow:
 @dataclass(frozen=True, slots=True)
 class LaunchCode:
     """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers,
-    and each has so many `registers`.
+    and each has so many `registers`, and a stack of so many words.
 
-    `operators`, `slots` and `pointers` say what the tables hold that the rows index.
+    `operators`, `slots` and `pointers` say what the tables hold that the rows index; fault n + 1 of
+    a row is that of `recursions[n]`.
     """
 
     units: tuple[int, ...]
@@ -53,6 +60,8 @@ class LaunchCode:
     pointers: tuple[Pointer, ...]
     runs: tuple[Mapping[int, RunRow], ...]  # for each unit, by row
     registers: int
+    stack: int
+    recursions: tuple[tuple[str, int], ...]  # functions, and how deep their calls may nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,14 @@ def assemble(
     units: int,
     sizes: Sizes,
     codes: Mapping[str, KernelCode],
+    frames: Mapping[str, Frames],
+    alone: Collection[str] = (),
 ) -> tuple[Step, ...]:
-    """The steps of a run; what stays on the device between two returns to Python is one launch."""
-    return _Assembler(program, schedules, units, sizes, codes).steps(program.parts)
+    """The steps of a run; what stays on the device between two returns to Python is one launch.
+    `frames` are those of each recursion; the first unit does those that are `alone`.
+    """
+    assembler = _Assembler(program, schedules, units, sizes, codes, frames, alone)
+    return assembler.steps(program.parts)
 
 
 class _Assembler:
@@ -94,10 +108,14 @@ class _Assembler:
         units: int,
         sizes: Sizes,
         codes: Mapping[str, KernelCode],
+        frames: Mapping[str, Frames],
+        alone: Collection[str],
     ) -> None:
         self.program, self.schedules, self.units, self.sizes = program, schedules, units, sizes
-        self.codes, self.launches = codes, 0
+        self.codes, self.frames, self.launches = codes, frames, 0
+        self.alone = alone
         self.moving = {loop for value in program.values.values() for loop, _ in value.moves}
+        self.moving |= {*frames}
 
     def steps(self, parts: Sequence[UTask]) -> tuple[Step, ...]:
         out: list[Step] = []
@@ -106,6 +124,9 @@ class _Assembler:
             match part:
                 case LibraryTask():
                     out += [*self.launch(group), part]
+                    group = []
+                case Straight() if self.program.apart:
+                    out += [*self.launch(group), *self.launch([part])]
                     group = []
                 case LoopTask(level="host"):
                     out += self.launch(group)
@@ -126,6 +147,10 @@ class _Assembler:
         writer.parts(parts)
         return [writer.code()]
 
+    def frame(self, name: str) -> str:
+        """The recursion in whose frames a value lies, or ""."""
+        return self.program.root(name).frame
+
     def bytes_of(self, name: str) -> int:
         return evaluate_dim(self.program.values[name].type.bytes, self.sizes)
 
@@ -141,9 +166,13 @@ class _Writer:
         self.tasks: list[OperatorTask] = []
         self.slots: dict[tuple[str, int], int] = {}  # a value, after so many of its moves
         self.pointers: list[Pointer] = []
-        self.waiting: dict[str, list[Pointer]] = {}  # of the loops that are open
-        self.registers = self.deepest = 0  # loops that are open, and the most at once
+        self.waiting: dict[str, list[Pointer]] = {}  # of the loops and recursions that are open
+        self.points: dict[str, list[list[int]]] = {}  # the rows that set their pointers
+        self.numbers: dict[str, int] = {}  # their registers
+        self.registers = self.deepest = 0  # how many are open, and the most at once
+        self.calls = CallRows(self)
         self.apart = True  # all units have met since the last row that reads or writes memory
+        self.alone = False  # the first unit does what follows
 
     def code(self) -> LaunchCode:
         self.all(isa.END)
@@ -153,15 +182,23 @@ class _Writer:
         runs = tuple(self.runs[unit] for unit in units)
         slots = tuple(name for name, _ in self.slots)
         return LaunchCode(
-            units, rows, tuple(self.tasks), slots, tuple(self.pointers), runs, self.deepest + 1
+            units,
+            rows,
+            tuple(self.tasks),
+            slots,
+            tuple(self.pointers),
+            runs,
+            self.deepest + 1,
+            self.calls.words,
+            tuple(self.calls.recursions),
         )
 
-    def all(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
-        """One row for every unit; where each has it."""
+    def all(self, op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> list[int]:
+        """One row for every unit that takes part; where each has it."""
         places = []
-        for rows in self.rows:
+        for rows in self.rows[:1] if self.alone else self.rows:
             places.append(len(rows))
-            rows.append((op, a, b, c, 0))
+            rows.append((op, a, b, c, d))
         return places
 
     def here(self) -> list[int]:
@@ -177,29 +214,70 @@ class _Writer:
 
     def meet(self) -> None:
         """A barrier, where one is needed."""
-        if not self.apart:
+        if not (self.apart or self.alone):
             self.all(isa.BARRIER)
-            self.apart = True
+        self.apart = True
 
     def slot(self, name: str) -> int:
         return self.moved(name, len(self.assembler.program.values[name].moves))
+
+    def next_slot(self, name: str, recursion: str) -> int:
+        """The slot of a value's address, in the next frame where it lies in one of a recursion."""
+        if self.assembler.frame(name) != recursion:
+            return self.slot(name)
+        return self.moved(name, NEXT_FRAME)
 
     def moved(self, name: str, moves: int) -> int:
         """The slot of a value's address where only its first moves are made."""
         found = self.slots.get((name, moves))
         if found is None:
             found = self.slots[name, moves] = len(self.slots)
-            if moves:
-                self.point(name, moves, -1, found)
+            if moves > 0 or (moves != FIRST_FRAME and self.assembler.frame(name)):
+                self.follow(name, moves, -1, found)
         return found
 
-    def point(self, name: str, moves: int, call: int, at: int, begin: int = 0) -> None:
-        """Let an address follow the last of a value's first moves."""
-        value = self.assembler.program.values[name]
-        loop, step = value.moves[moves - 1]
-        source = self.moved(name, moves - 1)
-        size = ITEM_BYTES[value.type.element] * evaluate_dim(step, self.assembler.sizes)
-        self.waiting[loop].append(Pointer(call, at, source, size, begin))
+    def follow(self, name: str, moves: int, call: int, at: int, begin: int = 0) -> None:
+        """Let an address follow the last of a value's first moves, or its frame."""
+        value, frame = self.assembler.program.values[name], self.assembler.frame(name)
+        if moves > 0:
+            mover, step = value.moves[moves - 1]
+            source = self.moved(name, moves - 1)
+            size = ITEM_BYTES[value.type.element] * evaluate_dim(step, self.assembler.sizes)
+        else:
+            mover, source, size = (
+                frame,
+                self.moved(name, FIRST_FRAME),
+                self.assembler.frames[frame].frame_bytes,
+            )
+            begin += size if moves == NEXT_FRAME else 0
+        self.waiting[mover].append(Pointer(call, at, source, size, begin))
+
+    def begin(self, name: str) -> int:
+        """A loop or a recursion begins; its register."""
+        register = self.numbers[name] = self.registers
+        self.registers += 1
+        self.deepest = max(self.deepest, self.registers)
+        self.waiting[name], self.points[name] = [], []
+        return register
+
+    def point(self, name: str) -> None:
+        """Set what follows a loop or a recursion."""
+        if name in self.assembler.moving:
+            self.points[name].append(self.all(isa.POINT, 0, 0, self.numbers[name]))
+
+    def inside(self, name: str) -> Sequence[str]:
+        """The loops and recursions that began after another one and have not ended, in order."""
+        return [n for n, register in self.numbers.items() if register > self.numbers[name]]
+
+    def end(self, name: str) -> None:
+        """A loop or a recursion ends: by now all is known that follows it."""
+        first = len(self.pointers)
+        self.pointers += self.waiting.pop(name)
+        for places in self.points.pop(name):
+            self.aim(places, 1, [first] * len(places))
+            self.aim(places, 2, [len(self.pointers)] * len(places))
+        del self.numbers[name]
+        self.registers -= 1
 
     def parts(self, parts: Sequence[UTask]) -> None:
         for part in parts:
@@ -210,6 +288,10 @@ class _Writer:
                     self.loop(part)
                 case BranchTask():
                     self.branch(part)
+                case RecursionTask():
+                    self.calls.recursion(part)
+                case CallTask():
+                    self.calls.again(part)
                 case LibraryTask():
                     raise AssertionError("a library call is no part of a launch")
 
@@ -217,7 +299,7 @@ class _Writer:
         by_name = {operator.name: operator for operator in part.operators}
         for program in schedule.programs:
             self.meet()
-            for unit in range(len(self.rows)):
+            for unit in range(1 if self.alone else len(self.rows)):
                 self.unit(unit, program, by_name)
             self.assembler.launches += 1
             self.apart = False
@@ -249,21 +331,38 @@ class _Writer:
         values, kernel = self.assembler.program.values, operator.call.kernel
         given = dict(zip(kernel.inputs, operator.args, strict=True))
         given |= zip(kernel.outputs, operator.results, strict=True)
-        if not any(values[name].moves for name in given.values()):
+        frame = self.assembler.frame
+        moving = {name for name in given.values() if values[name].moves or frame(name)}
+        if not moving:
             return
         for at, argument in enumerate(self.assembler.codes[operator.binding].arguments):
             name = given.get(argument.name, "") if argument.kind == "tensor" else ""
-            if name and values[name].moves:
+            if name in moving:
                 begin = argument.begin_bytes(self.assembler.sizes)
-                self.point(name, len(values[name].moves), call, at, begin)
+                self.follow(name, len(values[name].moves), call, at, begin)
 
     def copy(self, target: str, source: str) -> None:
         """Unless they are the same bytes."""
         values = self.assembler.program.values
         if not values[target].is_at(values[source]):
-            count = self.assembler.bytes_of(target)
-            self.all(isa.COPY, self.slot(target), self.slot(source), count)
-            self.apart = False
+            self.copy_slots(self.slot(target), self.slot(source), self.bytes_of(target))
+
+    def copy_slots(self, target: int, source: int, count: int) -> None:
+        """So many bytes from one slot's address to another's."""
+        self.all(isa.COPY, target, source, count, int(self.alone))
+        self.apart = False
+
+    def is_alone(self, recursion: str) -> bool:
+        """Whether the first unit does a recursion while the others wait for its end."""
+        return recursion in self.assembler.alone
+
+    def bytes_of(self, name: str) -> int:
+        """The bytes that a value's elements take."""
+        return self.assembler.bytes_of(name)
+
+    def depth(self, recursion: str) -> int:
+        """How many of its calls may be open."""
+        return self.assembler.frames[recursion].depth
 
     def truth(self, name: str) -> None:
         self.all(isa.FILL, self.slot(name), 1, 1)
@@ -289,41 +388,35 @@ class _Writer:
         self.meet()
         self.enter(task)
         self.meet()
-        register = self.registers
-        self.registers += 1
-        self.deepest = max(self.deepest, self.registers)
-        self.all(isa.LET, register, 0)
+        register = self.begin(task.name)
+        if not task.rest:  # else the count goes on
+            self.all(isa.LET, register, 0)
         exits: list[tuple[list[int], int]] = []
         if task.cond and not task.checked:
             exits.append((self.decide(task.cond), 2))
         top = self.here()
         if task.trip:
-            exits.append((self.all(isa.LOOP, register, self.slot(task.trip)), 3))
-        points = self.all(isa.POINT, 0, 0, register) if self.is_moving(task) else []
-        self.waiting[task.name] = []
-        self.all(isa.STORE, self.slot(task.iteration), register)
+            ahead = len(task.later)
+            exits.append((self.all(isa.LOOP, register, self.slot(task.trip), 0, ahead), 3))
+        self.point(task.name)
+        for ahead, count in enumerate(task.counts):
+            self.all(isa.STORE, self.slot(count), register, ahead)
         self.apart = False
         if task.checked:
             exits.append((self.decide(task.going), 2))
         self.meet()
         self.parts(task.body)
         self.carry(task)
-        self.aim(points, 1, [len(self.pointers)] * len(points))
-        self.pointers += self.waiting.pop(task.name)
-        self.aim(points, 2, [len(self.pointers)] * len(points))
         root = self.assembler.program.root
-        if any(root(c.result) == root(task.iteration) for c in task.carried):
+        counts = {root(count).name for count in task.counts}
+        if any(root(c.result).name in counts for c in task.carried):
             self.meet()  # before unit 0 counts on
-        self.all(isa.NEXT, register)
+        self.all(isa.NEXT, register, len(task.later))
         self.aim(self.all(isa.JUMP), 1, top)
         for places, column in exits:
             self.aim(places, column, self.here())
-        self.registers -= 1
+        self.end(task.name)
         self.apart = False
-
-    def is_moving(self, task: LoopTask) -> bool:
-        """Whether a value moves with a loop."""
-        return task.name in self.assembler.moving
 
     def enter(self, task: LoopTask) -> None:
         """The values that are carried, as they are before the first trip."""
@@ -332,7 +425,7 @@ class _Writer:
                 self.copy(c.param, c.initial)
             else:
                 self.truth(c.param)
-        if not task.checked:
+        if not task.checked and not task.rest:
             self.truth(task.going)
 
     def carry(self, task: LoopTask) -> None:
@@ -354,7 +447,8 @@ class _Writer:
         self.meet()
         register = self.registers  # one that no open loop has
         self.all(isa.LOOK, register, self.slot(name), self.width(name))
-        self.all(isa.BARRIER)
+        if not self.alone:
+            self.all(isa.BARRIER)
         self.apart = True
         return self.all(isa.BRANCH, register)
 

@@ -28,7 +28,8 @@ class Bound:
     ) -> None:
         self.plan, self.codes, self.units = plan, codes, units
         self.places = Places(plan, constants)
-        self.steps = assemble(plan.program, plan.schedules, units, plan.sizes, codes)
+        program, frames = plan.program, plan.placed.frames
+        self.steps = assemble(program, plan.schedules, units, plan.sizes, codes, frames, plan.alone)
         self.launches = tuple(launches(self.steps))
         self.blocks = Blocks(self.places, codes)
         for launch in self.launches:
@@ -50,8 +51,9 @@ class Bound:
 
     @property
     def arena_bytes(self) -> int:
-        """What one arena takes, scratch included."""
-        return self.plan.placed.bytes + self.units * self.blocks.scratch_bytes
+        """What one arena takes, scratch and the stacks of its units included."""
+        calls = 8 * sum(len(code.units) * code.stack for code in self.launches)
+        return self.plan.placed.bytes + self.units * self.blocks.scratch_bytes + calls
 
     def check_room(self, name: str) -> None:
         """TooLarge where a run's intermediates and results are."""

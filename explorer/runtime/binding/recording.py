@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from explorer.counters import counters
+from explorer.errors import BoundError
 from explorer.grinder import Carried, LibraryTask
 from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
@@ -88,6 +89,8 @@ class Run:
         else:
             self.traced.paths.append(self.traced.path)
             self.traced.launches.append((code, launch.trace(self.team, self.traced.capacity)))
+        if code.recursions and launch.fault:
+            raise _too_deep(*code.recursions[launch.fault - 1])
 
     def call(self, task: LibraryTask, work: Callable[[], None]) -> None:
         """Call a library."""
@@ -98,6 +101,15 @@ class Run:
             work()
             name = self.traced.path + task.name
             self.traced.calls.append(Called(name, task.origin, begin, clock.cycles()))
+
+
+def _too_deep(function: str, depth: int) -> BoundError:
+    return BoundError(
+        f"{function} is called more than {depth} calls deep",
+        where=function,
+        expected=f"at most {depth}",
+        try_="see that its recursion ends, or Options(grinder=Options(depth=...)) of more",
+    )
 
 
 def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:

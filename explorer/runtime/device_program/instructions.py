@@ -8,20 +8,28 @@ the same branches. A row that waits can be tried again; the others are done at o
     BARRIER                       until every unit is here
     LOOK register slot bytes      read a scalar into a register; between two barriers: all read one
     BRANCH register target        where the register is zero, go to row `target`
-    LOOP register slot target     where the register has reached the int64 at `slot`, go to `target`
+    LOOP register slot target more  where the register plus `more` has reached the int64 at `slot`,
+                                  go to `target`
     LET register value            write a register
-    NEXT register                 add one to a register
-    STORE slot register           unit 0 writes a register to memory as int64
-    COPY target source bytes      each unit copies its part; no barrier
+    NEXT register more            add one to a register, and `more`
+    STORE slot register more      unit 0 writes a register plus `more` to memory as int64
+    COPY target source bytes whole  each unit copies its part, or all if `whole` is 1; no barrier
     FILL slot bytes value         unit 0 writes a small number to memory: one byte, or an int64
     JUMP target
     POINT first last register     set the pointers first..last-1 of this unit by a loop's count
+    CALL register target stack words   count the register up, put by what follows and the registers
+                                  after it, in so many words of the unit's stack; go to `target`
+    RETURN register stack words   take back what was put by, count the register down, and go there
+    DEEPEST register most fault target   where the register has reached `most`, say `fault` and go
+                                  to `target`
+    QUIT                          where a fault was said, end here
     END
 """
 
 from __future__ import annotations
 
 RUN, WAIT, BARRIER, LOOK, BRANCH, LOOP, LET, NEXT, STORE, COPY, FILL, JUMP, POINT, END = range(14)
+CALL, RETURN, DEEPEST, QUIT = range(14, 18)
 ROW_WORDS = 5
 ROW_BYTES = 8 * ROW_WORDS
 REGISTERS = 32  # of a unit, where a program says no number of its own
@@ -32,7 +40,9 @@ L_STAMPS, L_CAPACITY, L_COUNTS, L_BEGIN, L_END = range(6, 11)
 L_MOVES, L_MOVED, L_BASES = range(11, 14)  # rows of what moves, how many, and what they count from
 L_POINTERS = 14  # of each unit: rows of what moves with a loop
 L_REGISTER_BYTES = 15  # of a unit: one for each loop that is open, and one to look at a scalar
-LAUNCH_WORDS = 16
+L_STACK, L_STACK_BYTES = 16, 17  # where the first unit's stack begins, and how long each is
+L_FAULT = 18  # what ended the run early, or 0
+LAUNCH_WORDS = 19
 MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there
 POINTER_WORDS = 4  # where it lies, the pointer it counts from, bytes a trip, bytes before all
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments

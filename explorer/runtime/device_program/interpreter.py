@@ -51,6 +51,28 @@ def point(at, last, count):  # type: ignore[no-untyped-def]
         at += 8 * isa.POINTER_WORDS
 
 
+@inlined
+def put_by(registers, register, at, count):  # type: ignore[no-untyped-def]
+    """Keep the registers after one in a stack's words after the first."""
+    for n in range(1, count):
+        store(at + 8 * n, load(registers + 8 * (register + n)))
+
+
+@inlined
+def take_back(registers, register, at, count):  # type: ignore[no-untyped-def]
+    """The registers after one, as they were kept."""
+    for n in range(1, count):
+        store(registers + 8 * (register + n), load(at + 8 * n))
+
+
+@inlined
+def finish(team, block, worker, unit, stamped):  # type: ignore[no-untyped-def]
+    """A unit is at its end: how many stamps it has made, and that it is."""
+    store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
+    publish(team, worker, unit, isa.DONE)
+    return 1
+
+
 @words
 def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     """Follow a unit's rows: 1 at their END, 0 where it must wait or another worker shall carry it.
@@ -63,6 +85,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     code = load(load(block + 8 * isa.L_CODE) + 8 * unit)
     slots = load(load(block + 8 * isa.L_SLOTS) + 8 * unit)
     registers = load(block + 8 * isa.L_REGISTERS) + load(block + 8 * isa.L_REGISTER_BYTES) * unit
+    stack = load(block + 8 * isa.L_STACK) + load(block + 8 * isa.L_STACK_BYTES) * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
     line, here, home = steps(team, unit), mailbox(team, worker), mailbox(team, unit)
@@ -116,17 +139,20 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             if load(registers + 8 * a) == 0:
                 row = b
         elif op == isa.LOOP:
-            if load(registers + 8 * a) >= load(load(slots + 8 * b)):
+            if load(registers + 8 * a) + load(at + 32) >= load(load(slots + 8 * b)):
                 row = c
         elif op == isa.LET:
             store(registers + 8 * a, b)
         elif op == isa.NEXT:
-            store(registers + 8 * a, load(registers + 8 * a) + 1)
+            store(registers + 8 * a, load(registers + 8 * a) + 1 + b)
         elif op == isa.STORE:
             if unit == 0:
-                store(load(slots + 8 * a), load(registers + 8 * b))
+                store(load(slots + 8 * a), load(registers + 8 * b) + c)
         elif op == isa.COPY:
-            copy_part(team, load(slots + 8 * a), load(slots + 8 * b), c, unit, units)
+            if load(at + 32) == 0:
+                copy_part(team, load(slots + 8 * a), load(slots + 8 * b), c, unit, units)
+            else:
+                copy_part(team, load(slots + 8 * a), load(slots + 8 * b), c, 0, 1)
         elif op == isa.FILL:
             if unit == 0 and b == 1:
                 store_byte(load(slots + 8 * a), c)
@@ -138,10 +164,28 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             pointers = load(load(block + 8 * isa.L_POINTERS) + 8 * unit)
             size = 8 * isa.POINTER_WORDS
             point(pointers + size * a, pointers + size * b, load(registers + 8 * c))
+        elif op == isa.CALL:
+            depth = load(registers + 8 * a) + 1
+            store(registers + 8 * a, depth)
+            kept = stack + 8 * (c + depth * load(at + 32))
+            store(kept, row)
+            put_by(registers, a, kept, load(at + 32))
+            row = b
+        elif op == isa.RETURN:
+            depth = load(registers + 8 * a)
+            kept = stack + 8 * (b + depth * c)
+            take_back(registers, a, kept, c)
+            store(registers + 8 * a, depth - 1)
+            row = load(kept)
+        elif op == isa.DEEPEST:
+            if load(registers + 8 * a) >= b:
+                store(block + 8 * isa.L_FAULT, c)
+                row = load(at + 32)
+        elif op == isa.QUIT:
+            if load(block + 8 * isa.L_FAULT) != 0:
+                return finish(team, block, worker, unit, stamped)
         else:
-            store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
-            publish(team, worker, unit, isa.DONE)
-            return 1
+            return finish(team, block, worker, unit, stamped)
         left -= 1
         if left == 0:
             left = ROWS

@@ -154,6 +154,7 @@ def begin(team, block):  # type: ignore[no-untyped-def]
     """Let every unit of a launch stand at its first row, carried by nobody; the launch's turn."""
     units = load(block + 8 * isa.L_UNITS)
     store(block + 8 * isa.L_BEGIN, cycles())
+    store(block + 8 * isa.L_FAULT, 0)
     move(block)
     turn = load(team + 8 * isa.T_TURN) + 1
     exchange(team + 8 * isa.T_TURN, turn)

@@ -9,6 +9,7 @@ from explorer.grinder import (
     LibraryTask,
     LoopTask,
     OperatorTask,
+    RecursionTask,
     Straight,
     UProgram,
     UTask,
@@ -28,7 +29,7 @@ def allocations(program: UProgram, uses: Uses, direct: Collection[str]) -> tuple
     results = {program.values[name].root for name in program.outputs}
     out = []
     for name, value in program.values.items():
-        if value.root != name or value.home != "buffer" or name not in uses.writes:
+        if value.root != name or value.home != "buffer" or name not in uses.writes or value.frame:
             continue
         why = kept.get(name, "") or _elsewhere(name, uses)
         if name in results and name not in direct and not why:
@@ -65,7 +66,7 @@ def straights(parts: Sequence[UTask]) -> Iterator[Straight]:
         match part:
             case Straight():
                 yield part
-            case LoopTask(body=body):
+            case LoopTask(body=body) | RecursionTask(body=body):
                 yield from straights(body)
             case BranchTask(then=then, orelse=orelse):
                 yield from straights((*then, *orelse))
@@ -81,10 +82,12 @@ def calls_of(parts: Sequence[UTask]) -> Iterator[OperatorTask | LibraryTask]:
                 yield from operators
             case LibraryTask():
                 yield part
-            case LoopTask(body=body):
+            case LoopTask(body=body) | RecursionTask(body=body):
                 yield from calls_of(body)
             case BranchTask(then=then, orelse=orelse):
                 yield from calls_of((*then, *orelse))
+            case _:
+                continue
 
 
 def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
@@ -94,8 +97,25 @@ def loops_of(parts: Sequence[UTask]) -> Iterator[LoopTask]:
             case LoopTask(body=body):
                 yield part
                 yield from loops_of(body)
+            case RecursionTask(body=body):
+                yield from loops_of(body)
             case BranchTask(then=then, orelse=orelse):
                 yield from loops_of((*then, *orelse))
+            case _:
+                continue
+
+
+def recursions_of(parts: Sequence[UTask]) -> Iterator[RecursionTask]:
+    """Every recursion, an outer one before those that are in it."""
+    for part in parts:
+        match part:
+            case RecursionTask(body=body):
+                yield part
+                yield from recursions_of(body)
+            case LoopTask(body=body):
+                yield from recursions_of(body)
+            case BranchTask(then=then, orelse=orelse):
+                yield from recursions_of((*then, *orelse))
             case _:
                 continue
 
@@ -109,13 +129,16 @@ def _kept(parts: Sequence[UTask]) -> Iterator[tuple[str, str]]:
                 yield from ((row[0], "the value of a branch") for row in part.results)
                 yield from _kept((*part.then, *part.orelse))
             case LoopTask():
-                yield part.iteration, "the count of a loop"
+                yield from ((count, "the count of a loop") for count in part.counts)
                 yield part.going, "decides a loop"
                 for c in part.carried:
                     yield c.param, "the state of a loop"
                     if c.staging:
                         yield c.staging, "the next state of a loop"
                 yield from ((s.result, "the rows that a loop stacks") for s in part.stacked)
+                yield from _kept(part.body)
+            case RecursionTask():
+                yield from ((r, "what a recursion gives") for r in part.results)
                 yield from _kept(part.body)
             case _:
                 continue

@@ -27,7 +27,8 @@ def no_time(task: LibraryTask, extents: Extents) -> TaskFact:
 class HostSteps:
     """Between launches and trips, under one binding.
 
-    `seen`: trips that loops were measured to make. `overheads` None: schedules count launches.
+    `seen`: trips that loops were measured to make, calls of recursions, and how many of the calls
+    took the first way of a branch ("branch/then"). `overheads` None: schedules count launches.
     """
 
     program: UProgram
@@ -45,23 +46,53 @@ class HostSteps:
         return self.overheads.barrier_us if self.overheads is not None else 0.0
 
     def trips(self, loop: LoopTask) -> int | None:
-        """How many trips a loop makes; None where only a run tells, by its inputs or its body, and
+        """How many turns a loop makes; None where only a run tells, by its inputs or its body, and
         none was measured.
         """
+        made = self.made(loop)
+        if made is None:
+            return self.seen.get(loop.name)
+        return max(made, 0) % loop.rest if loop.rest else made // loop.turn
+
+    def made(self, loop: LoopTask) -> int | None:
+        """How many trips of the body a loop and its rest make, where constants and sizes tell."""
         value = self.program.values.get(loop.trip)
         if value is None or loop.checked:
-            return self.seen.get(loop.name)
+            return None
         if value.home == "shape" and value.dims:
             return int(evaluate_dim(value.dims[0], self.sizes))
         constant = self.constants.get(value.root) if value.home == "constant" else None
         if constant is None:
-            return self.seen.get(loop.name)
+            return None
         return int(constant.array.reshape(-1)[evaluate_dim(value.offset, self.sizes)])
+
+    def entered_us(self, loop: LoopTask) -> float:
+        """The copies of the values that a loop carries, as they are before the first trip."""
+        return sum(self.copy_us(c.param, c.initial) for c in loop.carried if c.initial)
+
+    def turned(self, loop: LoopTask) -> tuple[int, float]:
+        """From a turn's last brick to the next one's first: how often all units meet, and
+        the time of the copies.
+        """
+        rows = [(s.row, s.value) for s in loop.stacked if s.value != s.row]
+        meetings = 2 + bool(rows or any(c.staging for c in loop.carried)) + 2 * loop.checked
+        copied = sum(self.copy_us(row, value) for row, value in rows)
+        return meetings, copied + self.carried_us(loop)
+
+    def carried_us(self, loop: LoopTask) -> float:
+        """The copies of what a loop carries, from one turn to the next."""
+        pairs = [(c.staging, c.result) for c in loop.carried if c.staging]
+        pairs += [(c.param, c.staging or c.result) for c in loop.carried]
+        return sum(self.copy_us(target, source) for target, source in pairs)
 
     def copy_us(self, target: str, source: str) -> float:
         """All units copy a value together, a part each, through the memory that they share."""
         if self.program.values[target].is_at(self.program.values[source]):
             return 0.0
-        count, known = self.extents.bytes(target), levels_of(self.device)
+        return self.moved_us(target)
+
+    def moved_us(self, name: str) -> float:
+        """The same wherever a value comes from."""
+        count, known = self.extents.bytes(name), levels_of(self.device)
         level = known.levels[known.home(count, False)]
         return 2.0 * count / (level.bytes_per_us * known.units)

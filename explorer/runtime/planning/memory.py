@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 
 from explorer.errors import BoundError
 from explorer.grinder import UProgram
@@ -15,15 +15,19 @@ from explorer.relax.memory.storages import StoragePlan, plan_storages
 from explorer.runtime.planning.allocations import allocations, steps
 from explorer.runtime.planning.extents import Extents
 from explorer.runtime.planning.memory_rows import StorageRows, with_views
+from explorer.runtime.planning.stacks import Frames, Stack, stacks_of
 from explorer.runtime.planning.timeline import Uses
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The offset of every root in the arena of one binding, and the arena's bytes."""
+    """The offset of every root in the arena of one binding, and the arena's bytes; `frames` are
+    those of each recursion, whose roots have their offsets in the first one.
+    """
 
     offsets: Mapping[str, int]
     bytes: int
+    frames: Mapping[str, Frames] = field(default_factory=dict)
 
 
 class Memory:
@@ -43,21 +47,48 @@ class Memory:
     def place(self, sizes: Sizes, extents: Extents, order: Callable[[], Timeline]) -> Placed:
         """The places of one binding; BoundError names a symbol that is above its bound."""
         self._check(sizes)
+        timeline = cache(order)
+        laid = {s.recursion: s.lay(extents, timeline(), self.options.share) for s in self.stacks}
+        frames = {name: found for name, (_, found) in laid.items()}
         if self.by_storages:
-            offsets = self._storages.layout.offsets(sizes)
-            return Placed({name: offsets[n] for name, n in self._places}, offsets[-1])
-        found, end = place(self._buffers, self._sizes(extents), order(), self.options.share)
-        return Placed({b.name: at for b, at in zip(self._buffers.all, found)}, end)
+            at = self._storages.layout.offsets(sizes)
+            offsets, end = {name: at[n] for name, n in self._places}, at[-1]
+            for stack in self.stacks:
+                offsets[stack.whole.name], end = end, end + frames[stack.recursion].bytes
+        else:
+            room = self._sizes(extents, frames)
+            found, end = place(self._buffers, room, timeline(), self.options.share)
+            offsets = {b.name: at for b, at in zip(self._buffers.all, found)}
+        for stack in self.stacks:
+            begin = offsets[stack.whole.name]
+            offsets |= {name: begin + at for name, at in laid[stack.recursion][0].items()}
+        return Placed(offsets, end, frames)
 
     def rows(self, placed: Placed, sizes: Sizes, extents: Extents) -> MemoryPlan:
         """The same to look at, with a row for each view, and with what the results take."""
         if self.by_storages:
-            plan = self._storages.plan(sizes)
+            plan = self._storages_with_stacks(placed, sizes)
         else:
             offsets = [placed.offsets[b.name] for b in self._buffers.all]
-            plan = rows(self._buffers, self._sizes(extents), offsets, placed.bytes)
+            plan = rows(self._buffers, self._sizes(extents, placed.frames), offsets, placed.bytes)
         found = with_views(plan, self.program, extents, self._formulas)
         return replace(found, result_bytes=sum(map(extents.bytes, self.program.outputs)))
+
+    def _storages_with_stacks(self, placed: Placed, sizes: Sizes) -> MemoryPlan:
+        """Relax's plan, and behind its storages the stacks."""
+        plan = self._storages.plan(sizes)
+        if not self.stacks:
+            return plan
+        whole = Buffers([stack.whole for stack in self.stacks])
+        room = [placed.frames[stack.recursion].bytes for stack in self.stacks]
+        stacks = rows(whole, room, [placed.offsets[b.name] for b in whole.all], placed.bytes)
+        return replace(
+            plan,
+            buffers=(*plan.buffers, *stacks.buffers),
+            planned_bytes=placed.bytes,
+            naive_bytes=plan.naive_bytes + stacks.naive_bytes,
+            bounded_bytes=None,
+        )
 
     @property
     def by_storages(self) -> bool:
@@ -94,7 +125,7 @@ class Memory:
 
     @cached_property
     def _buffers(self) -> Buffers:
-        """Every root that needs bytes in the arena and is written at all."""
+        """Every root that needs bytes in the arena and is written at all, and the stacks."""
         uses = self.uses
         return Buffers(
             [
@@ -110,8 +141,15 @@ class Memory:
                 and value.home == "buffer"
                 and name in uses.writes
                 and name not in self.direct
+                and not value.frame
             ]
+            + [stack.whole for stack in self.stacks]
         )
+
+    @cached_property
+    def stacks(self) -> Sequence[Stack]:
+        """The stacks of recursions."""
+        return stacks_of(self.program, self.uses)
 
     @cached_property
     def _formulas(self) -> dict[str, str]:
@@ -119,8 +157,11 @@ class Memory:
         values = self.program.values.values()
         return {v.name: str(v.type.bytes) for v in values if v.root != v.name}
 
-    def _sizes(self, extents: Extents) -> list[int]:
-        return [extents.bytes(b.name) for b in self._buffers.all]
+    def _sizes(self, extents: Extents, frames: Mapping[str, Frames]) -> list[int]:
+        """The bytes of every buffer, stacks behind the others."""
+        stacks = [frames[stack.recursion].bytes for stack in self.stacks]
+        values = self._buffers.all[: len(self._buffers.all) - len(stacks)]
+        return [*(extents.bytes(b.name) for b in values), *stacks]
 
     def _check(self, sizes: Sizes) -> None:
         """Proofs of the plan hold within the bounds only."""

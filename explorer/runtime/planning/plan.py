@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -13,7 +13,8 @@ from explorer.budget import check_room
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import TooLarge
-from explorer.grinder import LibraryTask, OperatorTask, Straight, UProgram
+from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, Straight, UProgram
+from explorer.grinder.words import known_sizes
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
@@ -23,11 +24,12 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
 from explorer.runtime.planning.aligned_reads import is_aligned
-from explorer.runtime.planning.allocations import calls_of, loops_of, straights
+from explorer.runtime.planning.allocations import calls_of, loops_of, recursions_of, straights
 from explorer.runtime.planning.donation import overwritable
 from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.planning.memory import Memory, Placed
+from explorer.runtime.planning.one_unit import one_unit_schedules
 from explorer.runtime.planning.planned_wall import planned_wall
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.straight_runs import Run
@@ -45,7 +47,8 @@ class Plan:
     """The schedules by the first operator of each straight run; the wall and the arena are made
     when they are asked for.
 
-    `direct` are the roots that a run writes right into an output: (root, position of the output).
+    `direct` are the roots that a run writes right into an output: (root, position of the output);
+    `alone` the recursions that one unit does.
     """
 
     program: UProgram
@@ -55,6 +58,7 @@ class Plan:
     extents: Extents
     units: VDevice
     planner: Planner
+    alone: frozenset[str] = frozenset()
 
     @cached_property
     def wall(self) -> Wall:
@@ -121,16 +125,44 @@ class Planner:
     def plan(self, sizes: Sizes) -> Plan:
         """The plan of one binding; BadPolicy, BoundError and ShapeError where there is none."""
         counters.add("walls_planned")
+        sizes = known_sizes(self.program.words, sizes)
         extents = self.extents(sizes)
-        units, every = self._every(sizes, extents)
-        schedules = {
+        units, every = self._every(sizes, extents, self.runs)
+        schedules = dict(self._schedules(self.runs, every))
+        alone = set[str]()
+        for task in recursions_of(self.program.parts) if units.units > 1 else ():
+            found = self._on_one_unit(task, schedules) if task.name not in alone else {}
+            if found:
+                schedules |= found
+                alone |= {task.name, *(inner.name for inner in recursions_of(task.body))}
+        known = frozenset(alone)
+        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, known)
+
+    def _on_one_unit(
+        self, task: RecursionTask, schedules: Mapping[str, Schedule]
+    ) -> Mapping[str, Schedule]:
+        """The schedules of a recursion that one unit does, if it shall."""
+        if self.sheet is not None:
+            return {}
+        barrier_us, device = self.overheads.barrier_us, self.device.name
+        return one_unit_schedules(task, schedules, self.rammer, barrier_us, device)
+
+    def schedules(
+        self, sizes: Sizes, extents: Extents, keys: Collection[str]
+    ) -> Mapping[str, Schedule]:
+        """The schedules of some straight runs alone."""
+        runs = [run for run in self.runs if run.key in keys]
+        return self._schedules(runs, self._every(sizes, extents, runs)[1])
+
+    def _schedules(self, runs: Sequence[Run], every: Sequence[Facts]) -> Mapping[str, Schedule]:
+        return {
             run.key: schedule(facts, self.rammer, self.device.name)
-            for run, facts in zip(self.runs, every)
+            for run, facts in zip(runs, every)
         }
-        return Plan(self.program, sizes, schedules, self.direct, extents, units, self)
 
     def check_room(self, sizes: Sizes) -> None:
         """TooLarge where one of the values that a run makes is: before anything is laid out."""
+        sizes = known_sizes(self.program.words, sizes)
         extents, values = self.extents(sizes), self.program.values
         made = [n for n, v in values.items() if v.root == n and v.home not in GIVEN]
         for name in made:
@@ -142,6 +174,7 @@ class Planner:
 
     def check_time(self, sizes: Sizes) -> None:
         """TooLarge where one kernel would run for hours, as modelled: no signal reaches into it."""
+        sizes = known_sizes(self.program.words, sizes)
         for run in self.runs:
             for operator in run.operators:
                 fact = self.task_facts(operator, sizes)
@@ -156,22 +189,27 @@ class Planner:
 
     def wall(self, plan: Plan) -> Wall:
         """A plan drawn: every brick and gap."""
-        host = self._host(plan)
+        host = self.host(plan.sizes, plan.extents)
         parts, policy = self.program.parts, self.rammer.policy_name
-        wall = planned_wall(parts, plan.schedules, plan.units, host, policy, self.device.name)
+        walls = plan.schedules, plan.alone, plan.units, host
+        wall = planned_wall(parts, *walls, policy, self.device.name)
         return wall if self.sheet is None else replace(wall, kind="simulated")
 
     def uncounted(self, plan: Plan) -> list[str]:
-        """The loops of which a plan has one trip, as nothing before a run says how many."""
-        host = self._host(plan)
-        return [loop.name for loop in loops_of(self.program.parts) if host.trips(loop) is None]
+        """The loops of which a plan has one trip, and the recursions of which it has one call, as
+        nothing before a run says how many.
+        """
+        host, parts = self.host(plan.sizes, plan.extents), self.program.parts
+        calls = [task.name for task in recursions_of(parts) if task.name not in host.seen]
+        return [*(loop.name for loop in loops_of(parts) if host.trips(loop) is None), *calls]
 
-    def _host(self, plan: Plan) -> HostSteps:
+    def host(self, sizes: Sizes, extents: Extents) -> HostSteps:
+        """What happens between launches and trips."""
         return HostSteps(
             self.program,
             self.device,
-            plan.sizes,
-            plan.extents,
+            sizes,
+            extents,
             self.constants,
             self.library_facts,
             dict(self.profile.trips if self.profile is not None else ()),
@@ -217,12 +255,14 @@ class Planner:
         """For each output, by position, the inputs in whose memory a run may write it."""
         return overwritable(self.program, self.uses, self.direct, self.runs)
 
-    def _every(self, sizes: Sizes, extents: Extents) -> tuple[VDevice, list[Facts]]:
+    def _every(
+        self, sizes: Sizes, extents: Extents, runs: Sequence[Run]
+    ) -> tuple[VDevice, list[Facts]]:
         """The units, and the facts of each run; a data sheet's units depend on what runs there."""
         if self.sheet is None:
-            return self.units, [self._facts(run, sizes, extents) for run in self.runs]
-        runs = [(run.operators, run.reads) for run in self.runs]
-        return self.sheet.facts(runs, sizes, extents, self.rammer)
+            return self.units, [self._facts(run, sizes, extents) for run in runs]
+        told = [(run.operators, run.reads) for run in runs]
+        return self.sheet.facts(told, sizes, extents, self.rammer)
 
     def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
         operators = []

@@ -7,10 +7,18 @@ where its count is known from constants and sizes, else with one trip; a branch 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UTask
+from explorer.grinder import (
+    BranchTask,
+    CallTask,
+    LibraryTask,
+    LoopTask,
+    RecursionTask,
+    Straight,
+    UTask,
+)
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
 from explorer.runtime.planning.host_steps import HostSteps
@@ -22,6 +30,7 @@ MOST_BRICKS = 1 << 20  # a loop's further trips are left out
 def planned_wall(
     parts: Sequence[UTask],
     schedules: Mapping[str, Schedule],
+    alone: Collection[str],
     device: VDevice,
     host: HostSteps,
     policy: str = "",
@@ -30,7 +39,7 @@ def planned_wall(
     """rPrograms are numbered in the order of the parts, whether drawn or not."""
     numbers: dict[str, int] = {}
     _number(parts, schedules, numbers)
-    mason = _Mason(schedules, numbers, device.units, host)
+    mason = _Mason(schedules, alone, numbers, device.units, host)
     mason.lay(parts)
     return mason.wall(policy, name)
 
@@ -44,30 +53,34 @@ def _number(
             case Straight():
                 numbers[key_of(part)] = at
                 at += len(schedules[key_of(part)].placement.programs)
-            case LoopTask(body=body):
+            case LoopTask(body=body) | RecursionTask(body=body):
                 at = _number(body, schedules, numbers, at)
             case BranchTask(then=then, orelse=orelse):
                 at = _number((*then, *orelse), schedules, numbers, at)
-            case LibraryTask():
+            case LibraryTask() | CallTask():
                 continue
     return at
 
 
 class _Mason:
     """Lays one part after the other; `cuts` are the ends of rPrograms so far, `launched` says
-    whether the device follows a launch, and `times` how often a straight run had run.
+    whether the device follows a launch, `times` how often a straight run had run, and `turn` which
+    call of how many of a recursion is drawn.
     """
 
     def __init__(
         self,
         schedules: Mapping[str, Schedule],
+        alone: Collection[str],
         numbers: Mapping[str, int],
         units: int,
         host: HostSteps,
     ) -> None:
         self.schedules, self.numbers, self.units, self.host = schedules, numbers, units, host
+        self.alone, self.barrier_us = alone, host.barrier_us
         self.now = 0.0
         self.launched = False
+        self.turn: tuple[int, int] | None = None
         self.times = Counter[str]()
         self.bricks: list[Brick] = []
         self.python: list[Brick] = []
@@ -99,6 +112,10 @@ class _Mason:
                     self.branch(part)
                 case LibraryTask():
                     self.library(part)
+                case RecursionTask():
+                    self.recursion(part)
+                case CallTask():
+                    continue
 
     def launch(self) -> None:
         """The device follows its rows from here on."""
@@ -124,6 +141,8 @@ class _Mason:
 
     def straight(self, part: Straight) -> None:
         key = key_of(part)
+        if self.host.program.apart:
+            self.back()
         self.launch()
         found, first = self.schedules[key], self.numbers[key]
         wall, trip, now = found.wall, self.times[key], self.now
@@ -145,6 +164,8 @@ class _Mason:
             self.gaps += [
                 replace(g, start_us=g.start_us + now, end_us=g.end_us + now) for g in wall.gaps
             ]
+        for unit in range(found.facts.device.units, self.units):
+            self.gaps.append(Gap(unit, now, now + wall.total_us, "imbalance"))
         self.cuts += [cut + now for cut in wall.cuts_us]
         self.now += wall.total_us
         self.cuts.append(self.now)
@@ -167,9 +188,10 @@ class _Mason:
             self.back()
         else:
             self.launch()
-            self.idle(self.entered_us(task), "barrier")
+            self.idle(2 * self.barrier_us + self.host.entered_us(task), "barrier")
         trips = self.host.trips(task)
-        between_us = 0.0 if on_host else self.trip_us(task)
+        meetings, copied_us = (0, 0.0) if on_host else self.host.turned(task)
+        between_us = meetings * self.barrier_us + copied_us
         before = self.laid
         for _ in range(1 if trips is None else trips):
             self.lay(task.body)
@@ -185,34 +207,51 @@ class _Mason:
         """How much there is to draw: a trip may have gaps alone."""
         return max(len(self.bricks) + len(self.python), len(self.gaps))
 
-    def entered_us(self, task: LoopTask) -> float:
-        """The values that a loop carries, as they are before the first trip."""
-        copied = sum(self.host.copy_us(c.param, c.initial) for c in task.carried if c.initial)
-        return 2 * self.host.barrier_us + copied
+    def recursion(self, task: RecursionTask) -> None:
+        """Each call behind the other, as many as were seen; else the outermost alone, as nothing
+        before a run says how many there are in it.
+        """
+        self.launch()
+        outside, calls = self.turn, self.host.seen.get(task.name, 1)
+        pairs = zip((*task.params, *task.results), (*task.args, *task.outputs), strict=True)
+        copied = sum(self.host.copy_us(*pair) for pair in pairs)
+        before, barrier_us = self.laid, self.barrier_us
+        if task.name in self.alone:
+            self.barrier_us = 0.0
+        for call in range(calls):
+            self.turn = call, calls
+            self.idle(2 * self.barrier_us + copied, "barrier")
+            self.lay(task.body)
+            if 2 * self.laid - before > MOST_BRICKS:
+                break
+        self.turn, self.barrier_us = outside, barrier_us
 
-    def trip_us(self, task: LoopTask) -> float:
-        """From the end of a trip's last brick to the next trip's first."""
-        pairs = [(c.staging, c.result) for c in task.carried if c.staging]
-        pairs += [(s.row, s.value) for s in task.stacked if s.value != s.row]
-        meetings = 2 + bool(pairs) + 2 * task.checked
-        pairs += [(c.param, c.staging or c.result) for c in task.carried]
-        copied = sum(self.host.copy_us(target, source) for target, source in pairs)
-        return meetings * self.host.barrier_us + copied
+    def ways(self, task: BranchTask) -> tuple[int, ...]:
+        """The ways of a branch that may be drawn: 1, 2 or both, of which the longer one is. Where
+        it was seen how many calls of a recursion took the first one, they are spread over all.
+        """
+        seen = self.host.seen.get(f"{task.name}/then")
+        if self.turn is None or seen is None:
+            return 1, 2
+        call, calls = self.turn
+        return (1,) if (call + 1) * seen // calls > call * seen // calls else (2,)
 
     def branch(self, task: BranchTask) -> None:
         if task.level == "host":
             self.back()
         else:
             self.launch()
-            self.idle(2 * self.host.barrier_us, "barrier")
+            self.idle(2 * self.barrier_us, "barrier")
         ways = []
-        for arm, made in ((task.then, 1), (task.orelse, 2)):
-            way = _Mason(self.schedules, self.numbers, self.units, self.host)
+        for made in self.ways(task):
+            arm = task.then if made == 1 else task.orelse
+            way = _Mason(self.schedules, self.alone, self.numbers, self.units, self.host)
             way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
+            way.turn, way.barrier_us = self.turn, self.barrier_us
             way.lay(arm)
             if way.launched:
                 copied = sum(self.host.copy_us(row[0], row[made]) for row in task.results)
-                way.idle(2 * self.host.barrier_us + copied, "barrier")
+                way.idle(2 * self.barrier_us + copied, "barrier")
             ways.append(way)
         longer = max(ways, key=lambda way: way.now)
         self.bricks += longer.bricks

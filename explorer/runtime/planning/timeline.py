@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UProgram, UTask
+from explorer.grinder import (
+    BranchTask,
+    CallTask,
+    LibraryTask,
+    LoopTask,
+    RecursionTask,
+    Straight,
+    UProgram,
+    UTask,
+)
 from explorer.rammer import Schedule
 from explorer.relax.memory.plan import Timeline
 
@@ -40,6 +49,7 @@ class Uses:
         self.blocks: list[str] = []
         self.used: list[list[str]] = []  # at each position, the roots
         self.stretches: list[Stretch] = []
+        self.stacks: dict[str, tuple[int, int]] = {}  # first and last position of a recursion
         self.block = ""
 
     def write(self, name: str) -> None:
@@ -118,8 +128,10 @@ def _walk(parts: Sequence[UTask], uses: Uses) -> None:
         match part:
             case Straight():
                 uses.straight(part)
-            case LibraryTask(args=args, results=results):
+            case LibraryTask(args=args, results=results) | CallTask(args=args, results=results):
                 uses.event(args, results)
+            case RecursionTask():
+                _recursion(part, uses)
             case BranchTask():
                 _branch(part, uses)
             case LoopTask():
@@ -137,7 +149,7 @@ def _branch(branch: BranchTask, uses: Uses) -> None:
 
 
 def _loop(loop: LoopTask, uses: Uses) -> None:
-    params = [c.param for c in loop.carried] + [loop.iteration, loop.going]
+    params = [c.param for c in loop.carried] + [*loop.counts, loop.going]
     params += [s.result for s in loop.stacked]
     staged = [c.staging for c in loop.carried if c.staging]
     results = [c.result for c in loop.carried] + [s.value for s in loop.stacked]
@@ -145,10 +157,26 @@ def _loop(loop: LoopTask, uses: Uses) -> None:
     uses.event((loop.trip, loop.cond, *(c.initial for c in loop.carried)), params)
     begin, outside = len(uses.blocks), uses.block
     uses.block = f"{loop.name}/"
-    uses.event((loop.trip, loop.going, loop.iteration))
+    uses.event((loop.trip, loop.going, *loop.counts))
     _walk(loop.body, uses)
     uses.event(results, staged)
     uses.event((*results, *staged), params)
     from_outside = [root for root in before if uses.uses[root][-1] >= begin]
     uses.event((*from_outside, *params))
     uses.block = outside
+
+
+def _recursion(task: RecursionTask, uses: Uses) -> None:
+    """One call stands for all, as their frames are alike; what one reads from outside of the frame
+    is kept until the outermost call ends, and so are the stacks of recursions in it.
+    """
+    before, outside = list(uses.uses), uses.block
+    uses.event(task.args, task.params)
+    begin, uses.block = len(uses.blocks), f"{task.name}/"
+    _walk(task.body, uses)
+    uses.event(task.outputs)
+    from_outside = [root for root in before if uses.uses[root][-1] >= begin]
+    uses.event(from_outside, task.results)
+    uses.block = outside
+    for inner in (task.name, *(n for n in uses.stacks if n.startswith(f"{task.name}/"))):
+        uses.stacks[inner] = begin - 1, len(uses.blocks) - 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.arena import address_of, aligned_bytes
 from explorer.runtime.workers.teams import Launcher
 
 Row = tuple[int, int, int, int, int]
@@ -58,6 +58,7 @@ class Launch:
         slots: int,
         pointers: int = 0,
         registers: int = isa.REGISTERS,
+        stack: int = 0,
     ) -> None:
         units = len(rows)
         self.rows = tuple(rows)
@@ -65,6 +66,7 @@ class Launch:
         self.slots = np.zeros((units, max(1, slots)), np.int64)
         self.pointers = np.zeros((units, max(1, pointers), isa.POINTER_WORDS), np.int64)
         self._registers = np.zeros((units, registers), np.int64)
+        self._stack = aligned_bytes(8 * units * stack).view(np.int64).reshape(units, stack)
         self._counts = np.zeros(units, np.int64)
         self._untraced = np.zeros(units, np.int64)
         self._programs = np.array([address_of(r) for r in rows], np.int64)
@@ -86,6 +88,8 @@ class Launch:
         words[isa.L_POINTERS] = address_of(self._pointers)
         words[isa.L_REGISTERS] = address_of(self._registers)
         words[isa.L_REGISTER_BYTES] = self._registers.strides[0]
+        words[isa.L_STACK] = address_of(self._stack)
+        words[isa.L_STACK_BYTES] = self._stack.strides[0]
         words[isa.L_STAMPS] = address_of(self._untraced)
         words[isa.L_COUNTS] = address_of(self._counts)
 
@@ -106,6 +110,11 @@ class Launch:
     def run(self, team: Launcher) -> None:
         """Follow the rows to their end."""
         team.launch(self._address, self._units)
+
+    @property
+    def fault(self) -> int:
+        """What ended the last run early, as a row said; else 0."""
+        return int(self._words[isa.L_FAULT])
 
     def span(self, team: Launcher) -> int:
         """Follow the rows; cycles from their begin to their end."""

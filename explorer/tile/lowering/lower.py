@@ -15,6 +15,7 @@ from explorer.ir.kernels.normal import epilogue_of, stores, writers
 from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
+from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
 from explorer.ir.patterns.running import Running, running
 from explorer.ir.patterns.scatter import scatter
@@ -34,6 +35,7 @@ from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
+from explorer.tile.lowering.patch import patch_loops
 from explorer.tile.lowering.places import Place, Places
 from explorer.tile.lowering.scatter import scatter_loops
 
@@ -134,6 +136,9 @@ def whole(kernel: Kernel) -> Callable[[int], Statement]:
         to = scatter(kernel, c)
         if to is not None:
             return scatter_loops(places, n, c, to, {})[0][-1]
+        part = patch(kernel, c)
+        if part is not None:
+            return patch_loops(places, n, c, part, {})
         along = running(kernel, c)
         return _loop(places, n, c, {}) if along is None else _scan(places, n, c, along)
 
@@ -155,6 +160,9 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     if to is not None:
         loops, after = scatter_loops(p, n, c, to, halo)
         return [*_fills(p, n, c.out), *body, *loops], after
+    part = patch(p.kernel, c)
+    if part is not None:
+        return [*body, patch_loops(p, n, c, part, halo)], None
     found = tensor_contraction(p.kernel, c)
     if found is not None:
         epilogue = epilogue_of(p.kernel, c)
@@ -245,7 +253,7 @@ def _run(
     for n, c in enumerate(kernel.computes[start:], start):
         if tensor_contraction(kernel, c) or len(writers(kernel, c.out)) > 1:
             break
-        if (run and n in borders) or scatter(kernel, c) is not None:
+        if (run and n in borders) or scatter(kernel, c) is not None or patch(kernel, c) is not None:
             break
         if c.out in filled or any(r.fill is not None or slides(c, r) for r in reads(c.expr)):
             break

@@ -59,7 +59,8 @@ class Group:
 class Facts:
     """What a policy may know beside the groups: the machine, the symbols, Roller's modelled time of
     a kernel, how often and by which bindings each value is read in the whole function, its results,
-    edges that are put at a level by hand, and where values are written over as a whole.
+    edges that are put at a level by hand, where values are written over as a whole, and values that
+    are rows which a loop reads where they lie.
     """
 
     device: Device
@@ -70,6 +71,7 @@ class Facts:
     results: frozenset[str]
     connect: Mapping[str, str]
     over: Mapping[str, int] = field(default_factory=dict)
+    rows: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> R
     if facts.connect.get(value) == last:
         change = f"connect {value} at a nearer level"
         return Refusal("connect", 1, 0, f"it is kept apart by hand, in {last}", change)
+    if value in facts.rows:
+        return Refusal("row", 1, 0, "the loop reads this row where it lies, and copies nothing")
     several = len(producer.kernel.outputs)
     if several > 1:
         return Refusal("outputs", several, 1, f"its kernel stores {several} tensors for others")

@@ -1,0 +1,74 @@
+"""Decoding with attention: each step reads all that was kept, and adds a row to it.
+
+12 heads of 64, from 32 kept rows to 64 in 32 steps (Zhang et al. 2023, section 6). Each head has
+matrices of its own for queries, keys and values; a step's answer is the next one's input. The
+caches are as long as they will be: places that are not yet written are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from explorer.frontends import arrays as xp
+from explorer.frontends.tracing.annotations import tensor
+from explorer.frontends.tracing.scans import scan
+from explorer.frontends.zoo.control_flow.flow import Arrays
+from explorer.frontends.zoo.weights import Weight
+from explorer.ir.types import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    heads: int = 12
+    width: int = 64  # of a head
+    first: int = 32  # rows that are kept before the first step
+    steps: int = 32
+
+    @property
+    def rows(self) -> int:
+        """Room in a cache."""
+        return self.first + self.steps
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        shape = (self.heads, self.width, self.width)
+        return tuple(Weight(n, shape, 1 / sqrt(self.width)) for n in ("query", "key", "value"))
+
+    @property
+    def inputs(self) -> Mapping[str, Tensor]:
+        kept = tensor("float32", "batch", self.heads, self.first, self.width)
+        return {
+            "x": tensor("float32", "batch", self.heads, 1, self.width),
+            "keys": kept,
+            "values": kept,
+        }
+
+    def function(self, w: Arrays) -> Callable[..., Any]:
+        places = np.arange(self.rows)
+
+        def step(state: Any, at: Any) -> Any:
+            x, keys, values = state
+            query, key, value = (x @ w[name] for name in ("query", "key", "value"))
+            keys[:, :, at] = key[:, :, 0]
+            values[:, :, at] = value[:, :, 0]
+            scores = query @ xp.swapaxes(keys, 2, 3) * np.float32(1 / sqrt(self.width))
+            scores = xp.where(places <= at, scores, np.float32(-np.inf))
+            answer = xp.softmax(scores) @ values
+            return (answer, keys, values), answer
+
+        def attention_decoding(x: Any, keys: Any, values: Any) -> dict[str, Any]:
+            room = xp.zeros((x.shape[0], self.heads, self.steps, self.width), "float32")
+            kept = [xp.concatenate([rows, room], axis=2) for rows in (keys, values)]
+            (_, *kept), answers = scan(step, (x, *kept), np.arange(self.first, self.rows))
+            return {"answers": answers, "keys": kept[0], "values": kept[1]}
+
+        return attention_decoding
+
+
+FULL = Attention()
+SMALL = Attention(heads=2, width=16, first=3, steps=4)

@@ -1,0 +1,59 @@
+"""Grinder's knobs: how control flow runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways
+from explorer.ir.decisions import Decisions
+from explorer.passes.pipeline import ranges
+
+MOST_TRIPS = 64  # of a turn
+MOST_MEASURED = 16
+MOST_DEPTH = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How loops and branches run. `schedule`: "auto" takes for each the way that the cost model
+    predicts to be the fastest; "device" keeps all that it can in the program; "host" lets Python
+    decide every trip and every way, "eager" also launch each kernel by itself; "unrolled" is
+    "device" with `unroll` trips a turn of innermost loops that no data end. "auto" weighs powers of
+    two up to `unroll`; 1 unrolls nothing. A function of one's own is told what is inside of a loop
+    or branch, and gives "host" or "device" and why. `inline_branches`: "auto" computes both sides
+    of a branch and selects, where that is the same and takes less. `measure`: so many of the best
+    ways of each loop and branch are timed on this machine; 0 times nothing.
+
+    `depth`: how many calls of a recursive function are open at once at most. A run that would need
+    more ends with BoundError; a stack of so many frames that takes more memory than a model may
+    have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
+    of that memory. What Python follows has a limit of its own, 2000.
+    """
+
+    schedule: str | LevelPolicy = "auto"
+    unroll: int = 8
+    inline_branches: bool = True
+    measure: int = 0
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        ranges.policy("grinder.schedule", self.schedule, SCHEDULES)
+        ranges.whole("grinder.unroll", self.unroll, 1, MOST_TRIPS)
+        ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED)
+        ranges.whole("grinder.depth", self.depth, 0, MOST_DEPTH)
+        ranges.switch("grinder.inline_branches", self.inline_branches)
+
+    @property
+    def ways(self) -> Ways:
+        """The same for every loop and branch, before any is looked at."""
+        if not isinstance(self.schedule, str):
+            return Ways(self.schedule)
+        turn = self.unroll if self.schedule == "unrolled" else 1
+        return Ways(SCHEDULES[self.schedule], turn, apart=self.schedule == "eager")
+
+
+def ways_of(decisions: Decisions) -> Ways:
+    """How the loops and branches of a program run, as far as that was decided."""
+    found = decisions.grinder
+    asked = found.ways if isinstance(found, Options) else Ways()
+    return replace(asked, chosen={d.binding: d for d in decisions.control})

@@ -1,0 +1,123 @@
+"""Functions that call themselves: which of them the device can run, and what every call is given
+unchanged.
+
+f(x, w): ... f(g(x), w) ...  ->  w is what the outermost call was given, x is copied from frame to
+frame
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from explorer.ir.calls import FunctionCall, LibraryCall, Loop, Var, View
+from explorer.ir.program import Binding, Function, Program
+
+Functions = Mapping[str, Function]
+
+
+def recursive(program: Program) -> dict[str, str]:
+    """Every function that leads back to itself, and why only the host can follow it; "" where the
+    device can, if what it does has kernels and known shapes.
+    """
+    functions = {f.name: f for f in program.functions}
+    reach = _reach(functions)
+    found: dict[str, str] = {}
+    for name in functions:
+        if name in reach[name]:
+            circle = {n for n in reach[name] if name in reach[n]}
+            found[name] = _why(circle, reach, functions)
+    return found
+
+
+def _reach(functions: Functions) -> dict[str, set[str]]:
+    """The functions that each leads to."""
+    calls = {f.name: {n for b in f.body for n in b.calls} for f in functions.values()}
+    return {name: _reached(name, calls) for name in functions}
+
+
+def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = list(calls[name])
+    while todo:
+        callee = todo.pop()
+        if callee not in seen:
+            seen.add(callee)
+            todo += calls[callee]
+    return seen
+
+
+def _why(circle: set[str], reach: Mapping[str, set[str]], functions: Functions) -> str:
+    """`circle` are the functions of one circle: the one that is called, and its arms and bodies."""
+    called, entered = set[str](), set[str]()
+    for name in circle:
+        for b in functions[name].body:
+            (called if isinstance(b.expr, FunctionCall) else entered).update(b.calls)
+    targets = sorted(called & circle)
+    if len(targets) > 1:
+        return f"{' and '.join(targets)} call each other"
+    if not targets or targets[0] in entered or _circle(circle - {*targets}, functions):
+        return f"an arm or a body of {min(circle)} is that function itself"
+    inside = circle.union(*(reach[n] for n in circle))
+    for name in sorted(inside):
+        for b in functions[name].body:
+            if isinstance(b.expr, LibraryCall):
+                what = f"{b.expr.library}.{b.expr.function}"
+                return f"{b.name} calls {what}, which runs in Python"
+    return ""
+
+
+def _circle(names: set[str], functions: Functions) -> bool:
+    """Whether functions lead back to themselves by themselves."""
+    calls = {n: {c for b in functions[n].body for c in b.calls} & names for n in names}
+    return any(n in _reached(n, calls) for n in names)
+
+
+def inside(program: Program, name: str) -> frozenset[str]:
+    """The functions that a function leads to, and itself."""
+    return frozenset({name, *_reach({f.name: f for f in program.functions})[name]})
+
+
+def unchanged(program: Program, name: str) -> frozenset[int]:
+    """The parameters, by number, that every call inside of a function hands on as they are."""
+    functions = {f.name: f for f in program.functions}
+    leading = {n: functions[n] for n, reached in _reach(functions).items() if name in reached}
+    called = functions[name]
+    own = {p.name: n for n, p in enumerate(called.params)}
+    kept = set(own.values())
+    for numbers in _handed(called, own, leading, name):
+        kept &= {n for n, number in enumerate(numbers) if n == number}
+    return frozenset(kept)
+
+
+def _handed(
+    function: Function, known: Mapping[str, int], functions: Functions, name: str
+) -> Iterator[list[int]]:
+    """For each call of `name` the numbers of the parameters that it is given; -1 is another
+    value. `functions` are those that lead to it.
+    """
+    numbers = dict(known)
+    for b in function.body:
+        match b.expr:
+            case View(arg, 0) if arg.name in numbers and arg.type == b.var.type:
+                numbers[b.var.name] = numbers[arg.name]
+            case FunctionCall(callee, args) if callee == name:
+                yield [numbers.get(a.name, -1) for a in args]
+            case _:
+                for callee, params, args in _entered(b, functions):
+                    given = zip(params, args, strict=True)
+                    inner = {p.name: numbers[a.name] for p, a in given if a.name in numbers}
+                    yield from _handed(functions[callee], inner, functions, name)
+
+
+def _entered(
+    b: Binding, functions: Functions
+) -> Iterator[tuple[str, tuple[Var, ...], tuple[Var, ...]]]:
+    """The functions that a binding runs, with the parameters that are given to them as they are."""
+    for callee in b.calls:
+        if callee not in functions:
+            continue
+        params = functions[callee].params
+        if isinstance(b.expr, Loop):
+            yield callee, params[2 + len(b.expr.state) :], b.expr.args
+        else:
+            yield callee, params, b.reads[len(b.reads) - len(params) :]

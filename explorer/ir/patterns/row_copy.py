@@ -1,0 +1,30 @@
+"""A kernel that only copies one row: `y[i, ...] = x[at, i, ...]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.kernel import Affine, Expr, Kernel, Read
+
+
+@dataclass(frozen=True, slots=True)
+class RowCopy:
+    """Of which of a kernel's tensors it copies a row, and the row's number."""
+
+    tensor: str
+    at: Affine | Expr
+
+
+def row_copy(kernel: Kernel) -> RowCopy | None:
+    """The row that a kernel copies; None where it does anything else."""
+    if len(kernel.computes) != 1 or kernel.updates:
+        return None
+    (compute,) = kernel.computes
+    read = compute.expr
+    if not isinstance(read, Read) or read.tensor not in kernel.inputs or read.fill is not None:
+        return None
+    there, here = kernel.spec(read.tensor).shape, kernel.spec(kernel.output).shape
+    same = kernel.dtype(read.tensor) == kernel.dtype(kernel.output)
+    if compute.reduce or not there or there[1:] != here or not same:
+        return None
+    return RowCopy(read.tensor, read.index[0]) if read.index[1:] == compute.target else None

@@ -1,0 +1,133 @@
+"""The best ways of each loop and branch timed in whole runs on this machine; the fastest is taken.
+
+Cocktailer (OSDI 2023) chooses among the schedules of an operator by running them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TypeAlias
+
+from explorer.codegen.build import build
+from explorer.devices.cpus import runs_on
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.grinder import BranchTask, LoopTask, UTask, task_tree, ways_of
+from explorer.ir.decisions import Candidate, ControlDecision, ControlWay, Decisions, MeasuredWay
+from explorer.ir.program import Program
+from explorer.measure.compare import measurement
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.measure.turns import take_turns
+from explorer.passes.pipeline.progress import told
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.runtime.executable import Executable
+from explorer.runtime.regions import is_dynamic
+
+SECONDS = 0.25  # of each way
+LEAST_GAIN = 1.03  # over the model's first: what clocks cannot tell apart stays the model's
+Run: TypeAlias = Callable[[], object]
+Timer: TypeAlias = Callable[[Sequence[Run]], Sequence[float]]
+
+
+def time_here(runs: Sequence[Run]) -> list[float]:
+    """Microseconds of each, in turns."""
+    series = take_turns(runs, SECONDS * len(runs), perf_counter_ns)
+    return [measurement(each).median_us for each in series]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureWays:
+    """After: each loop and branch of a program whose runs are of known length goes the fastest of
+    its `count` best ways by the model, where that is clearly faster than the model's first.
+
+    Inputs are random. A program with a loop that its data or an input end is left to the model:
+    nothing says how long a run of it takes. Raises BadOption for a device that cannot run here.
+    """
+
+    device: Device
+    count: int
+    timer: Timer = time_here
+
+    def __post_init__(self) -> None:
+        if not runs_on(self.device, this_cpu()):
+            name = self.device.name
+            raise BadOption(
+                f"grinder.measure times runs on this machine, which cannot run {name}",
+                where="grinder.measure",
+                try_="grinder.measure=0",
+            )
+
+    def __call__(self, program: Program) -> Program:
+        """The program with measured ways, inner loops first; the decisions tell every time."""
+        if not program.decisions.control or is_dynamic(program):
+            return program
+        codes = build(program, self.device)
+        first = Executable(program, codes, self.device)
+        if first.planner.uncounted(first.plan(program.env.hints)):
+            return program
+        inputs = random_inputs(program, program.env.hints)
+        inside = frozenset(_inside(first.tasks.parts, False))
+
+        def run_of(decisions: Decisions) -> Run:
+            executable = Executable(replace(program, decisions=decisions), codes, self.device)
+            return executable.prepared(inputs, executable.run(inputs))
+
+        for number, decision in enumerate(program.decisions.control):
+            told(f"measure ways: {decision.binding}", number, len(program.decisions.control))
+            tried = [
+                c
+                for c in decision.candidates
+                if not c.refused and _fits(c.value, decision.binding in inside)
+            ][: self.count]
+            if decision.chosen.level != "both" and len(tried) > 1:
+                asked = [_with(program, replace(decision, chosen=c.value)) for c in tried]
+                times = self.timer([run_of(p.decisions) for p in asked])
+                program = _with(program, _measured(decision, tried, times))
+        tree = task_tree(program, ways_of(program.decisions))
+        return replace(program, decisions=replace(program.decisions, tasks=tree))
+
+
+def _fits(way: ControlWay, inside: bool) -> bool:
+    """Whether a way can be tried alone: what stands inside of the program stays there."""
+    return way.level == "device" or (way.level == "host" and not inside)
+
+
+def _measured(
+    decision: ControlDecision, tried: Sequence[Candidate[ControlWay]], times: Sequence[float]
+) -> ControlDecision:
+    rows = [
+        MeasuredWay(rank, c.value, c.cost_us, us)
+        for rank, (c, us) in enumerate(zip(tried, times, strict=True), 1)
+    ]
+    ranked = sorted(rows, key=lambda row: row.measured_us)
+    if rows[0].measured_us < LEAST_GAIN * ranked[0].measured_us:
+        ranked = [rows[0], *(row for row in ranked if row is not rows[0])]
+    labels = {c.value: c.label for c in tried}
+    said = ", ".join(f"{row.measured_us:,.1f} us {labels[row.way]}" for row in ranked)
+    first = [c for row in ranked for c in tried if c.value == row.way]
+    return replace(
+        decision,
+        chosen=ranked[0].way,
+        candidates=(*first, *(c for c in decision.candidates if c not in first)),
+        measured=tuple(ranked),
+        reason=f"measured, a run: {said}",
+    )
+
+
+def _with(program: Program, decision: ControlDecision) -> Program:
+    control = tuple(
+        decision if d.binding == decision.binding else d for d in program.decisions.control
+    )
+    return replace(program, decisions=replace(program.decisions, control=control))
+
+
+def _inside(parts: Sequence[UTask], in_program: bool) -> Iterator[str]:
+    """The bindings of loops and branches inside of others that are in the program."""
+    for part in parts:
+        if isinstance(part, LoopTask | BranchTask):
+            if in_program:
+                yield part.binding
+            body = part.body if isinstance(part, LoopTask) else (*part.then, *part.orelse)
+            yield from _inside(body, in_program or part.level == "device")

@@ -1,0 +1,76 @@
+"""A recurrent layer step after step: kernels of its own for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.ir.calls import Var
+from explorer.ir.kernel import Affine, Const, Read, var
+from explorer.ir.shapes.dims import product
+from explorer.ops.lowering import shape_of
+from explorer.ops.recurrent.direction import Direction, Layer, State, Step
+from explorer.ops.recurrent.results import axes_of, place_of, write_rows
+from explorer.ops.recurrent.steps import one_step
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """The state after the last step of each direction, and the hidden ones after each step."""
+
+    last: tuple[State, ...]
+    hidden: tuple[dict[int, Var], ...]
+
+
+def unroll(layer: Layer, steps: int) -> Unrolled:
+    """All steps of all directions."""
+    done = [_run(Direction(layer, way), steps) for way in range(len(layer.ways))]
+    return Unrolled(tuple(last for last, _ in done), tuple(hidden for _, hidden in done))
+
+
+def _run(d: Direction, steps: int) -> tuple[State, dict[int, Var]]:
+    if not steps:
+        return d.begin(), {}
+    inputs, width = d.inputs(), d.gates * d.hidden
+    state = State(d.start(5, "h"), d.start(6, "c") if d.site.op == "LSTM" else None)
+    hidden: dict[int, Var] = {}
+    for t in reversed(range(steps)) if d.from_end else range(steps):
+        x = d.temporary(f"x{t}", d.batch, width)
+        d.low.view(x, inputs, product((t, d.batch, width)))
+        state = one_step(d, x, state, Step(str(t), t))
+        assert state.h is not None
+        hidden[t] = state.h
+    return state, hidden
+
+
+def write_steps(layer: Layer, result: Var, hidden: Sequence[dict[int, Var]], steps: int) -> None:
+    """The hidden state after every step as one value."""
+    low, dtype = layer.low, layer.low.site.dtype()
+    if len(hidden) == 1 and steps == 1 and layer.lengths is None:
+        low.view(result, hidden[0][0])
+        return
+    nest = low.nest("stack")
+    if not steps:
+        nest.map("y", result, lambda axes: Const(0.0, dtype))
+        return
+    if layer.lengths is not None:
+        write_rows(layer, result, [_rows(layer, *found) for found in enumerate(hidden)])
+        return
+    for t in range(steps):
+        for way, states in enumerate(hidden):
+            store = place_of(layer, Affine((), t), way)
+            read = Read(nest.tensor(states[t], f"x{t}_{way}"), (var("b"), var("j")))
+            nest.compute("y", shape_of(result), dtype, axes_of(layer), read, store=store)
+    nest.into(result)
+
+
+def _rows(layer: Layer, way: int, states: dict[int, Var]) -> Var:
+    """The states after each step, stacked."""
+    low, dtype = layer.low, layer.low.site.dtype()
+    nest = low.nest("stack_steps")
+    rows = low.temporary(f"rows{way}", (len(states), layer.batch, layer.hidden), dtype)
+    for t in range(len(states)):
+        read = Read(nest.tensor(states[t], f"x{t}"), (var("b"), var("j")))
+        store = (Affine((), t), var("b"), var("j"))
+        nest.compute("y", shape_of(rows), dtype, axes_of(layer), read, store=store)
+    return nest.into(rows)

@@ -1,0 +1,183 @@
+"""What a trip of a loop, or a decision of a branch, should take: predictions, by the model that
+plans walls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from explorer.devices.model import Device
+from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UTask, Ways, uprogram
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
+from explorer.rammer import Options as RammerOptions
+from explorer.relax.memory.plan import Options as MemoryOptions
+from explorer.runtime.planning.allocations import straights
+from explorer.runtime.planning.plan import Planner
+from explorer.runtime.planning.sheet_times import SheetTimes
+from explorer.runtime.planning.task_times import TaskTimes
+from explorer.runtime.planning.timeline import key_of
+
+DEED_US = 0.5  # NumPy's copy of a small array, from Python; `tests.benchmarks.control_schedules`
+LOOK_US = 0.2  # Python's look at a scalar; the same
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Predicted microseconds by what takes them."""
+
+    kernels: float = 0.0
+    barriers: float = 0.0
+    copies: float = 0.0
+    python: float = 0.0
+
+    def __add__(self, other: Time) -> Time:
+        return Time(*(a + b for a, b in zip(self.all, other.all)))
+
+    def times(self, count: float) -> Time:
+        """So often."""
+        return Time(*(count * us for us in self.all))
+
+    @property
+    def all(self) -> tuple[float, ...]:
+        return self.kernels, self.barriers, self.copies, self.python
+
+    @property
+    def us(self) -> float:
+        """In all."""
+        return sum(self.all)
+
+    @property
+    def terms(self) -> tuple[tuple[str, float], ...]:
+        """As a candidate has them."""
+        names = ("kernels", "barriers", "copies", "Python")
+        return tuple((name, us) for name, us in zip(names, self.all) if us)
+
+
+Inside: TypeAlias = Callable[["LoopTask | BranchTask"], Time]  # the time of what is nested
+
+
+class Tree:
+    """The uTasks of a program that goes certain ways, with the times of its straight runs."""
+
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        rammer: RammerOptions,
+        times: TaskTimes,
+        ways: Ways,
+        sizes: Sizes,
+    ) -> None:
+        self.tasks = uprogram(program, ways)
+        planner = Planner(
+            self.tasks,
+            program.env,
+            device,
+            times.of,
+            rammer,
+            MemoryOptions(),
+            SheetTimes(program, device) if device.kind == "gpu" else None,
+            times.library,
+            program.constants,
+        )
+        extents = planner.extents(sizes)
+        self.control = {part.name: part for part in control(self.tasks.parts)}
+        inside = [key_of(s) for part in self.control.values() for s in straights((part,))]
+        self.schedules = planner.schedules(sizes, extents, frozenset(inside))
+        self.host = planner.host(sizes, extents)
+        self.units = planner.units.units
+        self.again_us = planner.overheads.again_us
+        at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
+        alone = len(at_work) <= 1  # nobody else is woken up, and nobody waited for
+        self.barrier_us = device.task_ns / 1000 if alone else self.host.barrier_us
+        self.extents = extents
+
+    def loops(self, binding: str) -> list[LoopTask]:
+        """A loop where it stands first, and what is left of its turns."""
+        mine = (p for p in self.control.values() if isinstance(p, LoopTask))
+        found = [p for p in mine if p.binding == binding]
+        first = found[0].name if found else ""
+        return [p for p in found if p.name in (first, f"{first}/rest")]
+
+    def branch(self, binding: str) -> BranchTask:
+        """A branch where it stands first."""
+        mine = (p for p in self.control.values() if isinstance(p, BranchTask))
+        return next(p for p in mine if p.binding == binding)
+
+    def turn(self, loop: LoopTask, inside: Inside) -> Time:
+        """One turn of a loop in the program."""
+        meetings, copied = self.host.turned(loop)
+        between = Time(barriers=(meetings + len(loop.body) - 1) * self.barrier_us, copies=copied)
+        return self.parts(loop.body, inside) + between
+
+    def entered(self, loop: LoopTask) -> Time:
+        """What stands before the first turn."""
+        return Time(barriers=2 * self.barrier_us, copies=self.host.entered_us(loop))
+
+    def trip_on_host(self, loop: LoopTask, inside: Inside) -> Time:
+        """One trip that Python decides."""
+        looks = LOOK_US * (1 + loop.checked)
+        copies = sum(2 if c.staging else c.param != c.result for c in loop.carried)
+        deeds = DEED_US * (copies + len(loop.stacked))
+        rows = sum(self.host.moved_us(s.value) for s in loop.stacked)
+        copied = self.units * (self.host.carried_us(loop) + rows)  # by one thread
+        return self.steps(loop.body, inside) + Time(copies=copied, python=looks + deeds)
+
+    def decided(self, branch: BranchTask, inside: Inside) -> Time:
+        """A branch in the program, by its longer side."""
+        sides = [
+            self.parts(side, inside)
+            + Time(copies=sum(self.host.copy_us(row[0], row[made]) for row in branch.results))
+            for side, made in ((branch.then, 1), (branch.orelse, 2))
+        ]
+        return max(sides, key=lambda side: side.us) + Time(barriers=4 * self.barrier_us)
+
+    def decided_on_host(self, branch: BranchTask, inside: Inside) -> Time:
+        """A branch that Python decides, by its longer side."""
+        sides = [
+            self.steps(side, inside)
+            + Time(python=DEED_US * sum(row[0] != row[made] for row in branch.results))
+            for side, made in ((branch.then, 1), (branch.orelse, 2))
+        ]
+        return max(sides, key=lambda side: side.us) + Time(python=LOOK_US)
+
+    def parts(self, parts: Sequence[UTask], inside: Inside) -> Time:
+        """Parts one after the other in the program."""
+        total = Time()
+        for part in parts:
+            match part:
+                case Straight():
+                    total += Time(self.schedules[key_of(part)].wall.total_us)
+                case LibraryTask():
+                    total += Time(python=self.host.library(part, self.extents).us)
+                case LoopTask() | BranchTask():
+                    total += inside(part)
+        return total
+
+    def steps(self, parts: Sequence[UTask], inside: Inside) -> Time:
+        """The same from Python: a launch for what stands between two things that it does."""
+        launches, launched = 0, False
+        for part in parts:
+            python = isinstance(part, LibraryTask) or (
+                isinstance(part, LoopTask | BranchTask) and part.level == "host"
+            )
+            launches += not python and not launched
+            launched = not python and not self.tasks.apart
+        return self.parts(parts, inside) + Time(python=launches * self.again_us)
+
+
+def control(parts: Sequence[UTask]) -> Iterator[LoopTask | BranchTask]:
+    """Every loop and branch, what is inside of one before it."""
+    for part in parts:
+        match part:
+            case LoopTask(body=body):
+                yield from control(body)
+                yield part
+            case BranchTask(then=then, orelse=orelse):
+                yield from control((*then, *orelse))
+                yield part
+            case _:
+                continue

@@ -1,0 +1,78 @@
+"""The stacks of recursions: a frame for each call that may be open, all laid out alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from explorer.budget import budget, check_room, size_text
+from explorer.grinder import UProgram
+from explorer.relax.memory.plan import Buffer, Buffers, Timeline, place
+from explorer.runtime.planning.allocations import recursions_of
+from explorer.runtime.planning.extents import Extents
+from explorer.runtime.planning.timeline import Uses
+
+USUAL_DEPTH, USUAL_SHARE = 2000, 8  # where nobody says: so many, in such a part of the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """How many frames a stack has, and the bytes of one."""
+
+    depth: int
+    frame_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole stack."""
+        return self.depth * self.frame_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The frames of a recursion: what lies in each, and the stack as a buffer of the program.
+    `depth` 0: as many as usual.
+    """
+
+    recursion: str
+    function: str
+    depth: int
+    buffers: Buffers
+    whole: Buffer
+
+    def lay(
+        self, extents: Extents, timeline: Timeline, share: bool
+    ) -> tuple[Mapping[str, int], Frames]:
+        """Where each buffer lies in a frame, and the frames; TooLarge where there is no room for as
+        many as were asked for.
+        """
+        sizes = [extents.bytes(b.name) for b in self.buffers.all]
+        found, end = place(self.buffers, sizes, timeline, share)
+        usual = min(USUAL_DEPTH, budget() // USUAL_SHARE // max(1, end))
+        frames = Frames(self.depth or max(1, usual), end)
+        each = f"{frames.depth:,} calls deep at {size_text(end)} each,"
+        check_room(
+            frames.bytes,
+            f"the stack of {self.function!r}, {each}",
+            self.function,
+            "a smaller grinder.depth, if calls nest less",
+        )
+        return {b.name: at for b, at in zip(self.buffers.all, found)}, frames
+
+
+def stacks_of(program: UProgram, uses: Uses) -> Sequence[Stack]:
+    """Every stack of a program; that of a recursion inside of another one serves all its calls."""
+    inside: dict[str, list[Buffer]] = {}
+    for name, value in program.values.items():
+        if value.frame and value.root == name and name in uses.writes:
+            writes, used = tuple(uses.writes[name]), tuple(uses.uses[name])
+            buffer = Buffer(name, writes, used, str(value.type.bytes), value.origin)
+            inside.setdefault(value.frame, []).append(buffer)
+    found = []
+    for task in recursions_of(program.parts):
+        begin, end = uses.stacks[task.name]
+        formula = f"frames of {task.function}"
+        whole = Buffer(f"{task.name}/stack", (begin,), (begin, end), formula, task.origin)
+        buffers = Buffers(inside.get(task.name, []))
+        found.append(Stack(task.name, task.function, task.depth, buffers, whole))
+    return found

@@ -1,0 +1,35 @@
+"""A patch as loops over the part that changes: the rest of the result is there.
+
+y[i, j] = where(p <= i < p + 2, u[i - p, j], x[i, j]), y over x
+->
+for r < 2: at i if it is p + r: y[i, j] = u[i - p, j] for j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.ir.kernel import Affine, Compute, IndexValue, Read, var
+from explorer.ir.patterns.patch import Patch
+from explorer.ir.tile_program import At, Do, For, Map, Span, Statement
+from explorer.tile.lowering.places import Place, Places
+
+
+def patch_loops(
+    p: Places, n: int, c: Compute, found: Patch, halo: Mapping[Read, Place]
+) -> Statement:
+    """The statement of the compute of number `n`."""
+    spans = p.spans(n, c)
+    rows = tuple(spans[a.name] for a in found.rows)
+    inner: Statement = Map(p.place(c.out).at(c.target), rows, p.resolve(found.update, halo))
+    for part in reversed(found.parts):
+        start, span = p.resolve(part.start, halo), spans[part.axis.name]
+        if part.size == 1:
+            inner = At(span, start, (inner,))
+            continue
+        step = f"_{part.axis.name}"
+        place = Do("add", (start, IndexValue(var(step))))
+        inner = For(Span(step, Affine(), part.size, part.size), (At(span, place, (inner,)),))
+    for axis in reversed(found.apart):
+        inner = For(spans[axis.name], (inner,))
+    return inner

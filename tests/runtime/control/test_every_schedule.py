@@ -1,0 +1,147 @@
+"""Whatever way control flow goes the results are the same: random programs, every schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import explorer
+from explorer.grinder import Ways, lowest, on_host
+from explorer.ir.calls import Var
+from explorer.ir.decisions import Decisions
+from explorer.ir.program import Program
+from explorer.ir.types import Tensor
+from explorer.ops.reference.evaluate import evaluate
+from explorer.rammer import Options
+from explorer.runtime.executable import Executable
+from tests.runtime.programs import DEVICE, Model, inputs_of, vector
+from tests.runtime.test_executable import same
+from tests.runtime.test_interleavings import N, programs
+
+VECTOR, COUNT, TRUTH = vector(N), Tensor((), "int64"), Tensor((), "bool")
+
+
+def mixed(seed: int) -> Any:
+    """Each loop and branch at random, at the host where something inside must be."""
+    rnd = Random(seed)
+
+    def level(body: Any) -> tuple[str, str]:
+        return rnd.choice([lowest, on_host])(body)
+
+    return level
+
+
+WAYS = {
+    "device": lambda seed: Ways(),
+    "host": lambda seed: Ways(on_host),
+    "unrolled by 2": lambda seed: Ways(turn=2),
+    "unrolled by 3": lambda seed: Ways(turn=3),
+    "unrolled by 8": lambda seed: Ways(turn=8),
+    "eager": lambda seed: Ways(on_host, apart=True),
+    "mixed": lambda seed: Ways(mixed(seed), turn=2),
+}
+
+
+def agrees(seed: int) -> None:
+    """A random program gives what NumPy gives, every way, on one thread and on two."""
+    model, program = programs(Random(seed))
+    inputs = inputs_of(program, N, seed)
+    wanted = evaluate(program, inputs)
+    for threads in (1, 2):
+        laid = program.decisions.rammer
+        assert isinstance(laid, Options)
+        decided = replace(program.decisions, rammer=replace(laid, threads=threads))
+        for ways in WAYS.values():
+            executable = Executable(
+                replace(program, decisions=decided), model.codes, DEVICE, ways(seed)
+            )
+            same(executable.run(inputs), wanted)
+            same(executable.run(inputs), wanted)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_programs_give_the_same_every_way(seed: int) -> None:
+    agrees(seed)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 2**32))
+def test_five_hundred_random_programs_give_the_same_every_way(seed: int) -> None:
+    agrees(seed)
+
+
+def counted_if(trips: int) -> tuple[Model, Program]:
+    """A loop over a branch, one side of which is two kernels that another launch follows."""
+    model = Model()
+    sides = [
+        model.function(f"side{n}", (model.var(VECTOR),), lambda b, x, n=n: [flips(b, x, n)])
+        for n in (2, 1)
+    ]
+    body = model.function(
+        "body",
+        tuple(map(model.var, (COUNT, TRUTH, VECTOR))),
+        lambda b, i, go, s: [go, b.branch(b.test(s), *sides, [s], VECTOR)],
+    )
+    limit = model.constant(np.array(trips))
+    program = model.program((Var("x", VECTOR),), lambda b, x: [b.loop(body, limit, None, [x])])
+    return model, replace(program, decisions=Decisions(rammer=Options(threads=2)))
+
+
+def flips(b: Any, x: Any, count: int) -> Any:
+    for _ in range(count):
+        x = b.flip(x)
+    return x
+
+
+@pytest.mark.parametrize("trips", [0, 1, 7])
+def test_python_launches_and_reads_in_every_trip_and_the_program_never(trips: int) -> None:
+    """Quartet 4.6, properties 2 and 3: one launch a region, or one for each part of each trip; no
+    read, or one for the limit and one for each branch.
+    """
+    model, program = counted_if(trips)
+    inputs = inputs_of(program, N)
+    for ways, reads, launches in (
+        (Ways(), 0, 1),
+        (Ways(turn=2), 0, 1),
+        (Ways(on_host), 1 + trips, 2 * trips),
+    ):
+        executable = Executable(program, model.codes, DEVICE, ways)
+        executable.run(inputs)
+        with explorer.counters.delta() as did:
+            (traced,) = executable.traced(inputs)
+        assert did.host_reads == 2 * reads  # a run that warms up, and the one that is traced
+        assert len(traced.launches) == launches
+
+
+def test_where_kernels_are_apart_each_run_of_one_is_a_launch() -> None:
+    model, program = counted_if(5)
+    inputs = inputs_of(program, N)
+    executable = Executable(program, model.codes, DEVICE, Ways(on_host, apart=True))
+    (traced,) = executable.traced(inputs)
+    runs = {(b.call, b.iteration) for b in executable.wall_of(traced).bricks}
+    assert len(traced.launches) == len(runs) > 2 * 5
+
+
+def test_a_while_reads_its_guard_before_every_trip_and_once_more() -> None:
+    model = Model()
+    body = model.function(
+        "body",
+        tuple(map(model.var, (COUNT, TRUTH, VECTOR))),
+        lambda b, i, go, s: [b.test(b.flip(s)), b.flip(s)],
+    )
+    program = model.program((Var("x", VECTOR),), lambda b, x: [b.loop(body, None, b.test(x), [x])])
+    inputs = inputs_of(program, N, 3)
+    executable = Executable(program, model.codes, DEVICE, Ways(on_host))
+    executable.run(inputs)
+    with explorer.counters.delta() as did:
+        executable.run(inputs)
+    trips = 1 + max(b.iteration for b in executable.measured_wall(inputs).bricks if "/" in b.call)
+    assert did.host_reads == trips + 1
