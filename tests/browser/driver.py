@@ -143,8 +143,7 @@ class Lab:
     def run_all(self, page: Page, until: str, timeout_s: float = 180) -> None:
         """Run all cells, to the last, until something is there.
 
-        The first click on the menu may be ignored. JupyterLab gives the focus to the active cell
-        when the last one ends, wherever it was: nothing may be typed before.
+        The first click on the menu may be ignored, or only be slow: then all cells run twice.
         """
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:

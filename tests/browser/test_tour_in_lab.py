@@ -121,6 +121,8 @@ def test_the_notebook_does_not_hear_the_keys_of_the_house(tour: Tour) -> None:
     cells = tour.page.locator(".jp-Notebook .jp-Cell").count()
     tour.house.locator(".bar .name").click()
     for key in ("d", "d", "x", "b", "a", "z", "Escape"):
+        focus = tour.page.evaluate("document.activeElement.className")
+        assert focus == "house", f"{focus!r} has the focus when {key} is pressed"
         tour.page.keyboard.press(key)
     assert tour.page.locator(".jp-Notebook .jp-Cell").count() == cells
 

@@ -23,6 +23,14 @@ function fill(node, attributes, children) {
 /** Replace what is in a node. */
 export const put = (node, ...children) => { node.replaceChildren(...children.flat().filter(Boolean)); return node; };
 
+/** The keys that are pressed in here are not the notebook's, which would insert, cut and undo cells: all but Shift + Enter and those with Ctrl, Alt or Meta. */
+export function keepKeys(root) {
+  root.addEventListener("keydown", event => {
+    if (!event.ctrlKey && !event.metaKey && !event.altKey && !(event.shiftKey && event.key === "Enter")) event.stopPropagation();
+  });
+  return root;
+}
+
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** A duration in microseconds, in the unit that suits it. */

@@ -1,5 +1,5 @@
 // The house: bar, stages, knobs, thread, graph, wall, program, kernel, inspector, status; one selection through all of them.
-import { h, s, put, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
+import { h, s, put, keepKeys, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
 import { drawStages } from "./strip.js";
 import { HINTS, keySheet, findSheet } from "./sheets.js";
 import { kernelHost, fileHost } from "./host.js";
@@ -18,7 +18,7 @@ let houses = 0;
 
 /** Put a house into `el` over a host; returns what a driver of the page may use. */
 export function mount(el, host) {
-  const prefix = `iw${++houses}-`, root = h("div", { class: "ironworks scroll", "data-lm-suppress-shortcuts": "true" });
+  const prefix = `iw${++houses}-`, root = keepKeys(h("div", { class: "ironworks scroll" }));
   const defs = s("svg", { width: 0, height: 0, style: "position:absolute", "aria-hidden": "true" });
   defs.innerHTML = `<defs>${host.get("patterns").replaceAll('id="p-', `id="${prefix}`)}</defs>`;
   el.append(root);
