@@ -15,6 +15,7 @@ from explorer.runtime.device_program.intrinsics import (
     load,
     load_acquire,
     load_byte,
+    ordered_cycles,
     store,
     store_byte,
 )
@@ -106,9 +107,9 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             if stamps == 0:
                 call_kernel(load(call), b, c, load(call + 8))
             else:
-                begin = cycles()
+                begin = ordered_cycles()
                 call_kernel(load(call), b, c, load(call + 8))
-                end = cycles()
+                end = ordered_cycles()
                 if stamped < room:
                     stamp = stamps + 8 * isa.STAMP_WORDS * stamped
                     store(stamp, row - 1)

@@ -128,10 +128,24 @@ def cycles(context: Any) -> Any:
     """The counter that ticks at one rate on every core: TSC, or ARM's virtual counter."""
 
     def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
-        kind = ir.FunctionType(I64, [])
+        return _counter(b)
+
+    return types.int64(), code
+
+
+@intrinsic
+def ordered_cycles(context: Any) -> Any:
+    """`cycles`, after all loads before it: a core that runs ahead would read the counter while it
+    still waits for another unit's signal. So no brick starts before the ends that it awaited.
+    """
+
+    def code(cx: Any, b: Any, sig: Any, a: Any) -> Any:
+        fence = ir.FunctionType(ir.VoidType(), [])
         if ARM:
-            return b.call(ir.InlineAsm(kind, "mrs $0, cntvct_el0", "=r", side_effect=True), [])
-        return b.call(b.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
+            b.call(ir.InlineAsm(fence, "isb", "~{memory}", side_effect=True), [])
+        else:
+            b.call(b.module.declare_intrinsic("llvm.x86.sse2.lfence", (), fence), [])
+        return _counter(b)
 
     return types.int64(), code
 
@@ -202,3 +216,10 @@ def call_move(context: Any, address: Any, target: Any, source: Any, count: Any) 
         return cx.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), code
+
+
+def _counter(b: Any) -> Any:
+    kind = ir.FunctionType(I64, [])
+    if ARM:
+        return b.call(ir.InlineAsm(kind, "mrs $0, cntvct_el0", "=r", side_effect=True), [])
+    return b.call(b.module.declare_intrinsic("llvm.readcyclecounter", (), kind), [])
