@@ -13,7 +13,8 @@ LEAST = 1e-30  # what counts as the largest answer where all are 0
 
 
 def agree(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether two arrays are the same to 1e-4 of the largest finite element; NaN agrees with NaN.
+    """Whether two arrays are the same to 1e-4 of the largest finite element, or of 1e-30 where all
+    are smaller; NaN agrees with NaN.
 
     Integers and truth values must be equal.
     """
