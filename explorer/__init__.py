@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import explorer.forking  # noqa: F401  from the first import on, a fork waits for the others
 from explorer.counters import counters
 from explorer.garbage import rare_collections
 

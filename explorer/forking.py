@@ -1,17 +1,24 @@
 """Locks that a fork leaves in order: a child in which another thread's lock stayed locked would
-wait for ever.
+wait for ever. So would one that imports what another thread was importing.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import time
+from contextlib import AbstractContextManager
 from itertools import count
+from typing import Any
 from weakref import WeakValueDictionary
 
 PATIENCE_SECONDS = 1.0  # with one lock, before a fork; who holds it longer waits for something
+IMPORT_SECONDS = 10.0  # with what another thread imports
+LOOK_SECONDS = 0.001
 
 _numbers = count()
+_awaited: list[tuple[int, AbstractContextManager[Any]]] = []
 _every: WeakValueDictionary[int, ForkLock] = WeakValueDictionary()
 _forking = threading.local()  # what a thread that forks holds, and what it did not get
 
@@ -35,7 +42,30 @@ class ForkLock:
         self._lock.release()
 
 
+def waits_for(rank: int, lock: AbstractContextManager[Any]) -> None:
+    """A fork waits for a lock however long it takes. Of two that a thread holds at once, the one
+    that it takes first has the lower rank.
+    """
+    _awaited.append((rank, lock))
+
+
+def _imports_end() -> None:
+    """No other thread is importing a module of ours, or patience is over: Python's lock of a module
+    stays locked in the child.
+    """
+    end = time.monotonic() + IMPORT_SECONDS
+    while time.monotonic() < end and any(
+        name.startswith(__package__) and getattr(module.__spec__, "_initializing", False)
+        for name, module in list(sys.modules.items())
+    ):
+        time.sleep(LOOK_SECONDS)
+
+
 def _before() -> None:
+    _imports_end()
+    _forking.awaited = [lock for _, lock in sorted(_awaited, key=lambda ranked: ranked[0])]
+    for lock in _forking.awaited:
+        lock.__enter__()
     _forking.held, _forking.missed = [], []
     for _, one in sorted(_every.items()):
         found = one._lock.acquire(timeout=PATIENCE_SECONDS)
@@ -45,7 +75,9 @@ def _before() -> None:
 def _after() -> None:
     for one in reversed(_forking.held):
         one._lock.release()
-    _forking.held = []
+    for lock in reversed(_forking.awaited):
+        lock.__exit__(None, None, None)
+    _forking.held, _forking.awaited = [], []
 
 
 def _after_in_child() -> None:

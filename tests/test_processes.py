@@ -47,7 +47,8 @@ def compiled(n: int) -> explorer.Compilation:
 def answer_is_right(c: explorer.Compilation, n: int, batch: int = 5) -> bool:
     x = np.random.default_rng(batch).standard_normal((batch, 24)).astype(np.float32)
     weights = np.random.default_rng(n).standard_normal((24, 16 + n % 7)).astype(np.float32)
-    y = np.tanh(x @ weights + np.float32(n))
+    product = np.einsum("bi,io->bo", x, weights)  # NumPy's BLAS has locks that a fork leaves held
+    y = np.tanh(product + np.float32(n))
     wanted = (y / np.exp(y).sum(1, keepdims=True), x.max(0))
     found = c.run({"x": x}).values()
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(found, wanted, strict=True))
@@ -162,8 +163,10 @@ def test_a_spawned_process_compiles_and_runs() -> None:
 @pytest.mark.slow
 def test_a_process_forked_while_others_run_and_compile_does_both() -> None:
     script = """
-import os, sys, threading
+import faulthandler, os, signal, sys, threading
 from tests.test_processes import answer_is_right, check, compiled
+faulthandler.register(signal.SIGALRM, chain=True)  # says where it stands, and ends
+signal.alarm(100)
 c = compiled(11)
 stop = threading.Event()
 def runs():
@@ -176,6 +179,7 @@ for t in threads: t.start()
 for n in range(3):
     child = os.fork()
     if not child:
+        signal.alarm(60)
         ok = answer_is_right(c, 11)
         check(2000 + n)
         os._exit(0 if ok else 1)
@@ -184,6 +188,47 @@ stop.set()
 for t in threads: t.join()
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
+
+
+@needs_fork
+def test_a_fork_waits_for_a_thread_that_is_inside_of_numba() -> None:
+    script = """
+import os, signal, sys, threading, time
+from numba.core.compiler_lock import global_compiler_lock
+import explorer.codegen.cpu.object.object_code
+held = threading.Event()
+def compiles():
+    with global_compiler_lock: held.set(); time.sleep(0.5)
+threading.Thread(target=compiles).start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    with global_compiler_lock: os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
+
+
+@needs_fork
+def test_a_fork_waits_for_a_thread_that_imports_a_part_of_the_compiler() -> None:
+    script = """
+import os, signal, sys, threading
+from importlib import import_module
+import explorer
+NAME = "explorer.runtime.device_program.work_stealing"  # takes long: it loads Numba
+assert NAME not in sys.modules
+threading.Thread(target=import_module, args=(NAME,)).start()
+while NAME not in sys.modules: pass
+assert "numba.core.compiler" not in sys.modules
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    import_module(NAME).entry
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
 
 
 @needs_fork

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from explorer.cached_property import cached_property
 from explorer.codegen.cpu.expressions import symbol_name
 from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.cpu.object.helper_count import helpers_for

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
+from explorer.cached_property import cached_property
 from explorer.cost.bound import bind_kernel
 from explorer.cost.touched import Part, grid_of, kinds, middle, number, touched
 from explorer.ir.kernel import Kernel

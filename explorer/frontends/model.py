@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
+from explorer.cached_property import cached_property
 from explorer.ir.program import Program
 from explorer.ir.types import Annotation
 from explorer.passes.pipeline.fingerprint import program_key

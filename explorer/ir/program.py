@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from explorer.cached_property import cached_property
 from explorer.ir.calls import (
     Branch,
     Expr,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from explorer import cache as store
 from explorer.allowance import cores
+from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
+
+from explorer.cached_property import cached_property
 
 Sizes: TypeAlias = tuple[tuple[str, int], ...]  # of a kernel's symbols, under canonical names
 

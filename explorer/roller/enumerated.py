@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from math import isqrt, prod
 from random import Random
 
+from explorer.cached_property import cached_property
 from explorer.devices.model import Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from explorer.cached_property import cached_property
 from explorer.errors import BadOption
 from explorer.rammer import Schedule
 from widgets.model.brick_wall import WallRows

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from explorer.cached_property import cached_property
 from widgets.welder.tile_stream import Reuse, Slot, StreamRows, VirtualNode
 
 LEFT, X0, X1 = 12.0, 88.0, 768.0  # names of lanes, then the columns

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import onnx
 
+from explorer.cached_property import cached_property
 from explorer.errors import BadModelFile
 from explorer.frontends.files.tensors import small_array
 from explorer.frontends.onnx.functions import Body, Key, local_functions

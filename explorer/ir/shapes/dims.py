@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias, Union
 
+from explorer.cached_property import cached_property
 from explorer.ir.shapes.algebra import sympy
 
 Dim: TypeAlias = Union[int, "sympy.Expr"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from types import GenericAlias, MappingProxyType, MethodType, UnionType
 from typing import Any
 
 import numpy as np
 
+from explorer.cached_property import cached_property
 from explorer.ir.program import Constant
 
 PARTS: dict[type, Callable[[Any], object]] = {
@@ -29,6 +31,7 @@ PARTS: dict[type, Callable[[Any], object]] = {
     property: lambda p: (p.fget, p.fset, p.fdel),
     staticmethod: lambda m: m.__func__,
     classmethod: lambda m: m.__func__,
+    functools.cached_property: lambda p: p.func,
     cached_property: lambda p: p.func,
     MethodType: lambda m: (m.__func__, m.__self__),
     Fraction: lambda f: (f.numerator, f.denominator),

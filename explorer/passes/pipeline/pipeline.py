@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from itertools import count
 from time import perf_counter
@@ -15,6 +14,7 @@ from typing import TypeAlias
 
 from explorer import cache
 from explorer.allowance import memory_bytes
+from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.forking import ForkLock

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
+from explorer.cached_property import cached_property
 from explorer.roller.construct.expression import Expression
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 
+from explorer.cached_property import cached_property
 from explorer.errors import BoundError
 from explorer.grinder import UProgram
 from explorer.ir.decisions import MemoryPlan

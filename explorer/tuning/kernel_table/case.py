@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod, sqrt
 from pathlib import Path
 from zlib import crc32
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from explorer.cached_property import cached_property
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.tuning.kernel_table.operators import Operator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from time import perf_counter_ns
 
+from explorer.cached_property import cached_property
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import Comparison, Measurement, comparison, measurement
 from explorer.measure.quiet import Watch

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
+from explorer.cached_property import cached_property
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Refusal

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
+from explorer.cached_property import cached_property
 from explorer.cost.footprint import inner_box
 from explorer.cost.touched import number, touched
 from explorer.cost.traffic import Tile

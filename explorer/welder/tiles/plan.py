@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 
+from explorer.cached_property import cached_property
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.cost.estimate import kernel_terms
 from explorer.cost.footprint import (

@@ -5,7 +5,6 @@ compiles and unpickles nothing.
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 import threading
 import time
@@ -18,6 +17,7 @@ from weakref import WeakValueDictionary, finalize
 import llvmlite
 import numba
 from llvmlite.binding.ffi import lib
+from numba.core.compiler_lock import global_compiler_lock
 
 from explorer.cache import disk
 from explorer.codegen.compiling import compiling_for
@@ -29,6 +29,7 @@ from explorer.codegen.cpu.object.translate import translate
 from explorer.counters import counters
 from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
+from explorer.forking import waits_for
 
 FORMAT = "object-code-2"
 _lock = threading.RLock()
@@ -37,23 +38,9 @@ _loaded: WeakValueDictionary[str, MachineCode] = WeakValueDictionary()
 _unused: deque[tuple[Shelf, str]] = deque()  # the collector puts in, whoever holds the lock removes
 
 
-def _before_fork() -> None:
-    """No other thread is inside LLVM when a process forks: its lock would stay locked in the child,
-    whose first compilation would never end.
-    """
-    _lock.acquire()
-    lib._lock.__enter__()
-
-
-def _after_fork() -> None:
-    lib._lock.__exit__(None, None, None)
-    _lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
-    )
+# No other thread is inside of Numba or LLVM when a process forks.
+for _rank, _guard in enumerate((_lock, global_compiler_lock, lib._lock), start=1):
+    waits_for(_rank, _guard)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
