@@ -1,6 +1,8 @@
 """A torch.export.ExportedProgram, written as ONNX by PyTorch's own exporter, and imported as such.
 
 Nothing is written to a file: weights go from PyTorch's tensors into the program's constants.
+`torch.cond` becomes an If, PyTorch's while_loop a Loop, its scan and map a Scan: loops and branches
+of the program, with the tensors that their bodies see around them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.importer import from_file
 from explorer.frontends.symbols import Bounds, symbol_name
+from explorer.frontends.torch_bodies import prepared
+from explorer.frontends.torch_loops import translations
 
 OPSET = 20  # what PyTorch's exporter is written for
 UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
@@ -30,7 +34,8 @@ def load_exported(program: Any, bounds: Bounds | None = None) -> Model:
     """The model of an ExportedProgram: its dynamic dims keep their names and their ranges, which
     `bounds` may only narrow.
 
-    Raises UnsupportedOperator where PyTorch's exporter has no ONNX for what the program does.
+    Raises UnsupportedOperator where PyTorch's exporter has no ONNX for what the program does, and
+    where ONNX cannot be told what a loop or branch does.
     """
     names = _dim_names(program)
     proto, weights = _as_onnx(program)
@@ -65,10 +70,17 @@ def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
             where=error.name,
             try_="pip install 'ironworks[peers]'",
         ) from error
+    with _quietly():
+        plain = prepared(program)
     try:
-        with _quietly():
+        with _quietly(), torch.no_grad():  # a loop of many values has no derivative in PyTorch 2.13
             written = torch.onnx.export(
-                program, dynamo=True, opset_version=OPSET, verbose=False, optimize=True
+                plain,
+                dynamo=True,
+                opset_version=OPSET,
+                verbose=False,
+                optimize=True,
+                custom_translation_table=translations(),
             )
     except Exception as error:  # its exporter raises what its parts raise
         raise UnsupportedOperator(
@@ -102,16 +114,18 @@ def _first_reason(error: BaseException) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the exporter's notes on packages that it would like to have."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
+    """Without notes on packages that it would like to have, and on what it left as it is."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
 
 
 # Dims.

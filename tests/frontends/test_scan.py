@@ -69,3 +69,22 @@ def test_a_scan_slices_and_stacks_as_onnxruntime_does(
 def test_a_scan_whose_body_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadModelFile, match="holds Scan at 'scan' whose body does not fit"):
         load(saved(scan(num_scan_inputs=4), tmp_path))
+
+
+def test_a_scan_that_stacks_nothing_may_say_so_with_an_empty_list(tmp_path: Path) -> None:
+    """As PyTorch's exporter does: an attribute of no numbers is no number."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "a"], ["next"])],
+        "body",
+        [value("state", [3]), value("a", [3])],
+        [value("next", [3])],
+    )
+    node = helper.make_node("Scan", ["s", "x"], ["last"], name="scan", body=body, num_scan_inputs=1)
+    for name in ("scan_output_axes", "scan_output_directions"):
+        kind = onnx.AttributeProto.INTS
+        node.attribute.append(helper.make_attribute(name, [], attr_type=kind))
+    made = model([node], [value("s", [3]), value("x", [4, 3])], ["last"])
+    random = np.random.default_rng(3)
+    feeds = {n: random.standard_normal(s).astype(np.float32) for n, s in (("s", 3), ("x", (4, 3)))}
+    found = evaluate(load(saved(made, tmp_path)).program, feeds)
+    np.testing.assert_allclose(found["last"], oracle(made, feeds)[0], rtol=1e-5, atol=1e-6)

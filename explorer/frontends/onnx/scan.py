@@ -14,7 +14,7 @@ class ScanForm:
 
     def __init__(self, node: onnx.NodeProto, body: onnx.GraphProto, name: str) -> None:
         self.name, self.body = name, body
-        numbers = {a.name: list(a.ints) or [a.i] for a in node.attribute if a.name != "body"}
+        numbers = {a.name: _numbers(a) for a in node.attribute if a.name != "body"}
         inputs = numbers.get("num_scan_inputs", [0])[0]
         self.states = len(node.input) - inputs
         outputs = len(body.output) - self.states
@@ -68,3 +68,8 @@ class ScanForm:
         rest = list(range(1, rank))
         rest.insert(axis % rank, 0)
         return tuple(rest)
+
+
+def _numbers(attribute: onnx.AttributeProto) -> list[int]:
+    """The numbers of a list, which may be empty, or the one number."""
+    return [attribute.i] if attribute.type == onnx.AttributeProto.INT else list(attribute.ints)
