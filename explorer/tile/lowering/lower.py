@@ -17,6 +17,7 @@ from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
+from explorer.ir.patterns.rows_by_vector import is_rows_by_vector
 from explorer.ir.patterns.running import Running, running
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.patterns.sliding import slides
@@ -43,8 +44,8 @@ KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scrat
 
 
 def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
-    """The compute as a contraction that the micro-kernels can do: of a form that they have, and
-    columns enough to fill a vector.
+    """The compute as a contraction that the micro-kernels can do: of a form that they have, with
+    columns enough to fill a vector, and more than one row of what would be turned into panels.
     """
     found = contraction(c)
     form = None if found is None else form_of(kernel, c, found)
@@ -52,7 +53,7 @@ def tensor_contraction(kernel: Kernel, c: Compute) -> Contraction | None:
         return None
     if any(a.extent == 0 for a in (*c.axes, *c.reduce)):  # the micro-kernel does a step at least
         return None
-    return None if few_columns(found) else found
+    return None if few_columns(found) or is_rows_by_vector(kernel, c, found) else found
 
 
 def sums_of(kernel: Kernel, device: Device) -> Device:

@@ -52,15 +52,17 @@ def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
     """How a buffer that the map reads moves into its target; None where none can."""
     if m.target.buffer.kind != "output" or m.target.dynamic:
         return None
-    if m.target.buffer.level == STREAM:  # it is not read again
+    if m.target.buffer.level == STREAM or _spreads(m):  # it is not read again; an edge would leave
+        return None
+    scratch = [f for f in dict.fromkeys(fetches(m.expr)) if f.buffer.kind == "scratch"]
+    if not scratch:
         return None
     everything = [p for s in statements for p in parts_of(s)]
     if any(not parts_of(s) for s in statements) or _touches(everything, m.target.buffer) != 1:
         return None
     size = product(tuple(s.size for s in m.spans))
-    for f in dict.fromkeys(fetches(m.expr)):
-        good = f.buffer.kind == "scratch" and f.buffer.dtype == m.target.buffer.dtype
-        if not good or f.dynamic or f.buffer.size != size or _spreads(m):
+    for f in scratch:
+        if f.buffer.dtype != m.target.buffer.dtype or f.dynamic or f.buffer.size != size:
             continue
         distance = m.target.offset - f.offset
         if not distance.variables & {s.axis for s in m.spans} and _is_whole(f.buffer, everything):
