@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
 from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
@@ -20,6 +20,7 @@ from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object, Tensor
 from explorer.measure.compare import Measurement, measure
+from explorer.measure.crossing_points import timed_crossing
 from explorer.measure.profile import Profile, profile_of
 from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
@@ -28,6 +29,9 @@ from explorer.passes.pipeline.pipeline import Snapshot
 from explorer.passes.pipeline.random_inputs import index_limits, random_inputs
 from explorer.rammer import Schedule
 from explorer.roller.policy import weigh
+from explorer.runtime.control.choose import crossings
+from explorer.runtime.control.costs import Supposed
+from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.task_times import TaskFact
 
@@ -370,6 +374,47 @@ class Compilation:
         """
         executable = self.executable
         return executable.planner.uncounted(executable.plan(self._sizes(sizes)))
+
+    def crossings(
+        self, sizes: Sizes | None = None, supposed: Supposed = Supposed()
+    ) -> tuple[Crossing, ...]:
+        """The ways of each loop against its trips, as predicted, inner loops first; none where only
+        a run tells the sizes. `supposed`: another launch and barrier than this machine's.
+        """
+        grinder = self.options.grinder
+        return crossings(self.program, self.device, grinder, self._sizes(sizes), supposed)
+
+    def crossing(self, loop: str = "", sizes: Sizes | None = None) -> Crossing:
+        """The same of one loop, by its name or that of a source operator inside; of the last one
+        where none is named. Raises BadOption where there is none.
+        """
+        found = self.crossings(sizes)
+        named = [x for x in found if x.loop == loop] or [x for x in found if loop in x.origin]
+        if not (named if loop else found):
+            known = ", ".join(x.loop for x in found) or "none"
+            what = (
+                f"no loop is named {loop!r}" if loop else "there is no loop whose sizes are known"
+            )
+            raise BadOption(f"{what} in {self.model.name}", where=loop, expected=known)
+        return named[0] if loop else found[-1]
+
+    def timed_crossing(
+        self,
+        inputs: Inputs,
+        crossing: Crossing,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Crossing:
+        """A crossing with the times of its ways on this machine, with these inputs and where that
+        can be with fewer trips than they make.
+
+        Raises BadOption for a loop that is entered many times, Cancelled where `cancelled()` says
+        so.
+        """
+        given, program, codes = self.named(inputs), self.runnable.program, self.codes
+        told = (progress, cancelled)
+        return timed_crossing(program, codes, self.device, crossing, given, *told)
 
     def binding(self, name: str) -> Binding:
         """The kernel call of that name, or the one that holds a source operator of that name."""

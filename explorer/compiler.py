@@ -22,6 +22,7 @@ from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.garbage import rare_collections
 from explorer.grinder import BothSides, Grind
+from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -82,6 +83,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
     steps = (
         Step("deduce shapes", Stage.TYPED, deduce),
+        Step("inline calls", Stage.TYPED, inline_calls),
         Step("fold constants", Stage.TYPED, fold_constants),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
         Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),

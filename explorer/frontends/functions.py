@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, overload
 
-from explorer.errors import IronworksError, TraceError
+from explorer.errors import DtypeError, IronworksError, ShapeError, TraceError
 from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.bodies import own_results
@@ -35,6 +35,11 @@ from explorer.ir.lattice import Match, erase, instantiate, match, symbols_in
 from explorer.ir.program import Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType
+
+TRY = {  # where what a call is given is not what was declared
+    ShapeError: 'a name for an extent that changes from call to call: tensor("float32", "n")',
+    DtypeError: "x.astype(...) in the call",
+}
 
 
 @dataclass
@@ -94,7 +99,7 @@ class IsolatedFunction:
                 where=error.where,
                 expected=error.expected,
                 found=error.found,
-                try_=error.try_,
+                try_=error.try_ or TRY.get(type(error), ""),
             ) from None
         assert isinstance(derived.result, TupleType)
         call = FunctionCall(signature.name, tuple(frame.own(g.value, g.home) for g in given))

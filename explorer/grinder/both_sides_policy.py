@@ -29,7 +29,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 
 BOTH, ONE = ControlWay("both"), ControlWay("device")
 MOST_KERNELS = 16  # of a side: what is larger is not worth pricing
-MEETINGS = 4  # of all units: before and after they look at the condition, and after a side
+MEETINGS = 3  # of all units: before and after they look at the condition, and after a side
 Price: TypeAlias = Callable[[Kernel, ShapeEnv], float]
 
 

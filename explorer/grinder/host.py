@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.grinder.recursion import recursive
-from explorer.grinder.words import Words, words_of
+from explorer.grinder.calls.recursion import recursive
+from explorer.grinder.calls.words import Words, words_of
 from explorer.ir.calls import (
     Branch,
     FunctionCall,

@@ -27,7 +27,7 @@ class Options:
     `depth`: how many calls of a recursive function are open at once at most. A run that would need
     more ends with BoundError; a stack of so many frames that takes more memory than a model may
     have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
-    of that memory. What Python follows has a limit of its own, 2000.
+    of that memory. Where Python follows the calls there may be 100,000 at most, 2000 for 0.
     """
 
     schedule: str | LevelPolicy = "auto"

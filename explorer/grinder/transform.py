@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from explorer.errors import UnsupportedOperator
+from explorer.grinder.calls.recursion import recursive, unchanged
+from explorer.grinder.first_states import begin_in_place
 from explorer.grinder.host import host_of
 from explorer.grinder.levels import level_of
 from explorer.grinder.model import (
@@ -24,7 +26,6 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LEVELS, LevelPolicy, Ways, lowest
-from explorer.grinder.recursion import recursive, unchanged
 from explorer.grinder.rows import RowReader, stack
 from explorer.grinder.unroll import fitting, joined, refusal
 from explorer.ir.calls import (
@@ -100,6 +101,7 @@ class _Grinder:
             names[param.name] = self.define(param.name, self.tensor(param), home="input")
         parts = self.body(main, names, "", (main.name,))
         outputs = tuple(self.value(v, names) for v in main.outputs)
+        begin_in_place(parts, self.values, outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
         inputs = tuple(p.name for p in main.params)
         apart, words = self.ways.apart, self.host.words
@@ -247,6 +249,9 @@ class _Grinder:
         del self.open[function]
         self.frame = outside
         level, reason = level_of(self.ways.level, body, name)
+        chosen = self.ways.chosen.get(b.name)
+        if chosen is not None and chosen.chosen.level == level:
+            reason = chosen.reason
         if level == "host":
             self.refused.add(function)
         return RecursionTask(

@@ -95,9 +95,17 @@ def _trees(part: UTask) -> list[TaskTree]:
                 TaskTree("sequence", label, part.level, tuple(t for p in arm for t in _trees(p)))
                 for label, arm in (("then", part.then), ("else", part.orelse))
             )
+            count = 0 if part.level == "host" else 2  # before it is looked at, and behind
             return [
                 TaskTree(
-                    "branch", part.name, part.level, arms, part.binding, part.reason, 2, part.origin
+                    "branch",
+                    part.name,
+                    part.level,
+                    arms,
+                    part.binding,
+                    part.reason,
+                    count,
+                    part.origin,
                 )
             ]
 

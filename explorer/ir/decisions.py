@@ -72,7 +72,7 @@ class TaskTree:
 
 @dataclass(frozen=True, slots=True)
 class ControlWay:
-    """How a loop or branch may run: at a level as in `TaskTree`, or "both": both sides of a branch
+    """How control flow may run: at a level as in `TaskTree`, or "both": both sides of a branch
     are computed and one is selected. A turn of a loop makes `turn` trips.
     """
 
@@ -99,15 +99,18 @@ class MeasuredWay:
     measured_us: float
 
 
+COSTS_ARE_OF = {"loop": "trip", "branch": "decision", "call": "call"}  # by kind
+
+
 @dataclass(frozen=True, slots=True)
 class ControlDecision:
-    """The ways that were weighed for the loop or branch that a binding binds, the one taken first;
-    a candidate's terms are of one trip, or of one decision, as predicted. `measured` are those that
-    were timed, the one taken first; they lead the candidates.
+    """The ways that were weighed for the loop, branch or outermost call of a recursion that a
+    binding binds, the one taken first; a candidate's terms are of one trip, decision or call, as
+    predicted. `measured` are those that were timed, the one taken first; they lead the candidates.
     """
 
     binding: str
-    kind: str  # "loop" or "branch"
+    kind: str  # "loop", "branch" or "call"
     chosen: ControlWay
     candidates: tuple[Candidate[ControlWay], ...]
     reason: str = ""
@@ -396,11 +399,49 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """What the control flow that a binding binds did in one run. A loop was entered `times` and
+    made so many `trips` in all; a branch was decided `times`, for its first side `then` of them; a
+    recursion was called from outside `times`, was `trips` calls in all, `depth` open at most.
+    """
+
+    binding: str
+    kind: str  # "loop", "branch" or "call"
+    times: int = 0
+    trips: int = 0
+    then: int = 0
+    depth: int = 0
+
+    @property
+    def words(self) -> str:
+        """In words."""
+        often = "" if self.times == 1 else f", entered {self.times:,} times"
+        match self.kind:
+            case "loop":
+                return f"ran {self.trips:,} trip{'' if self.trips == 1 else 's'}{often}"
+            case "branch":
+                return f"then side {self.then:,} of {self.times:,}"
+            case _:
+                return f"{self.trips:,} call{'' if self.trips == 1 else 's'}, depth {self.depth:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A trip of the loop that a binding binds in one run; a turn of several `count` them."""
+
+    binding: str
+    count: int
+    begin_us: float
+    end_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Wall:
     """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock
     says measured.
 
     `host` is what Python runs meanwhile, in a lane of its own below the units': number `units`.
+    `ran` and `trips`, of a measured wall, are what its control flow did, and its first trips.
     """
 
     kind: str
@@ -412,6 +453,8 @@ class Wall:
     device: str = ""
     cuts_us: tuple[float, ...] = ()  # where one launch ends and the next begins
     host: tuple[Brick, ...] = ()
+    ran: tuple[Ran, ...] = ()
+    trips: tuple[Trip, ...] = ()
 
     @property
     def everything(self) -> tuple[Brick, ...]:

@@ -22,6 +22,7 @@ from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
 from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
 from explorer.runtime.regions import is_dynamic
 
@@ -42,8 +43,9 @@ class MeasureWays:
     """After: each loop and branch of a program whose runs are of known length goes the fastest of
     its `count` best ways by the model, where that is clearly faster than the model's first.
 
-    Inputs are random. A program with a loop that its data or an input end is left to the model:
-    nothing says how long a run of it takes. Raises BadOption for a device that cannot run here.
+    Inputs are random. A program with a recursion, or a loop that its data or an input end, is left
+    to the model: nothing says how long such a run takes, also where one of other inputs was seen.
+    Raises BadOption for a device that cannot run here.
     """
 
     device: Device
@@ -64,7 +66,7 @@ class MeasureWays:
         if not program.decisions.control or is_dynamic(program):
             return program
         codes = build(program, self.device)
-        first = Executable(program, codes, self.device)
+        first = Executable(_unseen(program), codes, self.device)
         if first.planner.uncounted(first.plan(program.env.hints)):
             return program
         inputs = random_inputs(program, program.env.hints)
@@ -87,6 +89,15 @@ class MeasureWays:
                 program = _with(program, _measured(decision, tried, times))
         tree = task_tree(program, ways_of(program.decisions))
         return replace(program, decisions=replace(program.decisions, tasks=tree))
+
+
+def _unseen(program: Program) -> Program:
+    """The program without what a profile has seen of its runs."""
+    rammer = program.decisions.rammer
+    if not isinstance(rammer, RammerOptions):
+        return program
+    blind = replace(program.decisions, rammer=replace(rammer, profile=None))
+    return replace(program, decisions=blind)
 
 
 def _fits(way: ControlWay, inside: bool) -> bool:

@@ -15,12 +15,13 @@ import numpy as np
 
 from explorer.counters import counters
 from explorer.ir.annotations import symbols_in
-from explorer.ir.calls import LibraryCall
-from explorer.ir.program import Binding, Program
+from explorer.ir.calls import FunctionCall, LibraryCall, Loop
+from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
+from explorer.runtime.binding.decided import Decided
 from explorer.runtime.binding.recording import Called, Traced
 from explorer.runtime.regions import cut
 from explorer.runtime.workers import clock
@@ -45,6 +46,8 @@ class Frames:
         self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
         self.compiled = {name: compiled(region) for name, region in found.regions.items()}
         self.unread: dict[str, Unread] = {}
+        calls = (b for _, b in self.program.bindings() if isinstance(b.expr, FunctionCall))
+        self.called = frozenset(v.name for b in calls for v in b.vars[:1])
 
     def run(self, inputs: Mapping[str, Array], traced: Traced | None = None) -> list[Array]:
         """The outputs in order; `traced` gathers the launches of all regions.
@@ -55,7 +58,7 @@ class Frames:
         main = self.program.main
         regions: dict[str, Compiled] = {}
         interpreter = _Host(self.program, sizes, regions, self.unread)
-        interpreter.traced = traced
+        interpreter.traced, interpreter.called, interpreter.open = traced, self.called, []
 
         def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
             if traced is not None:
@@ -78,9 +81,47 @@ class Frames:
 
 
 class _Host(Interpreter):
-    """Does what lies between regions; what libraries do is seen in the trace."""
+    """Does what lies between regions; what libraries do, and what is decided, is in the trace."""
 
     traced: Traced | None = None
+    called: frozenset[str] = frozenset()  # the bindings that are calls
+    open: list[tuple[str, str]]  # functions that are called, and the bindings that do
+
+    def run(
+        self,
+        function: Function,
+        args: Sequence[Array],
+        given: Sizes | None = None,
+        of: str = "",
+    ) -> list[Array]:
+        binding, _, side = of.partition("/")
+        if self.traced is None or not of:
+            return super().run(function, args, given, of)
+        if side:
+            self.decided("branch", binding, side == "then")
+            return super().run(function, args, given, of)
+        if of not in self.called:
+            results = super().run(function, args, given, of)
+            self.decided("trip", of, 1)
+            return results
+        self.open.append((function.name, of))
+        mine = [outermost for name, outermost in self.open if name == function.name]
+        self.decided("call", mine[0], len(mine) - 1)
+        try:
+            return super().run(function, args, given, of)
+        finally:
+            self.open.pop()
+
+    def loop(
+        self, loop: Loop, values: Mapping[str, Array], sizes: Sizes, of: str
+    ) -> Sequence[Array]:
+        self.decided("enter", of, 0)
+        return super().loop(loop, values, sizes, of)
+
+    def decided(self, kind: str, binding: str, value: int) -> None:
+        """Note what was decided."""
+        if self.traced is not None:
+            self.traced.decided.append(Decided(kind, binding, value, clock.cycles()))
 
     def library(
         self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]

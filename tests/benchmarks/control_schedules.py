@@ -4,10 +4,11 @@ turns.
     python -m tests.benchmarks.control_schedules [--seconds 1] [--programs 16]
 
 The first table is a loop whose body does nothing; the second one of growing bodies, a product of
-two squares and a tanh, and where the ways meet; the third random loops. Times are of one trip,
-ratios are of times taken in turns, with their 99 % intervals; `predicted` is what the choice was
-made by. `eager` launches each operator by itself and welds nothing, as frameworks do without a
-compiler; `device` keeps the loop in the program and unrolls nothing, as JAX does.
+two squares and a tanh, and where the ways meet; the third random loops; the last recursions. Times
+are of one trip, or of one call, ratios are of times taken in turns, with their 99 % intervals;
+`predicted` is what the choice was made by. `eager` launches each operator by itself and welds
+nothing, as frameworks do without a compiler; `device` keeps the loop in the program and unrolls
+nothing, as JAX does.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -40,7 +42,7 @@ Raced = dict[str, Comparison]
 WAYS = (("host", ControlWay("host")), ("device", ControlWay("device")))
 WIDTHS = (4, 16, 32, 64, 128, 192, 256)
 TOGETHER = 1.05  # ways that are no farther apart than this
-EMPTY_TRIPS, LONGEST_US = 10_000, 20_000.0
+EMPTY_TRIPS, LONGEST_US, CALLS = 10_000, 20_000.0, 511
 
 
 def empty() -> bytes:
@@ -196,8 +198,60 @@ def random_loops(seconds: float, count: int, threads: int) -> Iterator[str]:
         yield f"{schedule} over host: {mean:.2f}x in the geometric mean of {len(values)}"
 
 
+@explorer.function(result=explorer.tensor("float32", 8))
+def down(x: explorer.tensor("float32", 8), k: explorer.tensor("int64")) -> Any:
+    """Calls itself once."""
+    return x if k <= 1 else down(x * 0.5, k - 1) + 1.0
+
+
+@explorer.function(result=explorer.tensor("float32", 8))
+def halves(x: explorer.tensor("float32", 8), k: explorer.tensor("int64")) -> Any:
+    """Calls itself twice, in all k times for a k of 2^n - 1."""
+    return x if k <= 1 else halves(x * 0.5, k // 2) + halves(x, k // 2)
+
+
+@explorer.trace
+def chain(x: explorer.tensor("float32", 8), k: explorer.tensor("int64")) -> Any:
+    return down(x, k)
+
+
+@explorer.trace
+def tree(x: explorer.tensor("float32", 8), k: explorer.tensor("int64")) -> Any:
+    return halves(x, k)
+
+
+class Recursion(Loop):
+    """One recursion; a trip is a call."""
+
+    def __init__(self, model: Any, calls: int, threads: int) -> None:
+        laid = explorer.Options(rammer=Rammer(threads=threads))
+        self.first = explorer.compile(model, options=laid)
+        self.inputs, self.trips = {"x": np.ones(8, np.float32)}, calls
+
+    def run(self, schedule: str, trips: int) -> Callable[[], None]:
+        """A run that makes so many calls."""
+        c = self.under(schedule)
+        given = {**self.inputs, "k": np.array(trips)}
+        if c.executable.frames is not None:
+            return partial(c.run, given)
+        return c.runnable.prepared(given, c.run(given))
+
+    def predicted(self) -> str:
+        """What the choice was made by."""
+        found = [d for d in self.first.program.decisions.control if d.kind == "call"]
+        return found[0].reason
+
+
+def recursions(seconds: float, threads: int) -> Iterator[str]:
+    """The last table."""
+    yield head(f"recursions, {threads} threads")
+    for name, model in (("chain", chain), ("tree", tree)):
+        found = Recursion(model, CALLS, threads)
+        yield row(name, found, found.raced(seconds))
+
+
 def main() -> None:
-    """Print the three tables."""
+    """Print the four tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each pair")
     parser.add_argument("--programs", type=int, default=16, help="random loops")
@@ -209,6 +263,9 @@ def main() -> None:
             print(line, flush=True)
     for threads in (1, 2):
         for line in random_loops(flags.seconds / 2, flags.programs, threads):
+            print(line, flush=True)
+    for threads in (1, 2):
+        for line in recursions(flags.seconds, threads):
             print(line, flush=True)
 
 

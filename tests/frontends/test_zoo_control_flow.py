@@ -152,6 +152,8 @@ def test_all_control_flow_is_on_the_device_and_a_run_is_one_launch(name: str) ->
     assert did.interpreted_kernels == did.host_reads == did.library_calls == 0
     assert did.kernel_compiles == did.regions_run == 0  # no part between two decisions of the host
     assert did.replays == 1
+    (traced,) = c.executable.traced(given)
+    assert len(traced.launches) == 1 and not traced.calls
 
 
 @pytest.mark.parametrize("name", ["small_seq2seq_decoder", "small_beam_search"])

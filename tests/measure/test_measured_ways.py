@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions import ControlDecision
 from explorer.measure.measured_ways import LEAST_GAIN, MeasureWays
+from explorer.measure.task_times import task_profile
 
 tensor = explorer.tensor
 
@@ -84,6 +86,16 @@ def test_what_the_clock_cannot_tell_apart_stays_the_models() -> None:
 def test_a_loop_of_unknown_length_is_left_to_the_model() -> None:
     c = explorer.compile(counted, options=explorer.Options(grinder=Grinder(measure=4)))
     assert not loop_of(c.program).measured
+
+
+def test_a_loop_whose_trips_a_profile_has_seen_is_not_run_on_random_counts() -> None:
+    c = explorer.compile(counted, options=explorer.Options(grinder=Grinder(unroll=1)))
+    given = {"x": np.ones(8, np.float32), "k": np.array(5)}
+    profile = task_profile(c.executable, given, runs=5, fresh=True)
+    assert profile.trips == (("loop", 5),)
+    options = replace(c.options.rammer, profile=profile)
+    measured = c.with_options(rammer=options, grinder=Grinder(unroll=1, measure=4))
+    assert not loop_of(measured.program).measured
 
 
 def test_nothing_is_timed_for_a_machine_that_is_not_here() -> None:

@@ -57,10 +57,14 @@ def test_a_thread_that_spins_is_seen() -> None:
 
     thread = threading.Thread(target=spin)
     thread.start()
-    try:
+
+    def seen() -> bool:
         watch = Watch(most_wait_s=0.02)
         watch.begin()
-        assert not watch.end().quiet
+        return not watch.end().quiet
+
+    try:
+        assert any(seen() for _ in range(100))  # once it gets a core, on a machine that is busy
     finally:
         stop.set()
         thread.join()

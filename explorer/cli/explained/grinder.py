@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.text import counted, duration, table
-from explorer.ir.decisions import ControlDecision, TaskTree
+from explorer.ir.decisions import COSTS_ARE_OF, ControlDecision, TaskTree
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -35,7 +35,7 @@ def tasks(c: Compilation, op: str | None) -> Answer:
 
 
 def _weighed(decision: ControlDecision) -> str:
-    unit = "trip" if decision.kind == "loop" else "decision"
+    unit = COSTS_ARE_OF[decision.kind]
     head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted for a {unit}"
     timed = [(m.way.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
     measured = table(("way", ">measured, a run", ">by the model"), timed)
@@ -54,7 +54,8 @@ def _branches(tree: TaskTree, op: str | None, indent: str) -> Iterator[str]:
         for part in tree.parts:
             yield from _branches(part, op, indent)
         return
-    barriers = f", {counted(tree.barriers_per_trip, 'barrier')} a trip" if tree.parts else ""
+    unit = COSTS_ARE_OF.get(tree.kind) if tree.parts else None
+    barriers = f", {counted(tree.barriers_per_trip, 'barrier')} a {unit}" if unit else ""
     reason = f": {tree.reason}" if tree.reason else ""
     yield f"{indent}{tree.kind} {tree.name}, on the {tree.level}{barriers}{reason}"
     for part in tree.parts:

@@ -39,8 +39,9 @@ from explorer.ops.widening import reference
 __all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
 Array = np.ndarray
-DEEPEST = 2000  # calls within calls
-MANY = 100  # calls within calls, of which Python's own limit is raised
+DEEPEST, MOST_DEEP = 2000, 100_000  # calls within calls: where nobody says, and at most
+MANY = 100  # functions, sides and bodies within each other, for which Python's limit is raised
+FRAMES = 5  # of Python's, and none of C's, in each of them
 
 
 def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -82,8 +83,10 @@ class Interpreter:
         self.constants = program.constants
         self.functions = {f.name: f for f in program.functions}
         self.unread = {} if unread is None else unread
-        self.depth = 0
-        self.path = ""  # the bindings whose functions are being run, as uTasks are named
+        asked = getattr(program.decisions.grinder, "depth", 0)
+        self.deepest = min(asked, MOST_DEEP) or DEEPEST
+        self.calls = 0  # that are open
+        self.within: list[str] = []  # for what is open, calls, sides and bodies: by which binding
 
     def run(
         self,
@@ -95,27 +98,24 @@ class Interpreter:
         """A function's outputs; what nothing reads any more is dropped. `given` are the symbols
         that it has from its caller, `of` the binding that runs it.
         """
-        outside = self.path
-        self.depth += 1
-        self.path = f"{outside}{of}/" if of else outside
+        self.within.append(of and f"{of}/")
         try:
             return self.frame(function, args, self.sizes if given is None else given)
         finally:
-            self.depth -= 1
-            self.path = outside
+            self.within.pop()
+
+    @property
+    def path(self) -> str:
+        """What the names of uTasks begin with where the run is."""
+        return "".join(self.within)
 
     def frame(
         self, function: Function, args: Sequence[Array], given: Mapping[str, int]
     ) -> list[Array]:
-        """One call of a function; BoundError where calls nest without end."""
-        if self.depth >= DEEPEST:
-            raise BoundError(
-                f"{function.name} is called more than {DEEPEST} calls deep",
-                where=function.name,
-                try_="see that its recursion ends, or write it as a loop",
-            )
-        if self.depth == MANY:  # each call is a few frames of Python's
-            sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * DEEPEST))
+        """A function, a side of a branch or a body of a loop, once."""
+        if len(self.within) % MANY == 0:
+            wanted = FRAMES * (len(self.within) + 2 * MANY)
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), wanted))
         frame = Frame.of(function, self.program.env, given)
         frame.enter(args)
         values = {p.name: a for p, a in zip(function.params, args, strict=True)}
@@ -166,8 +166,7 @@ class Interpreter:
             case FunctionCall(name, args) if name in self.compiled:
                 return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
-                of = binding.vars[0].name
-                return self.run(self.functions[name], [read(a) for a in args], {}, of)
+                return self.call(name, [read(a) for a in args], binding.vars[0].name)
             case MatchCast(arg):
                 return (frame.cast(binding.var.name, read(arg)),)
             case ShapeOf(dims, rank):
@@ -181,6 +180,16 @@ class Interpreter:
                 of = binding.vars[0].name if binding.vars else loop.body
                 results = self.loop(loop, values, sizes, of)
                 return _padded(binding.vars, results, sizes) if loop.padded else results
+
+    def call(self, name: str, args: Sequence[Array], of: str) -> list[Array]:
+        """One call of a function; BoundError where calls nest deeper than they may."""
+        if self.calls >= self.deepest:
+            raise too_deep(name, self.deepest)
+        self.calls += 1
+        try:
+            return self.run(self.functions[name], args, {}, of)
+        finally:
+            self.calls -= 1
 
     def library(
         self, binding: Binding, call: LibraryCall, given: Sequence[Array | None]
@@ -205,14 +214,24 @@ class Interpreter:
             given = [count, np.asarray(going), *state, *args]
             going, *found = self.run(body, given, sizes, of)
             state = found[: len(state)]
-            rows.append(found[len(state) :])
             if loop.scans:
+                rows.append(found[len(state) :])
                 taken += sum(a.nbytes for a in rows[-1])
                 check_room(2 * taken, f"{loop.body}, after {step + 1} trips,", loop.body)
             step += 1
-        if not rows:
+        if not rows:  # nothing is stacked, or no trip was made
             return [*state, *_no_rows(loop, body.outputs[1 + len(state) :], sizes)]
         return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
+
+
+def too_deep(function: str, depth: int) -> BoundError:
+    """What a run ends with of which calls nest deeper than so many."""
+    return BoundError(
+        f"{function} is called more than {depth} calls deep",
+        where=function,
+        expected=f"at most {depth}",
+        try_="see that its recursion ends, or Options(grinder=Options(depth=...)) of more",
+    )
 
 
 def _operator(

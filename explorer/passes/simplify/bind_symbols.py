@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
 
 from explorer.errors import BadOption, BoundError
-from explorer.ir.kernel import Affine, affine
-from explorer.ir.lattice import replace_symbols
 from explorer.ir.program import Function, Program
-from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.ir.stage import Stage
 from explorer.ir.symbols import parameter_symbols
 from explorer.ops.reference.verify_symbols import scopes_of
 from explorer.passes.pipeline.registry import compiler_pass
-
-Node = TypeVar("Node")
+from explorer.passes.simplify.symbol_values import with_symbols
 
 
 @compiler_pass("bind-symbols", paper="Relax, ASPLOS 2025, section 3.2: first-class symbolic shapes")
@@ -87,35 +82,4 @@ def _checked(pairs: tuple[tuple[str, int], ...], program: Program) -> dict[str, 
 def _bound(function: Function, known: Sizes, scope: Collection[str]) -> Function:
     """The function with the symbols that it shares with the inputs replaced."""
     values = {name: value for name, value in known.items() if name in scope}
-    return _Binder(values).of(function) if values else function
-
-
-class _Binder:
-    """Replaces symbols wherever a dim stands; what several places share is made once."""
-
-    def __init__(self, values: Mapping[str, int]) -> None:
-        self.values = values
-        self.made: dict[int, tuple[Any, Any]] = {}
-
-    def of(self, node: Node) -> Node:
-        found = self.made.get(id(node))
-        if found is None:
-            found = self.made[id(node)] = (node, self.new(node))
-        made: Node = found[1]
-        return made
-
-    def new(self, node: Any) -> Any:
-        match node:
-            case _ if is_symbolic(node):
-                return replace_symbols(node, self.values)
-            case Affine(terms, const):
-                return affine({n: self.of(c) for n, c in terms}, self.of(const))
-            case tuple():
-                items = tuple(map(self.of, node))
-                return node if all(a is b for a, b in zip(items, node, strict=True)) else items
-        if not is_dataclass(node) or isinstance(node, type):
-            return node
-        before = {f.name: getattr(node, f.name) for f in fields(node) if f.init}
-        after = {name: self.of(value) for name, value in before.items()}
-        changed = {name: value for name, value in after.items() if value is not before[name]}
-        return replace(node, **changed) if changed else node
+    return with_symbols(function, values) if values else function

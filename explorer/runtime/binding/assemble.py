@@ -45,12 +45,23 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """What a row of control flow decides, of the loop, branch or recursion that `binding` binds:
+    "enter" and "trip" (of so many `trips` at once), "branch", or "call".
+    """
+
+    kind: str
+    binding: str
+    trips: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchCode:
     """Rows for each unit that has tasks: the others need not wake up. `units` are their numbers,
     and each has so many `registers`, and a stack of so many words.
 
     `operators`, `slots` and `pointers` say what the tables hold that the rows index; fault n + 1 of
-    a row is that of `recursions[n]`.
+    a row is that of `recursions[n]`; `marks` are what the first unit's rows decide.
     """
 
     units: tuple[int, ...]
@@ -62,6 +73,7 @@ class LaunchCode:
     registers: int
     stack: int
     recursions: tuple[tuple[str, int], ...]  # functions, and how deep their calls may nest
+    marks: Mapping[int, Mark]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,7 @@ class _Writer:
         self.assembler = assembler
         self.rows: list[list[Row]] = [[] for _ in range(assembler.units)]
         self.runs: list[dict[int, RunRow]] = [{} for _ in self.rows]
+        self.marks: list[dict[int, Mark]] = [{} for _ in self.rows]
         self.operators: dict[str, int] = {}
         self.tasks: list[OperatorTask] = []
         self.slots: dict[tuple[str, int], int] = {}  # a value, after so many of its moves
@@ -191,6 +204,7 @@ class _Writer:
             self.deepest + 1,
             self.calls.words,
             tuple(self.calls.recursions),
+            self.marks[units[0]],
         )
 
     def all(self, op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> list[int]:
@@ -200,6 +214,11 @@ class _Writer:
             places.append(len(rows))
             rows.append((op, a, b, c, d))
         return places
+
+    def mark(self, places: Sequence[int], kind: str, binding: str, trips: int = 1) -> None:
+        """Say what the rows at these places decide."""
+        for marks, place in zip(self.marks, places):
+            marks[place] = Mark(kind, binding, trips)
 
     def here(self) -> list[int]:
         return [len(rows) for rows in self.rows]
@@ -370,6 +389,7 @@ class _Writer:
 
     def branch(self, task: BranchTask) -> None:
         begin = self.decide(task.cond)
+        self.mark(begin, "branch", task.binding)
         self.arm(task.then, [(row[0], row[1]) for row in task.results])
         over = self.all(isa.JUMP)
         self.aim(begin, 2, self.here())
@@ -390,7 +410,7 @@ class _Writer:
         self.meet()
         register = self.begin(task.name)
         if not task.rest:  # else the count goes on
-            self.all(isa.LET, register, 0)
+            self.mark(self.all(isa.LET, register, 0), "enter", task.binding)
         exits: list[tuple[list[int], int]] = []
         if task.cond and not task.checked:
             exits.append((self.decide(task.cond), 2))
@@ -411,7 +431,7 @@ class _Writer:
         counts = {root(count).name for count in task.counts}
         if any(root(c.result).name in counts for c in task.carried):
             self.meet()  # before unit 0 counts on
-        self.all(isa.NEXT, register, len(task.later))
+        self.mark(self.all(isa.NEXT, register, len(task.later)), "trip", task.binding, task.turn)
         self.aim(self.all(isa.JUMP), 1, top)
         for places, column in exits:
             self.aim(places, column, self.here())

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer.walls.simulate import wait_gaps
 from explorer.runtime.binding.assemble import LaunchCode, RunRow
+from explorer.runtime.binding.decided import ran, trips
 from explorer.runtime.binding.recording import Called, Traced
 from explorer.runtime.workers.launch import Stamps
 
@@ -64,7 +65,9 @@ def measured_wall(
             gaps += _gaps(mine, reads, units, begin, end)
         total = end
     walls = tuple(bricks), tuple(gaps), units, total, policy, device, tuple(cuts), tuple(host)
-    return Wall("measured", *walls)
+    told = traced.decisions
+    counted = () if traced.cut else ran(told)
+    return Wall("measured", *walls, counted, trips(told, origin, cycles_per_us))
 
 
 def _bricks(

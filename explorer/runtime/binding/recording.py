@@ -16,15 +16,16 @@ from typing import TypeAlias
 import numpy as np
 
 from explorer.counters import counters
-from explorer.errors import BoundError
 from explorer.grinder import Carried, LibraryTask
+from explorer.ops.reference.evaluate import too_deep
 from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
 from explorer.runtime.binding.arena import Arena
 from explorer.runtime.binding.assemble import HostBranch, HostLoop, LaunchCode, Step
+from explorer.runtime.binding.decided import Decided, noted
 from explorer.runtime.binding.views import Views
 from explorer.runtime.workers import clock
-from explorer.runtime.workers.launch import Launch, Stamps
+from explorer.runtime.workers.launch import MOST_NOTES, Launch, Stamps
 from explorer.runtime.workers.teams import Launcher
 
 Array = np.ndarray
@@ -55,11 +56,24 @@ class Traced:
     launches: list[tuple[LaunchCode, Stamps]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
+    decided: list[Decided | int] = field(default_factory=list)  # by Python, or by launch n
 
     @property
     def needed(self) -> int:
-        """The most stamps that a unit made in a launch."""
-        return max((stamps.needed for _, stamps in self.launches), default=0)
+        """The most stamps that a unit made in a launch, or notes that there may be room for."""
+        found = (max(s.needed, min(s.noted, MOST_NOTES)) for _, s in self.launches)
+        return max(found, default=0)
+
+    @property
+    def decisions(self) -> list[Decided]:
+        """What was decided, in order, as far as there was room to note it."""
+        each = ((d,) if isinstance(d, Decided) else noted(*self.launches[d]) for d in self.decided)
+        return [decided for some in each for decided in some]
+
+    @property
+    def cut(self) -> bool:
+        """Whether there was more."""
+        return any(stamps.noted > len(stamps.notes) for _, stamps in self.launches)
 
     @property
     def begin(self) -> int:
@@ -88,9 +102,15 @@ class Run:
             launch.run(self.team)
         else:
             self.traced.paths.append(self.traced.path)
+            self.traced.decided.append(len(self.traced.launches))
             self.traced.launches.append((code, launch.trace(self.team, self.traced.capacity)))
         if code.recursions and launch.fault:
-            raise _too_deep(*code.recursions[launch.fault - 1])
+            raise too_deep(*code.recursions[launch.fault - 1])
+
+    def decided(self, kind: str, binding: str, value: int) -> None:
+        """Note what Python has decided."""
+        if self.traced is not None:
+            self.traced.decided.append(Decided(kind, binding, value, clock.cycles()))
 
     def call(self, task: LibraryTask, work: Callable[[], None]) -> None:
         """Call a library."""
@@ -101,15 +121,6 @@ class Run:
             work()
             name = self.traced.path + task.name
             self.traced.calls.append(Called(name, task.origin, begin, clock.cycles()))
-
-
-def _too_deep(function: str, depth: int) -> BoundError:
-    return BoundError(
-        f"{function} is called more than {depth} calls deep",
-        where=function,
-        expected=f"at most {depth}",
-        try_="see that its recursion ends, or Options(grinder=Options(depth=...)) of more",
-    )
 
 
 def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Arena) -> Recording:
@@ -172,7 +183,9 @@ class _Recorder:
 
         def deed(run: Run) -> None:
             counters.add("host_reads")
-            _do(then if bool(cond()) else orelse, run)
+            taken = bool(cond())
+            run.decided("branch", task.binding, taken)
+            _do(then if taken else orelse, run)
 
         return deed
 
@@ -194,6 +207,7 @@ class _Recorder:
         body, carry = self.steps(step.body), self.carry(task.carried)
 
         def deed(run: Run) -> None:
+            run.decided("enter", task.binding, 0)
             if once is not None and not _number(once):
                 return
             limit = None if trip is None else _number(trip)
@@ -205,6 +219,7 @@ class _Recorder:
                     np.copyto(result()[count, ...], row())
                 _do(carry, run)
                 count += 1
+                run.decided("trip", task.binding, 1)
 
         return deed
 

@@ -1,7 +1,8 @@
-"""The way of each loop and branch: what each would take is predicted, and the least is taken.
+"""The way of each loop, branch and recursion: what each would take is predicted, and the least is
+taken.
 
-Ways of one loop are compared by a trip, at the sizes that tiles are chosen for. What stands inside
-of a loop in the program is in the program too.
+Ways of one loop are compared by a trip, those of a recursion by a call, at the sizes that tiles are
+chosen for. What stands inside of a loop or a recursion in the program is in the program too.
 """
 
 from __future__ import annotations
@@ -11,28 +12,39 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.errors import ShapeError
-from explorer.grinder import BranchTask, LoopTask, UTask, Ways, on_host, task_tree, ways_of
+from explorer.grinder import (
+    BranchTask,
+    LoopTask,
+    RecursionTask,
+    UTask,
+    Ways,
+    on_host,
+    task_tree,
+    ways_of,
+)
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder.unroll import operators_of, refusal
-from explorer.ir.decisions import Candidate, ControlDecision, ControlWay
+from explorer.ir.decisions import COSTS_ARE_OF, Candidate, ControlDecision, ControlWay
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.rammer import Options as RammerOptions
-from explorer.runtime.control.costs import Time, Tree
+from explorer.runtime.control.costs import UNCOUNTED, Control, Supposed, Time, Tree
+from explorer.runtime.control.way_times import Constants, Crossing, WayTime
 from explorer.runtime.planning.task_times import TaskTimes
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")
 FROM_PYTHON = ("host", "eager")
-UNCOUNTED = 8  # trips of a loop that only a run counts, where it stands in another one
 LEAST_GAIN = 0.97  # of the time of single trips: less is not worth the longer program
 MOST_OPERATORS = 1024  # of a turn that is weighed
 Weighed = Candidate[ControlWay]
+KINDS = {LoopTask: "loop", BranchTask: "branch", RecursionTask: "call"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChooseWays:
-    """After: each loop and branch has the ways that were weighed for it among the decisions, and
-    the tree of uTasks says which it goes and counts the kernels that run.
+    """After: each loop, branch and recursion has the ways that were weighed for it among the
+    decisions, and the tree of uTasks says which it goes and counts the kernels that run.
     """
 
     device: Device
@@ -65,37 +77,88 @@ def _with_sides(decision: ControlDecision, before: ControlDecision | None) -> Co
 def decisions(
     program: Program, device: Device, options: GrinderOptions
 ) -> Iterator[ControlDecision]:
-    """A decision for each loop and branch; none where only a run tells the sizes."""
-    if not any(b.calls for _, b in program.bindings()):
+    """A decision for each loop, branch and recursion; none where only a run tells the sizes."""
+    try:
+        chooser = _chooser(program, device, options, program.env.hints)
+        if chooser is not None:
+            yield from chooser.decisions()
+    except ShapeError:  # a value of the run
         return
+
+
+def crossings(
+    program: Program,
+    device: Device,
+    options: GrinderOptions,
+    sizes: Sizes,
+    supposed: Supposed = Supposed(),
+) -> tuple[Crossing, ...]:
+    """The ways of each loop against its trips, inner loops first; none where only a run tells the
+    sizes. All ways that the options let "auto" weigh are there, whichever they ask for.
+    """
+    try:
+        chooser = _chooser(program, device, replace(options, schedule="auto"), sizes, supposed)
+        if chooser is None:
+            return ()
+        for _ in chooser.decisions():
+            continue
+    except ShapeError:
+        return ()
+    base, chosen = chooser.base, {d.binding: d.chosen for d in program.decisions.control}
+    told = dict(device.sources).get("launch_us", "") or f"of {device.name}"
+    source = "measured in runs of this program" if base.profiled else told
+    if supposed != Supposed():
+        source = "supposed"
+    constants = Constants(base.again_us, base.barrier_us, source)
+    return tuple(
+        Crossing(
+            part.binding,
+            ways,
+            chosen.get(part.binding),
+            base.host.made(part),
+            base.symbol(part),
+            constants,
+            tuple(sorted(part.origin)),
+        )
+        for part in base.control.values()
+        if isinstance(part, LoopTask) and (ways := chooser.loops.pop(part.binding, ()))
+    )
+
+
+def _chooser(
+    program: Program,
+    device: Device,
+    options: GrinderOptions,
+    sizes: Sizes,
+    supposed: Supposed = Supposed(),
+) -> _Chooser | None:
+    """What weighs; None for a program without control flow. Raises ShapeError."""
+    if not any(b.calls for _, b in program.bindings()):
+        return None
     rammer = program.decisions.rammer
     laid = rammer if isinstance(rammer, RammerOptions) else RammerOptions()
     if not isinstance(laid.policy, str):
         laid = replace(laid, policy=RammerOptions().policy)
     times = TaskTimes(program, {}, device, laid.profile, laid.threads or device.units)
-    sizes = program.env.hints
 
     def tree(ways: Ways) -> Tree:
-        return Tree(program, device, laid, times, ways, sizes)
+        return Tree(program, device, laid, times, ways, sizes, supposed)
 
-    try:
-        base = tree(Ways())
-        if base.control:
-            yield from _Chooser(base, tree, options).decisions()
-    except ShapeError:  # a value of the run
-        return
+    base = tree(Ways())
+    return _Chooser(base, tree, options) if base.control else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """The ways of one loop or branch, and the time of a whole entry by the best of all, and by the
-    best that stays in the program.
+    """The ways of one loop, branch or recursion, and the time of a whole entry by the best of all,
+    and by the best that stays in the program. `said`: what was taken for granted.
     """
 
-    part: LoopTask | BranchTask
+    part: Control
     ways: tuple[Weighed, ...]
     any_way: tuple[ControlWay, Time]
     in_program: tuple[ControlWay, Time] | None
+    said: str = ""
 
 
 class _Chooser:
@@ -108,6 +171,7 @@ class _Chooser:
         wanted = self.turns if not all(kept.values()) else ()
         self.unrolled = {turn: make(Ways(turn=turn)) for turn in wanted}
         self.found: dict[str, _Weighed] = {}
+        self.loops: dict[str, tuple[WayTime, ...]] = {}
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -122,14 +186,15 @@ class _Chooser:
         """Why a loop makes no turns of several trips."""
         if loop.level == "host":
             return loop.reason
+        if loop.binding in self.base.framed:
+            return "it is in a recursion, whose calls are short"
         states = {c.param: c.result for c in loop.carried}
         return refusal(loop.body, loop.trip, loop.checked, states, self.base.tasks.values)
 
     def decisions(self) -> Iterator[ControlDecision]:
         for part in self.base.control.values():
             if part.binding not in self.found:
-                weighed = self.loop(part) if isinstance(part, LoopTask) else self.branch(part)
-                self.found[part.binding] = weighed
+                self.found[part.binding] = self.weighed(part)
         inside = frozenset(self.inside(self.base.tasks.parts, False))
         for binding, weighed in self.found.items():
             way, _ = weighed.any_way
@@ -137,7 +202,7 @@ class _Chooser:
                 way, _ = weighed.in_program
             first = [w for w in weighed.ways if w.value == way]
             others = sorted((w for w in weighed.ways if w.value != way), key=lambda w: w.cost_us)
-            kind = "loop" if isinstance(weighed.part, LoopTask) else "branch"
+            kind = KINDS[type(weighed.part)]
             reason = self.reason(weighed, way, binding in inside)
             yield ControlDecision(binding, kind, way, (*first, *others), reason)
 
@@ -151,44 +216,50 @@ class _Chooser:
         if way != weighed.any_way[0] and inside:
             return "what it stands in is in the program"
         said = [f"{1000 * w.cost_us:,.0f} ns {w.label}" for w in weighed.ways if not w.refused]
-        unit = "trip" if isinstance(weighed.part, LoopTask) else "decision"
-        return f"predicted for a {unit}: {', '.join(said)}"
+        unit = COSTS_ARE_OF[KINDS[type(weighed.part)]]
+        granted = f"; {weighed.said}" if weighed.said else ""
+        return f"predicted for a {unit}: {', '.join(said)}{granted}"
 
     def inside(self, parts: Sequence[UTask], in_program: bool) -> Iterator[str]:
-        """The bindings of what stands inside of a loop or branch in the program."""
+        """The bindings of what stands inside of a loop, branch or recursion in the program."""
         for part in parts:
-            if isinstance(part, LoopTask | BranchTask):
+            if isinstance(part, LoopTask | BranchTask | RecursionTask):
                 if in_program:
                     yield part.binding
                 here = in_program or self.found[part.binding].any_way[0].level != "host"
-                if isinstance(part, LoopTask):
-                    yield from self.inside(part.body, here)
-                else:
+                if isinstance(part, BranchTask):
                     yield from self.inside((*part.then, *part.orelse), here)
+                else:
+                    yield from self.inside(part.body, here)
 
-    def in_program(self, part: LoopTask | BranchTask) -> Time:
+    def weighed(self, part: Control) -> _Weighed:
+        match part:
+            case LoopTask():
+                return self.loop(part)
+            case BranchTask():
+                return self.branch(part)
+            case RecursionTask():
+                return self.recursion(part)
+
+    def in_program(self, part: Control) -> Time:
         found = self.found[part.binding]
         return (found.in_program or found.any_way)[1]
 
-    def any_way(self, part: LoopTask | BranchTask) -> Time:
+    def any_way(self, part: Control) -> Time:
         return self.found[part.binding].any_way[1]
 
-    def loop(self, loop: LoopTask) -> _Weighed:
-        """A loop's ways by a trip."""
-        entered, trips = self.base.entered(loop), self.base.host.made(loop)
-        count = UNCOUNTED if trips is None else max(0, trips)
+    def way_times(self, loop: LoopTask) -> tuple[WayTime, ...]:
+        """A loop's ways: from Python first, then single trips in the program, then turns."""
         (hosted,) = self.host.loops(loop.binding)
         on_host = self.host.trip_on_host(hosted, self.any_way)
-        ways = [Candidate("on the host", HOST, on_host.terms)]
+        ways = [WayTime("on the host", HOST, Time(), on_host, on_host)]
         if loop.level == "host":
-            ways.append(Candidate("in the program", DEVICE, refused=loop.reason))
-            return _Weighed(loop, tuple(ways), (HOST, on_host.times(count)), None)
-        one = self.base.turn(loop, self.in_program)
-        times = {DEVICE: one}
-        ways.append(Candidate("in the program", DEVICE, one.terms))
+            return (*ways, WayTime("in the program", DEVICE, refused=loop.reason))
+        entered, one = self.base.entered(loop), self.base.turn(loop, self.in_program)
+        ways.append(WayTime("in the program", DEVICE, entered, one, one))
         kept = self.kept[loop.binding]
         if kept and self.turns:
-            ways.append(Candidate("unrolled", ControlWay("device", self.turns[0]), refused=kept))
+            ways.append(WayTime("unrolled", ControlWay("device", self.turns[0]), refused=kept))
         for turn, tree in self.unrolled.items() if not kept else ():
             way, why = ControlWay("device", turn), ""
             size = turn * sum(1 for _ in operators_of(loop.body))
@@ -196,25 +267,35 @@ class _Chooser:
                 why = f"a turn would be {size:,} kernels, more than {MOST_OPERATORS:,}"
             first, *left = tree.loops(loop.binding)
             if not why and first.turn < turn:
-                why = f"it makes {trips} trips"
+                why = f"it makes {self.base.host.made(loop)} trips"
+            label, turned = f"unrolled by {turn}", Time()
             if not why:
                 turned = tree.turn(first, self.in_program)
-                if trips:
-                    rest = (entered + one.times(trips % turn)) if left else Time()
-                    times[way] = (turned.times(trips // turn) + rest).times(1 / trips)
-                else:
-                    times[way] = turned.times(1 / turn)
-            terms = times[way].terms if way in times else ()
-            ways.append(Candidate(f"unrolled by {turn}", way, terms, refused=why))
-        best = self.pick(times, one)
-        entry = {w: entered + t.times(count) for w, t in times.items()}
+            ways.append(WayTime(label, way, entered, turned, one, not left, why))
+        return tuple(ways)
+
+    def loop(self, loop: LoopTask) -> _Weighed:
+        """A loop's ways by a trip."""
+        trips = self.base.host.made(loop)
+        count = UNCOUNTED if trips is None else max(0, trips)
+        found = {w.way: w for w in self.way_times(loop)}
+        self.loops[loop.binding] = tuple(found.values())
+        times = {way: w.each(trips) for way, w in found.items() if not w.refused}
+        ways = tuple(
+            Candidate(w.label, way, times[way].terms if way in times else (), refused=w.refused)
+            for way, w in found.items()
+        )
+        on_host = times.pop(HOST)
+        if loop.level == "host":
+            return _Weighed(loop, ways, (HOST, on_host.times(count)), None)
+        best = self.pick(times, times[DEVICE])
         whole = on_host.times(count)
-        least = best, entry[best]
+        least = best, found[best].entry + times[best].times(count)
         if self.options.schedule in FROM_PYTHON:
-            return _Weighed(loop, tuple(ways), (HOST, whole), least)
+            return _Weighed(loop, ways, (HOST, whole), least)
         if self.options.schedule == "auto" and on_host.us < times[best].us:
-            return _Weighed(loop, tuple(ways), (HOST, whole), least)
-        return _Weighed(loop, tuple(ways), least, least)
+            return _Weighed(loop, ways, (HOST, whole), least)
+        return _Weighed(loop, ways, least, least)
 
     def pick(self, times: Mapping[ControlWay, Time], one: Time) -> ControlWay:
         """Of the ways in the program the one to take."""
@@ -238,3 +319,17 @@ class _Chooser:
             self.options.schedule == "auto" and hosted.us < decided.us
         )
         return _Weighed(branch, tuple(ways), (HOST, hosted) if to_host else least, least)
+
+    def recursion(self, recursion: RecursionTask) -> _Weighed:
+        """A recursion's ways by a call; what is in a call is in the program with it."""
+        calls, said = self.base.calls(recursion)
+        called = self.base.called(recursion, self.in_program)
+        hosted = self.base.called_on_host(recursion, self.in_program)
+        ways = (
+            Candidate("on the host", HOST, hosted.terms),
+            Candidate("in the program", DEVICE, called.terms),
+        )
+        least = DEVICE, called.times(calls)
+        if self.options.schedule in FROM_PYTHON:
+            return _Weighed(recursion, ways, (HOST, hosted.times(calls)), least, said)
+        return _Weighed(recursion, ways, least, least, said)

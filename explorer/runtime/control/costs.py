@@ -1,5 +1,8 @@
-"""What a trip of a loop, or a decision of a branch, should take: predictions, by the model that
-plans walls.
+"""What a trip of a loop, a decision of a branch, or a call of a recursion should take: predictions,
+by the model that plans walls.
+
+A branch counts by its longer side, a recursion by its calls: as many as were seen in a profile,
+else so many as a loop that only a run counts has trips.
 """
 
 from __future__ import annotations
@@ -9,8 +12,20 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.grinder import BranchTask, LibraryTask, LoopTask, Straight, UTask, Ways, uprogram
+from explorer.grinder import (
+    BranchTask,
+    CallTask,
+    LibraryTask,
+    LoopTask,
+    RecursionTask,
+    Straight,
+    UTask,
+    Ways,
+    uprogram,
+)
+from explorer.grinder.unroll import every
 from explorer.ir.program import Program
+from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
@@ -22,6 +37,18 @@ from explorer.runtime.planning.timeline import key_of
 
 DEED_US = 0.5  # NumPy's copy of a small array, from Python; `tests.benchmarks.control_schedules`
 LOOK_US = 0.2  # Python's look at a scalar; the same
+REGION_US = 30.0  # Python's way to what it launches within a call that it follows; the same
+UNCOUNTED = 8  # trips of a loop, or calls of a recursion, where only a run counts them
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """Another launch from Python, and another barrier of all units, than the machine's, in
+    microseconds; None: as they are.
+    """
+
+    launch_us: float | None = None
+    barrier_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +83,15 @@ class Time:
         return tuple((name, us) for name, us in zip(names, self.all) if us)
 
 
-Inside: TypeAlias = Callable[["LoopTask | BranchTask"], Time]  # the time of what is nested
+Control: TypeAlias = LoopTask | BranchTask | RecursionTask
+FOLLOWED = CallTask | RecursionTask | LibraryTask  # by Python, where it follows a call around them
+Inside: TypeAlias = Callable[[Control], Time]  # the time of what is nested
 
 
 class Tree:
-    """The uTasks of a program that goes certain ways, with the times of its straight runs."""
+    """The uTasks of a program that goes certain ways, with the times of its straight runs. What was
+    `supposed` counts between them.
+    """
 
     def __init__(
         self,
@@ -70,6 +101,7 @@ class Tree:
         times: TaskTimes,
         ways: Ways,
         sizes: Sizes,
+        supposed: Supposed = Supposed(),
     ) -> None:
         self.tasks = uprogram(program, ways)
         planner = Planner(
@@ -85,15 +117,32 @@ class Tree:
         )
         extents = planner.extents(sizes)
         self.control = {part.name: part for part in control(self.tasks.parts)}
+        recursions = [p for p in self.control.values() if isinstance(p, RecursionTask)]
+        framed = {p.name: p.binding for r in recursions for p in control(r.body)}
+        outside = {p.binding for p in self.control.values() if p.name not in framed}
+        self.framed = frozenset(framed.values()) - outside  # bindings in recursions alone
         inside = [key_of(s) for part in self.control.values() for s in straights((part,))]
-        self.schedules = planner.schedules(sizes, extents, frozenset(inside))
+        laid = planner.schedules(sizes, extents, frozenset(inside))
+        self.schedules, one_unit = planner.recursions(laid, planner.units)
+        self.unmet = {
+            p.name for r in recursions for p in (r, *control(r.body)) if r.name in one_unit
+        }
         self.host = planner.host(sizes, extents)
         self.units = planner.units.units
+        self.profiled = planner.profile is not None
         self.again_us = planner.overheads.again_us
         at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
         alone = len(at_work) <= 1  # nobody else is woken up, and nobody waited for
         self.barrier_us = device.task_ns / 1000 if alone else self.host.barrier_us
+        if supposed.launch_us is not None:
+            self.again_us = supposed.launch_us
+        if supposed.barrier_us is not None:
+            self.barrier_us = supposed.barrier_us
         self.extents = extents
+
+    def barriers(self, part: Control, count: int) -> float:
+        """The time of so many meetings of all units; none in a recursion that one unit does."""
+        return 0.0 if part.name in self.unmet else count * self.barrier_us
 
     def loops(self, binding: str) -> list[LoopTask]:
         """A loop where it stands first, and what is left of its turns."""
@@ -101,6 +150,12 @@ class Tree:
         found = [p for p in mine if p.binding == binding]
         first = found[0].name if found else ""
         return [p for p in found if p.name in (first, f"{first}/rest")]
+
+    def symbol(self, loop: LoopTask) -> str:
+        """The symbol that a loop's trips are; "" where they are something else."""
+        value = self.tasks.values.get(loop.trip)
+        dim = value.dims[0] if value is not None and value.home == "shape" and value.dims else 0
+        return dim.name if is_symbol(dim) else ""
 
     def branch(self, binding: str) -> BranchTask:
         """A branch where it stands first."""
@@ -110,12 +165,12 @@ class Tree:
     def turn(self, loop: LoopTask, inside: Inside) -> Time:
         """One turn of a loop in the program."""
         meetings, copied = self.host.turned(loop)
-        between = Time(barriers=(meetings + len(loop.body) - 1) * self.barrier_us, copies=copied)
+        between = Time(barriers=self.barriers(loop, meetings), copies=copied)
         return self.parts(loop.body, inside) + between
 
     def entered(self, loop: LoopTask) -> Time:
         """What stands before the first turn."""
-        return Time(barriers=2 * self.barrier_us, copies=self.host.entered_us(loop))
+        return Time(barriers=self.barriers(loop, 2), copies=self.host.entered_us(loop))
 
     def trip_on_host(self, loop: LoopTask, inside: Inside) -> Time:
         """One trip that Python decides."""
@@ -128,12 +183,12 @@ class Tree:
 
     def decided(self, branch: BranchTask, inside: Inside) -> Time:
         """A branch in the program, by its longer side."""
-        sides = [
-            self.parts(side, inside)
-            + Time(copies=sum(self.host.copy_us(row[0], row[made]) for row in branch.results))
-            for side, made in ((branch.then, 1), (branch.orelse, 2))
-        ]
-        return max(sides, key=lambda side: side.us) + Time(barriers=4 * self.barrier_us)
+        sides = []
+        for side, made in ((branch.then, 1), (branch.orelse, 2)):
+            meetings, copied = self.host.sided(branch, made)
+            ends = Time(barriers=self.barriers(branch, 2 + meetings), copies=copied)
+            sides.append(self.parts(side, inside) + ends)
+        return max(sides, key=lambda side: side.us)
 
     def decided_on_host(self, branch: BranchTask, inside: Inside) -> Time:
         """A branch that Python decides, by its longer side."""
@@ -144,6 +199,29 @@ class Tree:
         ]
         return max(sides, key=lambda side: side.us) + Time(python=LOOK_US)
 
+    def calls(self, recursion: RecursionTask) -> tuple[int, str]:
+        """How many calls a recursion has, the outermost among them, and how that is known."""
+        seen = self.host.seen.get(recursion.name)
+        if seen is not None:
+            return seen, f"{seen:,} calls seen"
+        return UNCOUNTED, f"{UNCOUNTED} calls assumed"
+
+    def called(self, recursion: RecursionTask, inside: Inside) -> Time:
+        """One call in the program; those in it are counted for themselves."""
+        pairs = zip(
+            (*recursion.params, *recursion.results),
+            (*recursion.args, *recursion.outputs),
+            strict=True,
+        )
+        copied = sum(self.host.copy_us(*pair) for pair in pairs)
+        met = self.barriers(recursion, 2)
+        return self.parts(recursion.body, inside) + Time(barriers=met, copies=copied)
+
+    def called_on_host(self, recursion: RecursionTask, inside: Inside) -> Time:
+        """The same where Python follows the calls: each has a region for what is between them."""
+        python = REGION_US * _regions(recursion.body)
+        return self.parts(recursion.body, inside) + Time(python=python)
+
     def parts(self, parts: Sequence[UTask], inside: Inside) -> Time:
         """Parts one after the other in the program."""
         total = Time()
@@ -153,8 +231,10 @@ class Tree:
                     total += Time(self.schedules[key_of(part)].wall.total_us)
                 case LibraryTask():
                     total += Time(python=self.host.library(part, self.extents).us)
-                case LoopTask() | BranchTask():
+                case LoopTask() | BranchTask() | RecursionTask():
                     total += inside(part)
+                case CallTask():
+                    continue
         return total
 
     def steps(self, parts: Sequence[UTask], inside: Inside) -> Time:
@@ -169,11 +249,11 @@ class Tree:
         return self.parts(parts, inside) + Time(python=launches * self.again_us)
 
 
-def control(parts: Sequence[UTask]) -> Iterator[LoopTask | BranchTask]:
-    """Every loop and branch, what is inside of one before it."""
+def control(parts: Sequence[UTask]) -> Iterator[Control]:
+    """Every loop, branch and recursion, what is inside of one before it."""
     for part in parts:
         match part:
-            case LoopTask(body=body):
+            case LoopTask(body=body) | RecursionTask(body=body):
                 yield from control(body)
                 yield part
             case BranchTask(then=then, orelse=orelse):
@@ -181,3 +261,19 @@ def control(parts: Sequence[UTask]) -> Iterator[LoopTask | BranchTask]:
                 yield part
             case _:
                 continue
+
+
+def _regions(parts: Sequence[UTask]) -> int:
+    """How often Python launches something in a call that it follows: once for what stands between
+    two of its deeds, in the longer side of a branch, and in each trip of a loop around calls.
+    """
+    count, launched = 0, False
+    for part in parts:
+        python = any(isinstance(p, FOLLOWED) for p in every((part,)))
+        count += not python and not launched
+        launched = not python
+        if python and isinstance(part, BranchTask):
+            count += max(_regions(part.then), _regions(part.orelse))
+        elif python and isinstance(part, LoopTask):
+            count += UNCOUNTED * _regions(part.body)
+    return count

@@ -42,11 +42,14 @@ L_POINTERS = 14  # of each unit: rows of what moves with a loop
 L_REGISTER_BYTES = 15  # of a unit: one for each loop that is open, and one to look at a scalar
 L_STACK, L_STACK_BYTES = 16, 17  # where the first unit's stack begins, and how long each is
 L_FAULT = 18  # what ended the run early, or 0
-LAUNCH_WORDS = 19
+# where the first unit notes what it decides, or 0; how often it did; how many notes have room
+L_NOTES, L_NOTED, L_NOTE_ROOM = 19, 20, 21
+LAUNCH_WORDS = 22
 MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there
 POINTER_WORDS = 4  # where it lies, the pointer it counts from, bytes a trip, bytes before all
 CODE_WORDS = 2  # of a call: kernel address, address of this unit's arguments
 STAMP_WORDS = 3  # row, cycles at its start, cycles at its end
+NOTE_WORDS = 3  # row of a LET, NEXT, BRANCH or CALL, its register then, cycles
 
 # The team block: lines for what all share, then one for each worker and one for each unit. A worker
 # is a thread, worker 0 the caller; worker n is at home with unit n, and may carry any.

@@ -67,6 +67,18 @@ def take_back(registers, register, at, count):  # type: ignore[no-untyped-def]
 
 
 @inlined
+def note(block, notes, row, value):  # type: ignore[no-untyped-def]
+    """What the first unit has decided in a row, and when; beyond the room it is counted only."""
+    noted = load(block + 8 * isa.L_NOTED)
+    if noted < load(block + 8 * isa.L_NOTE_ROOM):
+        at = notes + 8 * isa.NOTE_WORDS * noted
+        store(at, row)
+        store(at + 8, value)
+        store(at + 16, cycles())
+    store(block + 8 * isa.L_NOTED, noted + 1)
+
+
+@inlined
 def finish(team, block, worker, unit, stamped):  # type: ignore[no-untyped-def]
     """A unit is at its end: how many stamps it has made, and that it is."""
     store(load(block + 8 * isa.L_COUNTS) + 8 * unit, stamped)
@@ -89,6 +101,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     stack = load(block + 8 * isa.L_STACK) + load(block + 8 * isa.L_STACK_BYTES) * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
+    notes = load(block + 8 * isa.L_NOTES) if unit == 0 else 0
     line, here, home = steps(team, unit), mailbox(team, worker), mailbox(team, unit)
     here, home = here + 8 * isa.M_HERE, home + 8 * isa.M_HERE
     row, epoch = load(line + 8 * isa.S_ROW), load(line + 8 * isa.S_EPOCH)
@@ -137,6 +150,8 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             where = load(slots + 8 * b)
             store(registers + 8 * a, load_byte(where) if c == 1 else load(where))
         elif op == isa.BRANCH:
+            if notes != 0:
+                note(block, notes, row - 1, load(registers + 8 * a))
             if load(registers + 8 * a) == 0:
                 row = b
         elif op == isa.LOOP:
@@ -144,8 +159,12 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
                 row = c
         elif op == isa.LET:
             store(registers + 8 * a, b)
+            if notes != 0:
+                note(block, notes, row - 1, b)
         elif op == isa.NEXT:
             store(registers + 8 * a, load(registers + 8 * a) + 1 + b)
+            if notes != 0:
+                note(block, notes, row - 1, load(registers + 8 * a))
         elif op == isa.STORE:
             if unit == 0:
                 store(load(slots + 8 * a), load(registers + 8 * b) + c)
@@ -168,6 +187,8 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
         elif op == isa.CALL:
             depth = load(registers + 8 * a) + 1
             store(registers + 8 * a, depth)
+            if notes != 0:
+                note(block, notes, row - 1, depth)
             kept = stack + 8 * (c + depth * load(at + 32))
             store(kept, row)
             put_by(registers, a, kept, load(at + 32))

@@ -7,7 +7,6 @@ start short.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from explorer import cache as store
 from explorer.devices.host import target
+from explorer.forking import waits_for
 
 SYMBOL = "ironworks_device"
 SOURCES = (
@@ -29,7 +29,8 @@ SOURCES = (
     "work_stealing.py",
 )  # fmt: skip
 Entry = Callable[[int, int, int], int]
-_lock = Lock()
+_lock = RLock()
+waits_for(0, _lock)  # who compiles it asks Numba and LLVM
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,6 @@ class Native:
     call: Entry
     address: int
     engine: Any
-
-
-def _fresh_lock() -> None:
-    global _lock
-    _lock = Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 def native() -> Native:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from explorer.cost.levels import levels_of
 from explorer.devices.model import Device
-from explorer.grinder import LibraryTask, LoopTask, UProgram
+from explorer.grinder import BranchTask, LibraryTask, LoopTask, UProgram
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Overheads
@@ -75,9 +75,16 @@ class HostSteps:
         the time of the copies.
         """
         rows = [(s.row, s.value) for s in loop.stacked if s.value != s.row]
-        meetings = 2 + bool(rows or any(c.staging for c in loop.carried)) + 2 * loop.checked
+        meetings = 2 + bool(rows or any(c.staging for c in loop.carried)) + loop.checked
         copied = sum(self.copy_us(row, value) for row, value in rows)
         return meetings, copied + self.carried_us(loop)
+
+    def sided(self, branch: BranchTask, made: int) -> tuple[int, float]:
+        """The same from the end of a branch's first way (1) or second one (2) to what follows."""
+        pairs = [(row[0], row[made]) for row in branch.results]
+        parts = branch.then if made == 1 else branch.orelse
+        copied = sum(self.copy_us(*pair) for pair in pairs)
+        return bool(parts) + any(not self.is_there(*pair) for pair in pairs), copied
 
     def carried_us(self, loop: LoopTask) -> float:
         """The copies of what a loop carries, from one turn to the next."""
@@ -87,9 +94,11 @@ class HostSteps:
 
     def copy_us(self, target: str, source: str) -> float:
         """All units copy a value together, a part each, through the memory that they share."""
-        if self.program.values[target].is_at(self.program.values[source]):
-            return 0.0
-        return self.moved_us(target)
+        return 0.0 if self.is_there(target, source) else self.moved_us(target)
+
+    def is_there(self, target: str, source: str) -> bool:
+        """Whether a value lies where it shall be copied to."""
+        return self.program.values[target].is_at(self.program.values[source])
 
     def moved_us(self, name: str) -> float:
         """The same wherever a value comes from."""

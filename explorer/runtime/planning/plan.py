@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
 from explorer.budget import check_room
+from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import TooLarge
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, Straight, UProgram
-from explorer.grinder.words import known_sizes
+from explorer.grinder.calls.words import known_sizes
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
@@ -128,15 +128,20 @@ class Planner:
         sizes = known_sizes(self.program.words, sizes)
         extents = self.extents(sizes)
         units, every = self._every(sizes, extents, self.runs)
-        schedules = dict(self._schedules(self.runs, every))
-        alone = set[str]()
+        schedules, alone = self.recursions(self._schedules(self.runs, every), units)
+        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, alone)
+
+    def recursions(
+        self, schedules: Mapping[str, Schedule], units: VDevice
+    ) -> tuple[Mapping[str, Schedule], frozenset[str]]:
+        """The schedules with those of recursions that one unit does, and the recursions' names."""
+        found, alone = dict(schedules), set[str]()
         for task in recursions_of(self.program.parts) if units.units > 1 else ():
-            found = self._on_one_unit(task, schedules) if task.name not in alone else {}
-            if found:
-                schedules |= found
+            own = self._on_one_unit(task, found) if task.name not in alone else {}
+            if own:
+                found |= own
                 alone |= {task.name, *(inner.name for inner in recursions_of(task.body))}
-        known = frozenset(alone)
-        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, known)
+        return found, frozenset(alone)
 
     def _on_one_unit(
         self, task: RecursionTask, schedules: Mapping[str, Schedule]

@@ -250,8 +250,8 @@ class _Mason:
             way.turn, way.barrier_us = self.turn, self.barrier_us
             way.lay(arm)
             if way.launched:
-                copied = sum(self.host.copy_us(row[0], row[made]) for row in task.results)
-                way.idle(2 * self.barrier_us + copied, "barrier")
+                meetings, copied_us = self.host.sided(task, made)
+                way.idle(meetings * self.barrier_us + copied_us, "barrier")
             ways.append(way)
         longer = max(ways, key=lambda way: way.now)
         self.bricks += longer.bricks

@@ -12,6 +12,7 @@ from explorer.runtime.workers.arena import address_of, aligned_bytes
 from explorer.runtime.workers.teams import Launcher
 
 Row = tuple[int, int, int, int, int]
+MOST_NOTES = 1 << 20  # 24 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,16 @@ class Stamps:
     """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
 
     `needed` is how many one unit made; more than have room where the capacity was too small.
+    `notes` are what the first unit decided, in order: rows of (instruction, register, cycles), of
+    `noted` as many as have room, at most a million.
     """
 
     begin: int
     end: int
     units: tuple[np.ndarray, ...]
     needed: int
+    notes: np.ndarray
+    noted: int
 
 
 def rows_of(rows: Sequence[Row]) -> np.ndarray:
@@ -116,6 +121,11 @@ class Launch:
         """What ended the last run early, as a row said; else 0."""
         return int(self._words[isa.L_FAULT])
 
+    @property
+    def noted(self) -> int:
+        """How often the first unit noted a decision in the last traced run."""
+        return int(self._words[isa.L_NOTED])
+
     def span(self, team: Launcher) -> int:
         """Follow the rows; cycles from their begin to their end."""
         self.run(team)
@@ -126,12 +136,18 @@ class Launch:
         room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
         room.fill(0)  # else the first stamp on a page waits for the system to give it
         addresses = np.array([address_of(r) for r in room], np.int64)
+        notes = np.empty((min(capacity, MOST_NOTES), isa.NOTE_WORDS), np.int64)
+        notes.fill(0)
+        self._words[isa.L_NOTED], self._words[isa.L_NOTE_ROOM] = 0, len(notes)
         self._words[isa.L_CAPACITY] = capacity
+        self._words[isa.L_NOTES] = address_of(notes)
         self._words[isa.L_STAMPS] = address_of(addresses)
         try:
             self.run(team)
         finally:
             self._words[isa.L_STAMPS] = address_of(self._untraced)
+            self._words[isa.L_NOTES] = 0
         begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
         counts = [int(n) for n in self._counts]
-        return Stamps(begin, end, tuple(r[:n].copy() for r, n in zip(room, counts)), max(counts))
+        units = tuple(r[:n].copy() for r, n in zip(room, counts))
+        return Stamps(begin, end, units, max(counts), notes[: self.noted].copy(), self.noted)

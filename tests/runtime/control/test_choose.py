@@ -14,8 +14,10 @@ from explorer.errors import BadPolicy
 from explorer.grinder import LoopTask
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions import ControlDecision, TaskTree
+from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import LEAST_GAIN
+from explorer.runtime.control.costs import UNCOUNTED
 
 tensor = explorer.tensor
 
@@ -146,3 +148,59 @@ def test_a_device_that_is_not_here_has_predictions_too() -> None:
     c = explorer.compile(MODEL, target="v100")
     for decision in decisions(c):
         assert any(w.cost_us > 0 and not w.refused for w in decision.candidates)
+
+
+@explorer.function(result=tensor("float32", 4))
+def swaying(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    if k > 0:
+        for i in range(k):
+            x = swaying(x * 0.5 + i, k - 1) - 0.25 * x
+    return x
+
+
+@explorer.trace
+def recursive(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    for _ in range(k):
+        x = swaying(x, k) * 0.5
+    return x
+
+
+GIVEN = {"x": np.ones(4, np.float32), "k": np.int64(3)}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_recursion_is_weighed_by_its_calls_and_so_is_what_is_in_it(schedule: str) -> None:
+    options = explorer.Options(grinder=Grinder(schedule))
+    c = explorer.compile(recursive, options=options)
+    found = {d.kind: d for d in c.program.decisions.control[:-1]}
+    *_, around = c.program.decisions.control
+    assert list(found) == ["loop", "branch", "call"] and around.kind == "loop"
+    level = "host" if schedule in ("host", "eager") else "device"
+    for decision in (*found.values(), around):
+        assert decision.chosen.level == level and decision.chosen.turn == 1
+        costs = {w.value.level: w.cost_us for w in decision.candidates if not w.refused}
+        assert 0 < costs["device"] < costs["host"]
+    call, trip = (
+        next(w.cost_us for w in d.candidates if w.value.level == "device")
+        for d in (found["call"], around)
+    )
+    assert trip > UNCOUNTED * call
+    if schedule == "auto":
+        assert found["call"].reason.endswith(f"; {UNCOUNTED} calls assumed")
+        whys = [w.refused for w in found["loop"].candidates if w.label == "unrolled"]
+        assert len(whys) == 1 and "recursion" in whys[0]
+    tree = c.program.decisions.tasks
+    assert tree is not None and tree.level == level
+    if level == "device":
+        (loop,) = (t for t in tree.parts if t.kind == "loop")
+        assert loop.parts[0].kind == "call" and loop.parts[0].reason == found["call"].reason
+
+
+def test_calls_that_were_seen_are_those_that_are_counted() -> None:
+    c = explorer.compile(recursive, options=explorer.Options(rammer=Rammer(threads=1)))
+    profile = task_profile(c.executable, GIVEN, runs=5, fresh=True)
+    known = c.with_options(rammer=Rammer(threads=1, profile=profile))
+    calls = 1 + 3 * (1 + 2 * (1 + 1))  # of one trip
+    (found,) = (d for d in known.program.decisions.control if d.kind == "call")
+    assert found.reason.endswith(f"; {calls:,} calls seen")
+    np.testing.assert_allclose(known.run(GIVEN)["output"], recursive(**GIVEN), rtol=1e-5)

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from explorer.grinder.recursion import inside
-from explorer.ir.calls import FunctionCall, Var
+from explorer.grinder.calls.inline_policy import said_by
+from explorer.grinder.calls.recursion import inside
+from explorer.ir.calls import FunctionCall
 from explorer.ir.lattice import symbols_in
 from explorer.ir.program import Program
-from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
-from explorer.ir.types import Tensor
 
 Words: TypeAlias = Mapping[str, Mapping[str, Dim]]
 
@@ -24,18 +23,18 @@ def words_of(program: Program, names: Collection[str]) -> Words:
     nobody else says anything.
     """
     params = {f.name: f.params for f in program.functions if f.name in names}
-    said: dict[str, list[Mapping[str, Dim] | None]] = {name: [] for name in params}
+    said: dict[str, list[Mapping[str, Dim]]] = {name: [] for name in params}
     within = {name: inside(program, name) for name in params}
     for function, binding in program.bindings():
         match binding.expr:
             case FunctionCall(name, args) if name in params and function.name not in within[name]:
-                said[name].append(_matched(params[name], args))
+                said[name].append(said_by(params[name], [a.type for a in args]))
     found = {n: each[0] for n, each in said.items() if each and each[0] and _alike(each)}
     taken = _defined(program, frozenset[str]().union(*(within[n] for n in found)))
     return {n: own for n, own in found.items() if _is_free(n, own, found, taken)}
 
 
-def _alike(each: Sequence[Mapping[str, Dim] | None]) -> bool:
+def _alike(each: Sequence[Mapping[str, Dim]]) -> bool:
     return all(one == each[0] for one in each)
 
 
@@ -52,20 +51,6 @@ def _is_free(name: str, own: Mapping[str, Dim], words: Words, taken: Collection[
         str(dim) == symbol or (symbol not in taken and all(symbol not in o for o in others))
         for symbol, dim in own.items()
     )
-
-
-def _matched(params: Sequence[Var], args: Sequence[Var]) -> Mapping[str, Dim] | None:
-    """What each bare symbol of the params is in the words of the args; None where they differ."""
-    found: dict[str, Dim] = {}
-    for param, arg in zip(params, args, strict=True):
-        match param.type, arg.type:
-            case Tensor(tuple(dims)), Tensor(tuple(given)) if len(dims) == len(given):
-                for dim, word in zip(dims, given, strict=True):
-                    if is_symbol(dim) and found.setdefault(str(dim), word) != word:
-                        return None
-            case _:
-                return None
-    return found
 
 
 def known_sizes(words: Words, sizes: Sizes) -> Sizes:

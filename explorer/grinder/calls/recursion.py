@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from explorer.grinder.calls.circles import Circle, Functions, circles, leads_back, reached
+from explorer.grinder.calls.inline_policy import staying
 from explorer.ir.calls import FunctionCall, LibraryCall, Loop, Var, View
 from explorer.ir.program import Binding, Function, Program
-
-Functions = Mapping[str, Function]
 
 
 def recursive(program: Program) -> dict[str, str]:
@@ -20,44 +20,23 @@ def recursive(program: Program) -> dict[str, str]:
     device can, if what it does has kernels and known shapes.
     """
     functions = {f.name: f for f in program.functions}
-    reach = _reach(functions)
+    reach = reached(functions)
     found: dict[str, str] = {}
-    for name in functions:
-        if name in reach[name]:
-            circle = {n for n in reach[name] if name in reach[n]}
-            found[name] = _why(circle, reach, functions)
+    for circle in circles(functions):
+        why = _why(circle, reach, functions)
+        found |= dict.fromkeys((n for n in functions if n in circle.names), why)
     return found
 
 
-def _reach(functions: Functions) -> dict[str, set[str]]:
-    """The functions that each leads to."""
-    calls = {f.name: {n for b in f.body for n in b.calls} for f in functions.values()}
-    return {name: _reached(name, calls) for name in functions}
-
-
-def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    todo = list(calls[name])
-    while todo:
-        callee = todo.pop()
-        if callee not in seen:
-            seen.add(callee)
-            todo += calls[callee]
-    return seen
-
-
-def _why(circle: set[str], reach: Mapping[str, set[str]], functions: Functions) -> str:
-    """`circle` are the functions of one circle: the one that is called, and its arms and bodies."""
-    called, entered = set[str](), set[str]()
-    for name in circle:
-        for b in functions[name].body:
-            (called if isinstance(b.expr, FunctionCall) else entered).update(b.calls)
-    targets = sorted(called & circle)
-    if len(targets) > 1:
-        return f"{' and '.join(targets)} call each other"
-    if not targets or targets[0] in entered or _circle(circle - {*targets}, functions):
-        return f"an arm or a body of {min(circle)} is that function itself"
-    inside = circle.union(*(reach[n] for n in circle))
+def _why(circle: Circle, reach: Mapping[str, set[str]], functions: Functions) -> str:
+    if len(circle.called) > 1:
+        _, why = staying(circle, functions)
+        return why or f"{' and '.join(sorted(circle.called))} call each other"
+    if not circle.called or circle.called[0] in circle.sides:
+        return f"an arm or a body of {min(circle.names)} is that function itself"
+    if leads_back(circle.names - {*circle.called}, functions):
+        return f"an arm or a body of {min(circle.names)} is that function itself"
+    inside = circle.names.union(*(reach[n] for n in circle.names))
     for name in sorted(inside):
         for b in functions[name].body:
             if isinstance(b.expr, LibraryCall):
@@ -66,21 +45,15 @@ def _why(circle: set[str], reach: Mapping[str, set[str]], functions: Functions) 
     return ""
 
 
-def _circle(names: set[str], functions: Functions) -> bool:
-    """Whether functions lead back to themselves by themselves."""
-    calls = {n: {c for b in functions[n].body for c in b.calls} & names for n in names}
-    return any(n in _reached(n, calls) for n in names)
-
-
 def inside(program: Program, name: str) -> frozenset[str]:
     """The functions that a function leads to, and itself."""
-    return frozenset({name, *_reach({f.name: f for f in program.functions})[name]})
+    return frozenset({name, *reached({f.name: f for f in program.functions})[name]})
 
 
 def unchanged(program: Program, name: str) -> frozenset[int]:
     """The parameters, by number, that every call inside of a function hands on as they are."""
     functions = {f.name: f for f in program.functions}
-    leading = {n: functions[n] for n, reached in _reach(functions).items() if name in reached}
+    leading = {n: functions[n] for n, found in reached(functions).items() if name in found}
     called = functions[name]
     own = {p.name: n for n, p in enumerate(called.params)}
     kept = set(own.values())

@@ -1,0 +1,126 @@
+"""A loop's state begins where its first value was made, if nobody else reads that: it is not copied
+there, and the two take the memory of one.
+
+    c = zeros; for t: c = f(c, t)      ->   c is the memory that was filled with zeros
+    for s: for t: c = f(c, s, t)       ->   the inner loop's state is that of the outer one
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from explorer.grinder.model import (
+    BranchTask,
+    CallTask,
+    Carried,
+    LibraryTask,
+    LoopTask,
+    RecursionTask,
+    Straight,
+    UTask,
+    Value,
+)
+from explorer.grinder.rows import relay
+
+
+def begin_in_place(
+    parts: Sequence[UTask], values: dict[str, Value], outputs: Collection[str]
+) -> None:
+    """After: the states of loops lie in the memory of their first values, where they can. `values`
+    is changed; `outputs` are the names that are read once all parts are over.
+    """
+    _Takers(values).body(parts, outputs, ())
+
+
+class _Takers:
+    def __init__(self, values: dict[str, Value]) -> None:
+        self.values = values
+
+    def roots(self, names: Collection[str]) -> set[str]:
+        return {self.values[n].root for n in names if n}
+
+    def body(self, parts: Sequence[UTask], behind: Collection[str], own: Sequence[Carried]) -> None:
+        """The loops of a sequence. `behind` is read when it is over; `own` are the states of the
+        loop whose body it is.
+        """
+        free: set[str] = set()  # roots that were made in this sequence
+        for n, part in enumerate(parts):
+            match part:
+                case Straight(operators):
+                    made = {name for o in operators for name in o.results}
+                    free |= {name for name in made if self.values[name].root == name}
+                case LoopTask(carried=carried) if part.level == "device":
+                    later = [*behind, *(name for p in parts[n + 1 :] for name in _names(p))]
+                    for c in carried:
+                        self.take(part, c, later, free, own)
+                    free |= {c.param for c in carried if self.values[c.param].root == c.param}
+                    rows = [s.value for s in part.stacked]
+                    ends = [name for c in carried for name in (c.result, c.staging)]
+                    self.body(part.body, (*ends, *rows, *_counters(part)), carried)
+                case LoopTask(body=body) | RecursionTask(body=body):
+                    self.body(body, tuple(_names(part)), ())
+                case BranchTask(then=then, orelse=orelse, results=results):
+                    self.body(then, [row[1] for row in results], ())
+                    self.body(orelse, [row[2] for row in results], ())
+                case LibraryTask() | CallTask():
+                    continue
+
+    def take(
+        self,
+        loop: LoopTask,
+        state: Carried,
+        later: Collection[str],
+        free: Collection[str],
+        own: Sequence[Carried],
+    ) -> None:
+        """Lay a state into the memory of its first value, if that is whole, and nothing but this
+        state reads or writes it from here on.
+        """
+        if not state.initial:
+            return
+        first, param = self.values[state.initial], self.values[state.param]
+        memory = self.values[first.root]
+        outer = next((c for c in own if self.values[c.param].root == memory.name), None)
+        if outer is not None:  # the state of the loop around becomes what this one leaves
+            if outer.staging or not self.values[outer.result].is_at(param):
+                return
+        elif memory.name not in free:
+            return
+        whole = first.is_at(memory) and not first.moves and first.type == memory.type == param.type
+        alone = param.root == param.name and not (param.moves or param.frame or memory.frame)
+        if not (whole and alone and memory.home == param.home == "buffer"):
+            return
+        read = Counter(self.values[name].root for name in _names(loop) if name)
+        if read[memory.name] == 1 and memory.name not in self.roots(later):
+            relay(self.values, param.name, memory)
+
+
+def _counters(loop: LoopTask) -> tuple[str, ...]:
+    return (loop.trip, loop.cond, loop.going, *loop.counts)
+
+
+def _names(part: UTask) -> Iterator[str]:
+    """Every value that a part reads or writes, each time it is named; "" where it names none."""
+    match part:
+        case Straight(operators):
+            for o in operators:
+                yield from (*o.args, *o.results)
+        case LibraryTask(args=args, results=results):
+            yield from (*(a or "" for a in args), *results)
+        case CallTask(args=args, results=results):
+            yield from (*args, *results)
+        case LoopTask():
+            yield from _counters(part)
+            for c in part.carried:
+                yield from (c.param, c.initial, c.result, c.staging)
+            for s in part.stacked:
+                yield from (s.result, s.value, s.row)
+            yield from (name for inner in part.body for name in _names(inner))
+        case BranchTask():
+            yield part.cond
+            yield from (name for row in part.results for name in row)
+            yield from (name for inner in (*part.then, *part.orelse) for name in _names(inner))
+        case RecursionTask():
+            yield from (*part.args, *part.params, *part.outputs, *part.results)
+            yield from (name for inner in part.body for name in _names(inner))
