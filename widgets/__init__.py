@@ -45,7 +45,7 @@ def show(
     measured: bool = False,
 ) -> Room | Rooms:
     """One room (`widgets.rooms.gallery.PICTURES`), about a source operator where one is named;
-    `measured` times the tiles that Roller's rooms offer.
+    `measured` times the tiles that Roller's rooms offer, and the ways of a crossing point.
     """
     from widgets.page import shell
 
@@ -70,7 +70,7 @@ def data(
     if picture.live == "wall":
         session.run_once()
     if measured:
-        session.time_tiles(op)
+        session.time_shown(picture, op)
     return picture.draw(session, op)[0]
 
 

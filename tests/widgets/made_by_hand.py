@@ -36,6 +36,8 @@ from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.measure.compare import Comparison, Measurement
+from explorer.runtime.control.costs import Supposed
+from explorer.runtime.control.way_times import Crossing
 
 BATCH = symbol("batch")
 SOURCES = (
@@ -413,6 +415,10 @@ class HandMade:
 
     def time(self, inputs: Mapping[str, np.ndarray], seconds: float = 1.0) -> Times:
         return Times(70.0 * 2 / self.options.rammer.threads, 68.0, 72.0, 60)
+
+    def crossings(self, sizes: Mapping[str, int], supposed: Supposed) -> tuple[Crossing, ...]:
+        """It has no loop."""
+        return ()
 
     def with_options(self, **changes: Any) -> HandMade:
         return replace(self, options=replace(self.options, **changes))

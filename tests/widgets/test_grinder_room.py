@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import explorer
 from tests.frontends.models import DATA
+from tests.runtime.test_decided import collatz
 from widgets.grinder import task_tree
 from widgets.session.session import Session
 
@@ -24,6 +28,24 @@ def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
     assert not any(r.ways for r in rows if r.kind == "operator")
     assert "on the host" in str(task_tree.table(rows).rows)
     assert "on the host" in task_tree.figure(rows).text("light")
+
+
+def test_what_ran_is_told_in_the_tree_where_a_clock_ran() -> None:
+    c = explorer.compile(collatz)
+    grinder = replace(c.options.grinder, inline_branches=False)
+    session = Session(c.with_options(grinder=grinder), inputs={"n": np.int64(27)})
+    rows, figure, table = task_tree.PICTURE.draw(session, "")
+    assert not any(r.ran for r in rows) and "measured" not in figure.text()
+    session.time_shown(task_tree.PICTURE, "")
+    rows, figure, table = task_tree.PICTURE.draw(session, "")
+    told = {r.name.rsplit("/", 1)[-1]: r.ran for r in rows if r.ran}
+    assert told == {
+        "loop": "ran 111 trips",
+        "cond": "then side 70 of 111",
+        "then": "taken 70 of 111",
+        "else": "taken 41 of 111",
+    }
+    assert "measured in a run" in figure.text() and "taken 41 of 111" in str(table.rows)
 
 
 def test_the_knob_runs_the_loop_from_python(session: Session) -> None:

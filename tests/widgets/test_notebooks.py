@@ -15,7 +15,7 @@ ALL = [
     ("02_roller", 7, 3),
     ("03_welder", 7, 4),
     ("04_rammer", 6, 2),
-    ("05_grinder", 6, 2),
+    ("05_grinder", 6, 6),
     ("06_extending", 6, 2),
 ]
 

@@ -203,6 +203,8 @@ export function mount(el, host) {
     CSS.highlights.set("iw-symbol", new Highlight(...ranges));
   }
   for (const kind of ["pointerover", "pointerleave", "focusin", "focusout"]) picture.addEventListener(kind, symbols);
+  // The wall follows a slider through time: half as much is left on both sides.
+  picture.addEventListener("span", ({ detail: [from, to] }) => { const by = (to - from) / 2; wall.view = [Math.max(0, from - by), to + by]; });
   picture.addEventListener("click", e => {
     const node = e.target.closest("[data-op]"), names = node?.dataset.op.split(" ") ?? [];
     const found = operators().map((o, i) => [o[0], i]).filter(([name]) => names.includes(word(name))).map(([, i]) => i);

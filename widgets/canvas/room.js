@@ -3,9 +3,9 @@ import { h, keepKeys, put, tabs } from "./dom.js";
 import { kernelHost } from "./host.js";
 import { roomsView } from "./rooms.js";
 
-/** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators and `op`, the one to begin with. */
+/** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators, and the `room` and the operator `op` to begin with. */
 export function mountRoom(el, host) {
-  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: rooms[0].name, table: false, op: host.get("op") };
+  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: host.get("room") ?? rooms[0].name, table: false, op: host.get("op") };
   const root = keepKeys(h("div", { class: "ironworks" })), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
   const view = roomsView({ host, pictures: rooms, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);

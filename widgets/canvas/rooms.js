@@ -80,11 +80,11 @@ export function roomsView(ctx, picture) {
       note ? h("span", { class: "note" }, note) : null);
   }
   /** What a button does takes a while: it says how far it is, and a second click ends it. The picture may be drawn anew meanwhile. */
-  async function act([name, title]) {
+  async function act([name, title, args = {}]) {
     if (running) { if (running.job) ctx.host.ask("cancel", { job: running.job }).catch(() => {}); return; }
     running = { name, job: 0, said: title };
     try {
-      const { data } = await ctx.host.ask(`begin_${name}`);
+      const { data } = await ctx.host.ask(`begin_${name}`, args);
       running.job = data.job;
       for (;;) {
         const { data: now } = await ctx.host.ask("job", { job: data.job });
@@ -95,7 +95,7 @@ export function roomsView(ctx, picture) {
         if (button) button.textContent = running.said;
         await new Promise(done => setTimeout(done, 120));
       }
-      await ctx.take(name, {});
+      await ctx.take(name, args);
     } catch (error) { ctx.say(error.sentence ?? String(error)); } finally { running = null; }
     const button = bar.querySelector(`[data-action="${name}"]`);
     if (button) button.textContent = title;

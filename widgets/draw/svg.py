@@ -214,12 +214,21 @@ def rect(
     )
 
 
-def stepped(body: str, number: int, said: str = "") -> str:
+def stepped(
+    body: str,
+    number: int,
+    said: str = "",
+    name: str = "",
+    span_us: tuple[float, float] | None = None,
+) -> str:
     """Marks that belong to one step of something that goes on; the page walks through the steps,
-    and reads out what is `said` of each.
+    and reads out what is `said` of each, and its `name` where it has one of its own. `span_us`:
+    when it was in the measured wall, which then shows that time.
     """
     title = f"<title>{escape(said)}</title>" if said else ""
-    return f'<g data-step="{number}">{title}{body}</g>'
+    called = f' data-name="{escape(name, quote=True)}"' if name else ""
+    when = f' data-span="{span_us[0]:.3f} {span_us[1]:.3f}"' if span_us else ""
+    return f'<g data-step="{number}"{called}{when}>{title}{body}</g>'
 
 
 def together(marks: Iterable[str], ops: Iterable[str]) -> str:

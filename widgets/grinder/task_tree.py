@@ -4,10 +4,10 @@ runs at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.ir.decisions import Candidate, ControlWay, TaskTree
+from explorer.ir.decisions import COSTS_ARE_OF, Candidate, ControlWay, Ran, TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
@@ -17,6 +17,7 @@ from widgets.model.picture import Drawn, Picture
 
 LEVELS = ("host", "device", "unit")
 _INKS = {"host": "v0", "device": "v1", "unit": "v2"}
+COLUMNS = ("uTask", "kind", "level", "operators", "barriers each time", "reason")
 FOLD_ABOVE = 6  # a run of more plain operators than this is one row
 
 
@@ -33,13 +34,42 @@ class TaskRow:
     reason: str = ""
     ops: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()  # that were weighed, the one taken first, with predicted times
+    ran: str = ""  # in the run that was measured
 
 
-def data(program: Program) -> tuple[TaskRow, ...]:
-    """The tree, parents before their parts; empty where Grinder has not run."""
+def data(program: Program, ran: Sequence[Ran] = ()) -> tuple[TaskRow, ...]:
+    """The tree, parents before their parts; empty where Grinder has not run. `ran`: what control
+    flow did in a run.
+    """
     tree = program.decisions.tasks
     ways = {d.binding: tuple(map(_way, d.candidates)) for d in program.decisions.control}
-    return () if tree is None else tuple(_rows(tree, 0, ways))
+    known = {r.binding: r for r in ran}
+    return () if tree is None else tuple(_rows(tree, 0, _Known(ways, known)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """By binding: the ways that were weighed, and what ran."""
+
+    ways: Mapping[str, tuple[str, ...]]
+    ran: Mapping[str, Ran]
+
+    def told(self, tree: TaskTree) -> str:
+        """What a loop, branch or call did; what is left of turns is counted with them."""
+        found = self.ran.get(tree.binding)
+        rest = tree.name.endswith("/rest")
+        return found.words if found and tree.kind in _CONTROL and not rest else ""
+
+    def sides(self, tree: TaskTree) -> Sequence[str]:
+        """How often each side of a branch was taken."""
+        found = self.ran.get(tree.binding)
+        if found is None or tree.kind != "branch":
+            return [""] * len(tree.parts)
+        counts = (found.then, found.times - found.then)
+        return [f"taken {n:,} of {found.times:,}" for n in counts]
+
+
+_CONTROL = ("loop", "branch", "call", "library")
 
 
 def _way(weighed: Candidate[ControlWay]) -> str:
@@ -47,8 +77,8 @@ def _way(weighed: Candidate[ControlWay]) -> str:
     return f"{weighed.label} {told}"
 
 
-def _rows(tree: TaskTree, depth: int, ways: Mapping[str, tuple[str, ...]]) -> list[TaskRow]:
-    control = tree.kind in ("loop", "branch")
+def _rows(tree: TaskTree, depth: int, known: _Known, ran: str = "") -> list[TaskRow]:
+    control = tree.kind in ("loop", "branch", "call")
     rows = [
         TaskRow(
             depth,
@@ -59,24 +89,26 @@ def _rows(tree: TaskTree, depth: int, ways: Mapping[str, tuple[str, ...]]) -> li
             tree.barriers_per_trip,
             tree.reason,
             tuple(sorted(tree.origin)),
-            ways.get(tree.binding, ()) if control else (),
+            known.ways.get(tree.binding, ()) if control else (),
+            ran or known.told(tree),
         )
     ]
     run: list[TaskTree] = []
+    sides = dict(zip(map(id, tree.parts), known.sides(tree)))
     for part in tree.parts:
         if part.kind == "operator" and (not run or run[0].level == part.level):
             run.append(part)
             continue
-        rows += _folded(run, depth + 1, ways)
+        rows += _folded(run, depth + 1, known)
         run = [part] if part.kind == "operator" else []
         if part.kind != "operator":
-            rows += _rows(part, depth + 1, ways)
-    return rows + _folded(run, depth + 1, ways)
+            rows += _rows(part, depth + 1, known, sides[id(part)])
+    return rows + _folded(run, depth + 1, known)
 
 
-def _folded(run: list[TaskTree], depth: int, ways: Mapping[str, tuple[str, ...]]) -> list[TaskRow]:
+def _folded(run: list[TaskTree], depth: int, known: _Known) -> list[TaskRow]:
     if len(run) <= FOLD_ABOVE:
-        return [row for part in run for row in _rows(part, depth, ways)]
+        return [row for part in run for row in _rows(part, depth, known)]
     ops = frozenset[str]().union(*(p.origin for p in run))
     name = f"{run[0].name} to {run[-1].name}"
     return [TaskRow(depth, "operator", name, run[0].level, len(run), 0, "", tuple(sorted(ops)))]
@@ -85,7 +117,16 @@ def _folded(run: list[TaskTree], depth: int, ways: Mapping[str, tuple[str, ...]]
 def table(rows: tuple[TaskRow, ...]) -> Table:
     """One row a uTask."""
     return Table(
-        ("uTask", "kind", "level", "operators", "barriers a trip", "reason", "ways, as predicted"),
+        (
+            "uTask",
+            "kind",
+            "level",
+            "operators",
+            "barriers each time",
+            "reason",
+            "ways, as predicted",
+            "in a run, measured",
+        ),
         tuple(
             (
                 "  " * r.depth + r.name,
@@ -95,6 +136,7 @@ def table(rows: tuple[TaskRow, ...]) -> Table:
                 r.barriers_per_trip,
                 r.reason,
                 "; ".join(r.ways),
+                r.ran,
             )
             for r in rows
         ),
@@ -104,18 +146,23 @@ def table(rows: tuple[TaskRow, ...]) -> Table:
 
 def figure(rows: tuple[TaskRow, ...], selected: str = "") -> Svg:
     """The tree, indented, each uTask with the letter of its level."""
-    width, pitch, top = 680, 26, 40
-    control = any(r.kind in ("loop", "branch") for r in rows)
+    pitch, top = 26, 40
+    ran = any(r.ran for r in rows)
+    width = 780 if ran else 680  # badges want room
+    control = any(r.kind in ("loop", "branch", "call") for r in rows)
     marks = [label(12, 22, "uTasks", "i w"), *_levels()]
     if not control:
-        marks.append(label(668, 22, "no loop and no branch in this model", "q", anchor="end"))
+        marks.append(label(width - 12, 22, "no control flow in this model", "q", anchor="end"))
+    if ran:
+        marks += _badge(width - 12 - _wide("filled") - 96, 10, "filled")
+        marks.append(label(width - 12, 22, "measured in a run", "q", anchor="end"))
     last_at: dict[int, float] = {}
     for i, row in enumerate(rows):
         x, y = 12 + 20 * row.depth, top + i * pitch
         if row.depth and row.depth - 1 in last_at:
             marks.append(path(f"M{x - 11} {last_at[row.depth - 1]}V{y + 10}h11", "var(--edge)"))
         last_at[row.depth] = y + 20
-        marks += _task(row, x, y, selected)
+        marks += _task(row, x, y, selected, width)
     height = max(top + len(rows) * pitch + 12, 80)
     return Svg(width, height, "".join(marks), f"uTask tree of {len(rows)} tasks")
 
@@ -131,7 +178,7 @@ def _levels() -> list[str]:
     return marks
 
 
-def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
+def _task(row: TaskRow, x: float, y: float, selected: str, width: float) -> list[str]:
     on = bool(selected) and selected in row.ops
     ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--pane)", "var(--line2)")
     wide = 300 - x + 40
@@ -154,19 +201,37 @@ def _task(row: TaskRow, x: float, y: float, selected: str) -> list[str]:
         label(x + 25, y + 14, fit(row.name, 0.93 * (wide - 42 - text_width(note))), style),
         label(x + wide - 7, y + 14, note, "q", anchor="end"),
     ]
-    lines = wrapped(_said(row), 680 - x - wide - 24)
-    top = y + 14 if len(lines) == 1 else y + 8
-    marks += [label(x + wide + 12, top + 13 * i, line) for i, line in enumerate(lines) if line]
+    begin = x + wide + 12
+    if row.ran:
+        marks += _badge(begin, y + 2, row.ran)
+        begin += _wide(row.ran) + 8
+    lines = wrapped(_said(row), width - 12 - begin)
+    top = y + 14 - 6 * (len(lines) - 1)
+    marks += [label(begin, top + 13 * i, line) for i, line in enumerate(lines) if line]
     return marks
 
 
+def _badge(x: float, y: float, text: str) -> list[str]:
+    """What a clock or a counter said: filled."""
+    box = rect(x, y, _wide(text), 16, "var(--ink)", 'rx="8"', title=f"measured: {text}")
+    return [box, label(x + _wide(text) / 2, y + 12, text, "inv w", anchor="middle")]
+
+
+def _wide(text: str) -> float:
+    return 1.06 * text_width(text) + 14
+
+
 def _said(row: TaskRow) -> str:
-    barriers = f"{row.barriers_per_trip} barriers a trip" if row.barriers_per_trip else ""
+    met = row.barriers_per_trip and row.kind in COSTS_ARE_OF
+    unit = COSTS_ARE_OF.get(row.kind, "")
+    noun = "barrier" if row.barriers_per_trip == 1 else "barriers"
+    barriers = f"{row.barriers_per_trip} {noun} a {unit}" if met else ""
     return "; ".join(t for t in (barriers, row.reason) if t)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = data(s.now.compiled.program)
+    measured = s.walls.measured
+    rows = data(s.now.compiled.program, measured.ran if measured is not None else ())
     return rows, figure(rows, op), table(rows)
 
 

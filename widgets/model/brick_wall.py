@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.ir.decisions import Wall
+from explorer.cached_property import cached_property
+from explorer.ir.decisions import Ran, Trip, Wall
 from explorer.ir.program import Program
 
 CAUSES = ("imbalance", "tail", "dependency", "barrier", "launch", "preempted", "library")
@@ -44,7 +44,7 @@ class WallRows:
 
     Starts and ends are in microseconds; `call` is a position in `calls`, `first` to `last` are the
     tasks, both included, `launch` and `trip` (of a loop) tell bricks apart that run again; `cause`
-    is a position in `CAUSES`.
+    is a position in `CAUSES`. `ran` and `trips` are what its control flow did, where a clock ran.
     """
 
     kind: str
@@ -67,6 +67,8 @@ class WallRows:
     device: str = ""
     policy: str = ""
     on_host: bool = False  # whether Python runs anything
+    ran: tuple[Ran, ...] = ()
+    trips: tuple[Trip, ...] = ()
     order: NDArray[np.int64] | None = None  # the position of each in the wall that it was read from
 
     @property
@@ -152,6 +154,8 @@ def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
         device=wall.device,
         policy=wall.policy,
         on_host=bool(wall.host),
+        ran=wall.ran,
+        trips=wall.trips,
     )
 
 

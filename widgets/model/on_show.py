@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Measurement
 from explorer.measure.walls import WallComparison
+from explorer.runtime.control.way_times import Timed
 from widgets.model.brick_wall import WallRows
 from widgets.model.hand import Hand
 from widgets.model.house import House
@@ -21,7 +22,8 @@ Times: TypeAlias = Mapping[Tiling, Measurement]
 class View:
     """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
     to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
-    bricks a share and which rKernels, "" and 0 for those in use.
+    bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
+    a launch and a barrier are supposed to take.
     """
 
     device: str = ""
@@ -30,6 +32,9 @@ class View:
     units: int = 0
     bricks: int = 0
     kernels: str = ""
+    loop: str = ""
+    launch: str = ""
+    barrier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,8 @@ class Walls:
 
 class OnShow(Protocol):
     """A compilation at a binding of its symbols, its walls and its memory plan; for Welder, Roller
-    and Rammer which device and tile, what was moved by hand, and the tiles that were timed.
+    and Rammer which device and tile, what was moved by hand, the tiles and the ways of loops that
+    were timed.
     """
 
     @property
@@ -59,3 +65,4 @@ class OnShow(Protocol):
     @property
     def hand(self) -> Hand: ...
     def times(self, binding: str) -> Times: ...
+    def timed(self, loop: str) -> tuple[Timed, ...]: ...

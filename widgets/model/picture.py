@@ -19,7 +19,7 @@ Draw = Callable[[OnShow, str], Drawn]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Pictures that share what their controls choose: of tiles, of groups or of walls.
+    """Pictures that share what their controls choose: of tiles, of groups, of walls or of loops.
 
     `controls(on_show, op)` is what may be chosen, with what is on show; `about(on_show, op)` are
     the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
@@ -27,7 +27,7 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None

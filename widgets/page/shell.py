@@ -14,6 +14,8 @@ from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, stacked
 from widgets.draw.table import Table
+from widgets.grinder.iterations_picture import TRIPS
+from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.picture import Picture
 from widgets.page import front_end
@@ -161,12 +163,20 @@ def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
     return bundle
 
 
-SYSTEMS = {Stage.WELDED: "Welder", Stage.ROLLED: "Roller", Stage.RAMMED: "Rammer"}
+SYSTEMS = {
+    Stage.TASKED: "Grinder",
+    Stage.WELDED: "Welder",
+    Stage.ROLLED: "Roller",
+    Stage.RAMMED: "Rammer",
+}
 
 
 def _opens(picture: Picture) -> bool:
-    """Whether all pictures of its stage are shown with it: it is the first one of a system."""
-    return picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
+    """Whether all pictures of its stage are shown with it: it is the first one of a system, or one
+    with a slider.
+    """
+    first = picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
+    return first or picture.family in (LOOPS, TRIPS)
 
 
 class Rooms(Asked):
@@ -175,6 +185,7 @@ class Rooms(Asked):
     _esm = front_end.script()
     _css = front_end.styles()
     rooms = _part()
+    room = _part()
     title = _part()
     names = _part()
     op = _part()
@@ -187,7 +198,8 @@ class Rooms(Asked):
         mine = _about(session, first, op)
         title = f"{SYSTEMS[first.stage]}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
-        super().__init__(rooms=[p.told() for p in pictures], title=title, names=names, op=at)
+        told = {"rooms": [p.told() for p in pictures], "room": first.name}
+        super().__init__(**told, title=title, names=names, op=at)
         self.session, self.mine = session, op
         self.on_msg(self._asked)
 
@@ -259,13 +271,14 @@ def show(
     inputs: Arrays | None = None,
     measured: bool = False,
 ) -> Room | Rooms:
-    """One room, about a source operator where one is named. `measured` times Roller's tiles."""
+    """One room, about a source operator where one is named. `measured` times the tiles of
+    Roller's rooms, and the ways of a crossing point."""
     picture = gallery.named(room)
     session = Session(c, sizes=sizes, inputs=inputs)
     if picture.live == "wall" and c.program.stage is Stage.EMITTED:  # a sheet has no code
         session.run_once()
     if measured:
-        session.time_tiles(op)
+        session.time_shown(picture, op)
     if _opens(picture):
         return Rooms(session, picture, op)
     _, figure, table = picture.draw(session, op)

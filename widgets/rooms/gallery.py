@@ -6,7 +6,7 @@ from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
-from widgets.grinder import task_tree
+from widgets.grinder import crossing_picture, iterations_picture, task_tree
 from widgets.memory import memory_picture
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
@@ -51,6 +51,8 @@ PICTURES: tuple[Picture, ...] = (
     levels_picture.PICTURE,
     fusion_picture.PICTURE,
     task_tree.PICTURE,
+    iterations_picture.PICTURE,
+    crossing_picture.PICTURE,
     tile_stream_picture.PICTURE,
     tile_curve_picture.PICTURE,
     connections_picture.PICTURE,

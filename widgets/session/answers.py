@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.runtime.control.way_times import Timed
 from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
@@ -94,16 +95,20 @@ class Seen:
         """The tiles of a kernel that were timed."""
         return self.on_show.times(binding)
 
+    def timed(self, loop: str) -> tuple[Timed, ...]:
+        """The ways of a loop that were timed."""
+        return self.on_show.timed(loop)
+
 
 def picture(
-    s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **walls: Any
+    s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **more: Any
 ) -> Any:
     """A picture and its table, about an operator where one is given, and what may be chosen in
     it.
     """
     name = item(s.house.operators, op, "operator").name if op >= 0 else ""
-    check_question("picture", _walls, walls)
-    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_walls(**walls)))
+    check_question("picture", _more, more)
+    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_more(**more)))
     mine = gallery.named(room)
     _, figure, table = mine.draw(seen, name)
     found = {"svg": figure.text(), "table": table_part(table, s.house)}
@@ -112,10 +117,23 @@ def picture(
     return found
 
 
-def _walls(policy: str = "", units: int = 0, bricks: int = 0, kernels: str = "") -> dict[str, Any]:
-    """Which walls, from outside."""
+def _more(
+    policy: str = "",
+    units: int = 0,
+    bricks: int = 0,
+    kernels: str = "",
+    loop: str = "",
+    launch: str = "",
+    barrier: str = "",
+) -> dict[str, Any]:
+    """Which walls, or which loop, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
-    return found | {"kernels": str(kernels)}
+    return found | {
+        "kernels": str(kernels),
+        "loop": str(loop),
+        "launch": str(launch),
+        "barrier": str(barrier),
+    }
 
 
 READERS: Mapping[str, Callable[..., Any]] = {

@@ -12,11 +12,14 @@ from typing import Any
 
 from explorer.errors import BadOption, IronworksError, fault
 from explorer.ir.decisions import Wall
+from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.measure.walls import compare_walls
 from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.runtime.control.way_times import Timed
 from explorer.tuning.what_if import compare
 from widgets.draw.table import time_text
+from widgets.grinder.view import LOOPS, crossing
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Arrays, Compiled
@@ -26,11 +29,13 @@ from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, first_setting, knobs, said, threads, turned, with_tile
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
+from widgets.model.picture import Picture
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.session import answers, state, verdict
 from widgets.session import replayed_moves as by_hand
 from widgets.session.bench import Bench, Timer
+from widgets.session.crossings import Crossings
 from widgets.session.jobs import Job
 from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
@@ -64,6 +69,7 @@ class Session:
         self.compare = compare
         self.bench = Bench(timer)
         self.hands = hands or Hands()
+        self.crossings = Crossings()
         self.view = View()
         self._made: Arrays | None = None
         self._ahead: Step | None = None
@@ -186,6 +192,8 @@ class Session:
             "move_brick": self.move_brick,
             "begin_profile": self.begin_profile,
             "profile": self.profile,
+            "begin_crossing": self.begin_crossing,
+            "crossing": self.crossing,
             "begin_measure": self.begin_measure,
             "measure": self.measure,
             "undo": self.undo,
@@ -324,6 +332,29 @@ class Session:
         found = rolled(self, op)
         if found is not None and found.ops[0] in self.house.order:
             self.bench.time_all(self.now, self.house, self.house.order[found.ops[0]])
+
+    def time_shown(self, picture: Picture, op: str) -> None:
+        """Time what a picture is about: the ways of its loop, or the tiles of its kernel; a run
+        where it shows what control flow did.
+        """
+        if picture.stage is Stage.TASKED and picture.name != "crossing":
+            self.run_once()
+        elif picture.family is not LOOPS:
+            self.time_tiles(op)
+        elif (found := crossing(self, op)) is not None:
+            self.crossings.time(self.now, self.inputs, found.loop)
+
+    def timed(self, loop: str) -> tuple[Timed, ...]:
+        """The ways of a loop that were timed."""
+        return self.crossings.timed(self.now, loop)
+
+    def begin_crossing(self, loop: str) -> Any:
+        """Begin to time the ways of a loop, beside; `crossing` then says what came of it."""
+        return self.crossings.start(self.now, self.inputs, self.bench.jobs, loop)
+
+    def crossing(self, loop: str) -> Any:
+        """What came of timing a loop's ways."""
+        return {"said": self.crossings.said(self.now, loop)}
 
     def form(self, op: int) -> Any:
         """What of an operator's tile may be edited."""

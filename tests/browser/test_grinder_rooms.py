@@ -1,0 +1,54 @@
+"""Grinder's rooms in the house: sliders by key, what they light, and the wall that follows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+import explorer
+from tests.browser.over_session import HAS, house
+from tests.runtime.test_decided import collatz
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+
+VISIBLE = (
+    "[...document.querySelectorAll('.drawn .only')]"
+    ".filter(n => getComputedStyle(n).visibility === 'visible').map(n => "
+    "n.closest('[data-step]').dataset.step)"
+)
+
+
+def test_sliders_walk_through_trips_and_counts_and_the_wall_follows(
+    browser: Browser, tmp_path: Path
+) -> None:
+    c = explorer.compile(collatz)
+    c = c.with_options(grinder=replace(c.options.grinder, inline_branches=False))
+    session = Session(c, inputs={"n": np.array(27)})
+    session.measure()
+    assert session.walls.measured is not None
+    trips = session.walls.measured.trips
+    with house(browser, tmp_path, session) as page:
+        page.locator(".strip .stage", has_text="TASKED").click()
+        page.wait_for_function(HAS, arg=[".pw .drawn", "ran 111 trips"])
+        page.locator(".pw [role=tab]", has_text="Iterations").click()
+        page.wait_for_function(HAS, arg=[".stepper b", "trip 1"])
+        assert page.evaluate(VISIBLE) == ["0"] and page.evaluate("driver.wall.view") is None
+        page.locator(".house").focus()
+        page.keyboard.press(".")
+        page.wait_for_function(HAS, arg=[".stepper b", "trip 2"])
+        assert page.evaluate(VISIBLE) == ["1"]
+        left, right = page.evaluate("driver.wall.view")
+        assert left <= trips[1].begin_us < trips[1].end_us <= right
+        page.locator(".stepper input").focus()
+        page.keyboard.press("End")
+        page.wait_for_function(HAS, arg=[".stepper b", "trip 111"])
+        page.locator(".pw [role=tab]", has_text="Crossing point").click()
+        page.wait_for_function(HAS, arg=[".stepper b", "1,000 trips"])
+        page.locator(".stepper input").focus()
+        page.keyboard.press("Home")
+        page.wait_for_function(HAS, arg=[".stepper b", "0 trips"])
+        page.wait_for_function(HAS, arg=[".stepper .words", "the fastest is on the host"])
+        assert {*page.evaluate(VISIBLE)} == {"0"}

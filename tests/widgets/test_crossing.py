@@ -1,0 +1,101 @@
+"""Grinder's crossing point: its rows are the costs' own numbers, and a timing beside is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+import widgets
+from explorer import np as xp
+from explorer.errors import BadOption
+from widgets.grinder import crossing, crossing_picture
+from widgets.rooms import gallery
+from widgets.session.session import Session
+
+tensor = explorer.tensor
+
+
+@explorer.trace
+def rows(x: tensor("float32", "n", 16)) -> Any:
+    h = x[0]
+    for row in x:
+        h = xp.tanh(h + row)
+    return h
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    c = explorer.compile(rows)
+    return Session(c, sizes={"n": 30}, inputs={"x": np.ones((30, 16), "f4")})
+
+
+def drawn(session: Session) -> crossing.CrossingRows:
+    found: crossing.CrossingRows = crossing_picture.PICTURE.draw(session, "")[0]
+    return found
+
+
+def test_the_rows_are_what_the_costs_say(session: Session) -> None:
+    found = drawn(session)
+    x = session.now.compiled.crossing(sizes={"n": 30})
+    assert found.counts[0] == 0 and found.counts[-1] == 10**6 and found.counts[found.first] == 30
+    for way in found.ways:
+        assert way.times_us == tuple(x.way(way.label).at(n).us for n in found.counts)
+        assert way.label == "on the host" or way.from_trips in found.counts
+    for i, n in enumerate(found.counts):
+        assert found.ways[found.least[i]].label == x.least(n).label
+    assert [w.label for w in found.ways if w.chosen] == [
+        w.label for w in x.open if w.way == x.chosen
+    ]
+
+
+def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: Session) -> None:
+    found, figure, table = crossing_picture.PICTURE.draw(session, "")
+    text = figure.text("light")
+    assert f'data-scrub="trips" data-first="{found.first}"' in text
+    for i, n in enumerate(found.counts):
+        assert f'data-step="{i}" data-name="{crossing.counted(n)}"' in text
+    assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
+    assert "as it runs: 30 trips" in text and "(n)" in text
+    assert len(table.rows) == len(found.counts) and "launch" in table.caption
+
+
+def test_what_is_supposed_moves_the_crossing_point(session: Session) -> None:
+    dear = {"room": "crossing", "launch": "0.1 µs", "barrier": "20 µs"}
+    answer = session.answer("picture", dear)
+    assert "the host takes less than the program" in answer["svg"]
+    assert "as supposed here" in answer["svg"]
+    (loop,) = answer["controls"]["more"][0][2]
+    assert answer["controls"]["action"][2] == {"loop": loop}
+    for wrong in ({"launch": "2 ms"}, {"barrier": "-1"}, {"loop": "other"}):
+        with pytest.raises(BadOption):
+            session.answer("picture", {"room": "crossing", **wrong})
+
+
+def test_a_timing_goes_on_beside_and_its_points_are_drawn(session: Session) -> None:
+    (loop,) = session.answer("picture", {"room": "crossing"})["controls"]["more"][0][2]
+    with pytest.raises(BadOption, match="was not timed"):
+        session.answer("crossing", {"loop": loop})
+    with pytest.raises(BadOption, match="no loop is named"):
+        session.answer("begin_crossing", {"loop": "other"})
+    job = session.answer("begin_crossing", {"loop": loop})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    assert "with 30 trips" in session.answer("crossing", {"loop": loop})["said"]
+    timed = drawn(session).timed
+    assert {t.trips for t in timed} == {1, 10, 30}
+    figure = crossing_picture.PICTURE.draw(session, "")[1].text()
+    assert figure.count("99% interval") == len(timed) + 1
+    job = session.answer("begin_crossing", {"loop": loop})["job"]
+    session.answer("cancel", {"job": job})
+    assert "cancelled" in session.bench.jobs.wait(job)["error"]["sentence"]
+    assert drawn(session).timed == timed
+
+
+def test_a_model_without_a_loop_says_so() -> None:
+    c = explorer.compile(explorer.trace(lambda x: xp.tanh(x))(x=tensor("float32", 4)))
+    session = Session(c)
+    session.time_shown(gallery.named("crossing"), "")
+    assert "No loop" in crossing_picture.PICTURE.draw(session, "")[1].title
+    assert widgets.data(c, "crossing") == ()

@@ -1,0 +1,104 @@
+"""The trips of a loop one by one: what ran in each is what was counted in all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.errors import BadOption
+from explorer.ir.decisions import Brick, Ran, TaskTree, Trip, Wall
+from tests.runtime.test_decided import collatz, nested
+from widgets.grinder import iterations, iterations_picture
+from widgets.model import brick_wall
+from widgets.model.brick_wall import Call
+from widgets.session.session import Session
+
+
+def measured(model: object, schedule: str, **inputs: np.ndarray) -> Session:
+    c = explorer.compile(model)
+    grinder = replace(c.options.grinder, schedule=schedule, inline_branches=False)
+    session = Session(c.with_options(grinder=grinder), inputs=inputs)
+    session.time_shown(iterations_picture.PICTURE, "")
+    return session
+
+
+def drawn(session: Session) -> iterations.IterationRows:
+    found: iterations.IterationRows = iterations_picture.PICTURE.draw(session, "")[0]
+    return found
+
+
+@pytest.mark.parametrize("schedule", ["device", "host"])
+def test_each_trip_holds_its_own_bricks_and_one_side_of_the_branch(schedule: str) -> None:
+    rows = drawn(measured(collatz, schedule, n=np.array(27)))
+    assert (rows.trips, rows.turn, len(rows.times_us)) == (111, 1, 111)
+    turns = {n.name.rsplit("/", 1)[-1]: n.turns for n in rows.nodes}
+    assert (turns["loop"], turns["then"], turns["else"]) == (111, 70, 41)
+    number = 27
+    path = []
+    while number != 1:
+        path.append(number % 2)
+        number = 3 * number + 1 if number % 2 else number // 2
+    for shown in rows.shown:
+        assert shown.name == f"trip {shown.at + 1}" and shown.bricks == len(shown.laid)
+        assert all(0 <= b.start_us <= b.end_us <= shown.us for b in shown.laid)
+        assert ("tanh" in shown.ran, "div" in shown.ran) == (path[shown.at], not path[shown.at])
+
+
+def test_the_picture_goes_through_trips_and_shows_one_at_a_time() -> None:
+    session = measured(collatz, "device", n=np.array(6))
+    rows, figure, table = iterations_picture.PICTURE.draw(session, "")
+    text = figure.text("light")
+    assert len(rows.shown) == len(table.rows) == 8 and text.count("data-step") == 8
+    assert 'data-scrub="trips" data-first="0"' in text and 'data-name="trip 8"' in text
+    assert text.count('<g class="only">') == 1
+    assert text.count('<g class="only" visibility="hidden">') == 7
+    assert "ran in 2 of 8 trips" in text and "8 trips" in table.caption
+
+
+def test_a_loop_inside_of_another_one_is_chosen_by_its_name() -> None:
+    session = measured(nested, "device", x=np.ones((3, 4), np.float32), k=np.array(5))
+    (choice,) = session.answer("picture", {"room": "iterations"})["controls"]["more"]
+    found = {}
+    for loop in choice[2]:
+        answer = session.answer("picture", {"room": "iterations", "loop": loop})
+        found[loop] = answer["table"]["caption"]
+    assert sorted(text.split(" trips")[0].rsplit(" ", 1)[-1] for text in found.values()) == [
+        "15",
+        "3",
+    ]
+    with pytest.raises(BadOption, match="no loop 'other' made a trip"):
+        session.answer("picture", {"room": "iterations", "loop": "other"})
+
+
+def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to() -> None:
+    count, slow = 1000, 617
+    times = np.where(np.arange(count) == slow, 9.0, 1.0)
+    ends = np.cumsum(times).tolist()
+    begins = [0.0, *ends[:-1]]
+    spans = [*zip(begins, ends)]
+    bricks = tuple(Brick(0, a + 0.1, b - 0.1, "loop/f", 0, 1, frozenset("f")) for a, b in spans)
+    trips = tuple(Trip("loop", 4, a, b) for a, b in spans)
+    wall = Wall(
+        "measured", bricks, (), 1, ends[-1], trips=trips, ran=(Ran("loop", "loop", 1, 4000),)
+    )
+    operator = TaskTree("operator", "loop/f", "device", binding="f")
+    tree = TaskTree(
+        "sequence", "", "device", (TaskTree("loop", "loop", "device", (operator,), "loop"),)
+    )
+    columns = brick_wall.data(wall, (Call("f", "elementwise", ("f",)),))
+    rows = iterations.data(columns, tree, "loop")
+    places = [s.at for s in rows.shown]
+    assert {0, 1, slow, count - 1} <= {*places} and 12 <= len(places) <= 48
+    assert places == sorted(places) and rows.shown[1].name == "trips 5 to 8"
+    assert [n.turns for n in rows.nodes] == [count, count]
+    figure = iterations_picture.figure(rows).text()
+    assert "turn of 4" in figure and "cut: it took 9.0 µs" in figure and "4,000 trips" in figure
+
+
+def test_before_a_run_there_are_no_trips() -> None:
+    session = Session(explorer.compile(collatz))
+    assert iterations_picture.PICTURE.draw(session, "")[0] == ()
+    assert "controls" in session.answer("picture", {"room": "iterations"})
