@@ -85,7 +85,7 @@ def test_an_illegal_tile_names_its_rule_with_the_number(small: Subject) -> None:
 
 
 def test_a_legal_tile_is_timed_in_turns_with_the_one_in_use(small: Subject) -> None:
-    tiling = Tiling((("i", 8),), Micro(4, 1, small.device.lanes))
+    tiling = replace(small.tiling, tile=(("i", 24),))  # one that is far behind has fewer turns
     told: list[int] = []
 
     class Listening(Job):
