@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from explorer.compiler import device_of as device
     from explorer.devices.catalogue import device_names
     from explorer.frontends.functions import function
+    from explorer.frontends.gradients import grad, value_and_grad, vjp
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
     from explorer.frontends.trace import trace
@@ -62,6 +63,7 @@ _HOME = {
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
     "function": ("explorer.frontends.functions", "function"),
+    "grad": ("explorer.frontends.gradients", "grad"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
     "operator": ("explorer.frontends.tracing.own_operator", "operator"),
@@ -69,6 +71,8 @@ _HOME = {
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
     "trace": ("explorer.frontends.trace", "trace"),
+    "value_and_grad": ("explorer.frontends.gradients", "value_and_grad"),
+    "vjp": ("explorer.frontends.gradients", "vjp"),
     "while_loop": ("explorer.frontends.tracing.loops", "while_loop"),
 }
 
@@ -89,6 +93,7 @@ __all__ = [
     "evaluate",
     "forget_pass",
     "function",
+    "grad",
     "library",
     "load",
     "match_cast",
@@ -100,6 +105,8 @@ __all__ = [
     "shape",
     "tensor",
     "trace",
+    "value_and_grad",
+    "vjp",
     "while_loop",
 ]
 

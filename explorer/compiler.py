@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer import plugins
+from explorer.autodiff import Differentiate
 from explorer.codegen.all_written import check_written
 from explorer.codegen.build import KernelCode, build
 from explorer.codegen.cpu.object.helper_count import HelpersAhead
@@ -30,6 +31,7 @@ from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.own_operators import own_operators
+from explorer.ops.reference.gradients import gradients_mean
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
@@ -66,12 +68,19 @@ Progress = Callable[[str, int, int], None]
 REMEMBERED_CODES = 32
 
 
+@gradients_mean
+def spelled_out(program: Program) -> Program:
+    """A program without gradients, as the interpreter runs those that have some."""
+    typed = program if program.stage >= Stage.TYPED else deduce(program)
+    return Differentiate(Legalize())(typed)
+
+
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     """Every step in order, under the name that the pictures show. Passes of the user's own stand
     after the steps that they name.
     """
     libraries = patterns(options.relax.dispatch)
-    dispatch = (Step("dispatch to libraries", Stage.TYPED, Dispatch(libraries)),)
+    dispatch = (Step("dispatch to libraries", Stage.DIFFERENTIATED, Dispatch(libraries)),)
     fuse = (
         Step("fuse operators", Stage.LEGALIZED, FuseOps()),
         Step("name reshapes", Stage.LEGALIZED, name_reshapes),
@@ -81,6 +90,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     price = PriceInBlocks(Price(device), options.softmax)
     measured = _measuring(options, device)
     grouping = replace(options.welder, enabled=options.welder.enabled and not options.relax.fuse)
+    legalise = Legalize(options.recurrent.unroll)
     steps = (
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
@@ -88,8 +98,9 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
         Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),
         Step("multiply rows ahead", Stage.TYPED, HoistRowProducts(device, options.recurrent)),
+        Step("differentiate", Stage.DIFFERENTIATED, Differentiate(legalise)),
         *(dispatch if libraries else ()),
-        Step("legalise to kernels", Stage.LEGALIZED, Legalize(options.recurrent.unroll)),
+        Step("legalise to kernels", Stage.LEGALIZED, legalise),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),

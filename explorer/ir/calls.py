@@ -151,8 +151,30 @@ class Loop:
     padded: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What `function(*args)` gives, and then its derivative by each argument that `wrt` counts: of
+    its results times the `seeds`, one for each of the first results, summed up; without seeds of
+    its first result, which is a scalar.
+    """
+
+    function: str
+    args: tuple[Var, ...]
+    wrt: tuple[int, ...]
+    seeds: tuple[Var, ...] = ()
+
+
 Expr: TypeAlias = (
-    OpCall | KernelCall | View | LibraryCall | FunctionCall | MatchCast | ShapeOf | Branch | Loop
+    OpCall
+    | KernelCall
+    | View
+    | LibraryCall
+    | FunctionCall
+    | MatchCast
+    | ShapeOf
+    | Branch
+    | Loop
+    | Gradient
 )
 
 
@@ -170,5 +192,7 @@ def reads_of(expr: Expr) -> tuple[Var, ...]:
             return ()
         case Branch(cond, _, _, args):
             return (cond, *args)
+        case Gradient(_, args, _, seeds):
+            return (*args, *seeds)
         case Loop(_, trip, cond, state, args, _, _):
             return (*(v for v in (trip, cond) if v is not None), *state, *args)

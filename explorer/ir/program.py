@@ -14,6 +14,7 @@ from explorer.ir.calls import (
     Branch,
     Expr,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -118,7 +119,7 @@ class Binding:
                 return (then, orelse)
             case Loop(body):
                 return (body,)
-            case FunctionCall(name, _):
+            case FunctionCall(name, _) | Gradient(name):
                 return (name,)
         return ()
 

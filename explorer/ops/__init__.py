@@ -9,6 +9,7 @@ from explorer.forking import ForkLock
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -109,7 +110,7 @@ def family(thing: Binding | Kernel) -> str:
     match thing.expr:
         case KernelCall(kernel, _, _):
             return kernel_family(kernel)
-        case Branch() | Loop() | FunctionCall():
+        case Branch() | Loop() | FunctionCall() | Gradient():
             return "control flow"
         case LibraryCall():
             return "library call"

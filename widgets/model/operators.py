@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop
+from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from explorer.ops import family
@@ -78,7 +78,9 @@ def call_family(binding: Binding, ops: Iterable[Operator]) -> str:
 
 def is_call(binding: Binding) -> bool:
     """Whether something runs for this binding: a kernel, a library, a branch or a loop."""
-    return isinstance(binding.expr, KernelCall | LibraryCall | Branch | Loop | FunctionCall)
+    return isinstance(
+        binding.expr, KernelCall | LibraryCall | Branch | Loop | FunctionCall | Gradient
+    )
 
 
 def short_label(name: str, op: str) -> str:

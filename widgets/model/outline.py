@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -112,6 +113,10 @@ def _call(binding: Binding) -> str:
             return f"library {library}.{function}({', '.join(_names(args))})"
         case FunctionCall(function, args):
             return f"call {function}({', '.join(_names(args))})"
+        case Gradient(function, args, wrt, _):
+            return (
+                f"gradient of {function}({', '.join(_names(args))}) by {', '.join(map(str, wrt))}"
+            )
         case MatchCast(arg):
             return f"match_cast({arg.name})"
         case ShapeOf(dims, _):

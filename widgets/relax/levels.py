@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -125,7 +126,7 @@ def _level(binding: Binding) -> str:
             return "host" if library == "shape" else "library"
         case View() | MatchCast() | ShapeOf():
             return "view or shape"
-        case Branch() | Loop() | FunctionCall():
+        case Branch() | Loop() | FunctionCall() | Gradient():
             return "host"
 
 
@@ -162,7 +163,7 @@ def _entries(
             return [((library, name), entry)]
         case Branch(_, then, orelse, _):
             return [_function(functions[then]), _function(functions[orelse])]
-        case Loop(body, _, _, _, _, _) | FunctionCall(body, _):
+        case Loop(body, _, _, _, _, _) | FunctionCall(body, _) | Gradient(body):
             return [_function(functions[body])]
     return []
 

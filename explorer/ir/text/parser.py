@@ -11,6 +11,7 @@ from explorer.ir.calls import (
     Branch,
     Expr,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -425,11 +426,32 @@ def _loop(p: _Parser, line: Line) -> Expr:
     return Loop(body, trip, cond, state, args, scans, tuple(rows), padded)
 
 
+def _gradient(p: _Parser, line: Line) -> Expr:
+    name = line.name()
+    line.expect("(")
+    args = p.values(line, ")")
+    line.expect("by")
+    line.expect("(")
+    wrt: list[int] = []
+    while not line.accept(")"):
+        if wrt:
+            line.expect(",")
+        wrt.append(line.integer())
+    seeds: tuple[Var, ...] = ()
+    if line.accept("seeds"):
+        line.expect("(")
+        seeds = p.values(line, ")")
+    if any(not 0 <= n < len(args) for n in wrt):
+        line.fail(f"numbers of arguments below {len(args)}")
+    return Gradient(name, args, tuple(wrt), seeds)
+
+
 _CALLS = ("shape_of", "dim_of")
 _EXPRESSIONS: Mapping[str, Callable[[_Parser, Line], Expr]] = {
     "view": _view,
     "library": _library,
     "call": _call,
+    "gradient": _gradient,
     "match": _match,
     "shape_of": _shape_of,
     "dim_of": _dim_of,

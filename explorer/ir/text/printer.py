@@ -8,6 +8,7 @@ from explorer.ir.calls import (
     Attrs,
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -158,6 +159,10 @@ def _call(binding: Binding, constants: Collection[str]) -> str:
             return f"library {name}({_arguments(values(args), attrs)})"
         case FunctionCall(function, args):
             return f"call {print_name(function)}({values(args)})"
+        case Gradient(function, args, wrt, seeds):
+            by = ", ".join(map(str, wrt))
+            of = f"{print_name(function)}({values(args)})"
+            return f"gradient {of} by ({by})" + (f" seeds ({values(seeds)})" if seeds else "")
         case MatchCast(arg):
             return f"match {_value(arg, constants)}"
         case ShapeOf(dims, rank):

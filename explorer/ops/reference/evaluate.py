@@ -15,6 +15,7 @@ from explorer.errors import BoundError, ShapeError, TooLarge
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -32,6 +33,7 @@ from explorer.ops import RECORDS
 from explorer.ops.kernels.loop_nest import evaluate_kernel, evaluate_outputs
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.gradients import without_gradients
 from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
 from explorer.ops.widening import reference
@@ -49,6 +51,7 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
     Raises what `bind_sizes` raises where the inputs do not fit.
     """
+    program = without_gradients(program)
     main = program.main
     sizes = bind_sizes(program, inputs)
     found = Interpreter(program, sizes).run(main, [inputs[p.name] for p in main.params])
@@ -167,6 +170,8 @@ class Interpreter:
                 return self.compiled[name]([read(a) for a in args], sizes)
             case FunctionCall(name, args):
                 return self.call(name, [read(a) for a in args], binding.vars[0].name)
+            case Gradient(name):
+                raise TypeError(f"the gradient of {name} is no program that runs")
             case MatchCast(arg):
                 return (frame.cast(binding.var.name, read(arg)),)
             case ShapeOf(dims, rank):

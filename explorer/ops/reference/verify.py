@@ -11,6 +11,7 @@ from explorer.ir.annotations import Match, match, signature_of, unify
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     Loop,
     MatchCast,
@@ -127,6 +128,9 @@ class _Function:
                 self.view(binding, arg, where)
             case FunctionCall(name, args):
                 self.gives(self.call(name, args, set(), where), binding.vars, where)
+            case Gradient(name, args, wrt):
+                results = self.call(name, args, self.scope, where)
+                self.gives((*results, *(args[n].type for n in wrt)), binding.vars, where)
             case Branch(cond, then, orelse, args):
                 self.condition(cond, where)
                 self.gives(self.call(then, args, self.scope, where), binding.vars, where)

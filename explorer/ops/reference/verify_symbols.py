@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from explorer.errors import VerifyError
-from explorer.ir.calls import Branch, FunctionCall, Loop
+from explorer.ir.calls import Branch, FunctionCall, Gradient, Loop
 from explorer.ir.lattice import symbols_in
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by as defined_here
@@ -46,8 +46,8 @@ def _callees(binding: Binding, scope: set[str]) -> list[tuple[str, set[str]]]:
             return [(name, set())]
         case Branch(_, then, orelse, _):
             return [(then, scope), (orelse, scope)]
-        case Loop() as loop:
-            return [(loop.body, scope)]
+        case Loop(name) | Gradient(name):
+            return [(name, scope)]
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.calls import Branch, FunctionCall, KernelCall, LibraryCall, Loop, Var
+from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop, Var
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.passes.pipeline.registry import compiler_pass
@@ -58,7 +58,7 @@ def _merged(function: Function, same: dict[str, Var]) -> Function:
 
 
 def _stays(binding: Binding) -> bool:
-    return isinstance(binding.expr, LibraryCall | FunctionCall | Branch | Loop)
+    return isinstance(binding.expr, LibraryCall | FunctionCall | Branch | Loop | Gradient)
 
 
 def _with_origin(binding: Binding, origin: frozenset[str]) -> Binding:

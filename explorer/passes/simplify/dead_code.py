@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.ir.annotations import symbols_in
-from explorer.ir.calls import Branch, Loop, MatchCast
+from explorer.ir.calls import Branch, Gradient, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, is_check, needed_by
 from explorer.passes.pipeline.registry import compiler_pass
@@ -40,7 +40,7 @@ def _live_part(function: Function) -> Function:
             kept.append(binding)
             if casts:
                 needed |= needed_by(binding)
-                inner = inner or isinstance(binding.expr, Branch | Loop)
+                inner = inner or isinstance(binding.expr, Branch | Loop | Gradient)
     if len(kept) == len(function.body):
         return function
     return replace(function, body=tuple(reversed(kept)))

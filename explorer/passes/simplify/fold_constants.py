@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from explorer.budget import budget
-from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, ShapeOf
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, ShapeOf
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
@@ -71,7 +71,7 @@ def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> 
 
 def _is_pure(expr: Expr) -> bool:
     match expr:
-        case Branch() | Loop() | FunctionCall() | MatchCast():
+        case Branch() | Loop() | FunctionCall() | Gradient() | MatchCast():
             return False
         case ShapeOf(dims, _):
             return all(isinstance(d, int) for d in dims)

@@ -10,6 +10,7 @@ from explorer.ir.calls import (
     Branch,
     Expr,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -38,6 +39,8 @@ def with_reads(expr: Expr, values: Mapping[str, Var]) -> Expr:
             return replace(expr, args=optional(expr.args))
         case KernelCall() | FunctionCall():
             return replace(expr, args=some(expr.args))
+        case Gradient():
+            return replace(expr, args=some(expr.args), seeds=some(expr.seeds))
         case View() | MatchCast():
             return replace(expr, arg=new(expr.arg))
         case ShapeOf():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from explorer.errors import DtypeError, UnsupportedOperator
 from explorer.ir.annotations import derive_call, erase, lca, signature_of
-from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, Var
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, Var
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
@@ -114,6 +114,17 @@ def call(deduction: Deducing, given: FunctionCall, known: Knowledge, where: str)
     derived = derive_call(signature_of(done), tuple(a.type for a in args), deduction.symbols.env)
     results = derived.result.items if isinstance(derived.result, TupleType) else (derived.result,)
     return [], FunctionCall(callee.name, args), tuple(Found(t) for t in results)
+
+
+def gradient(deduction: Deducing, given: Gradient, known: Knowledge, where: str) -> Deduced:
+    """What the function gives, then the types of the arguments it is differentiated by."""
+    args = tuple(known.var(a) for a in given.args)
+    seeds = tuple(known.var(s) for s in given.seeds)
+    function = deduction.given[given.function]
+    done = deduction.function(function, [(a, known.values(a)) for a in args])
+    results = tuple(_common(deduction, v.type, v.type) for v in done.outputs)
+    expr = replace(given, args=args, seeds=seeds)
+    return [], expr, (*results, *(Found(args[n].type) for n in given.wrt))
 
 
 def _is_annotated(type: Annotation) -> bool:

@@ -22,6 +22,7 @@ from explorer.ir.calls import (
     Branch,
     Expr,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -44,7 +45,7 @@ from explorer.ops.site import Site, Values
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.agreement import with_agreement, with_filling
 from explorer.relax.deduction.bounded_rows import bounded
-from explorer.relax.deduction.control_flow import branch, call, loop
+from explorer.relax.deduction.control_flow import branch, call, gradient, loop
 from explorer.relax.deduction.deducing import Deduced, Known
 from explorer.relax.deduction.fresh import Found, Symbols
 from explorer.relax.deduction.known import Knowledge, is_known
@@ -183,6 +184,8 @@ class Deduction:
                 return loop(self, binding, binding.expr, known, where)
             case FunctionCall():
                 return call(self, binding.expr, known, where)
+            case Gradient():
+                return gradient(self, binding.expr, known, where)
             case View(arg, offset):
                 return [], View(known.var(arg), offset), stated
             case MatchCast(arg):

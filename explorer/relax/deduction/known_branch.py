@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from explorer.ir.calls import Branch, FunctionCall, Loop, OpCall, Var
+from explorer.ir.calls import Branch, FunctionCall, Gradient, Loop, OpCall, Var
 from explorer.ir.program import Binding, Function
 from explorer.passes.simplify.substitution import with_reads
 from explorer.relax.deduction.deducing import Deducing
@@ -68,5 +68,5 @@ def _origins(deduction: Deducing, name: str, seen: set[str]) -> Iterator[str]:
                 yield from _origins(deduction, orelse, seen)
             case Loop(body, _, _, _, _, _, _):
                 yield from _origins(deduction, body, seen)
-            case FunctionCall(callee, _):
+            case FunctionCall(callee, _) | Gradient(callee):
                 yield from _origins(deduction, callee, seen)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from explorer.ir.annotations import symbols_in
-from explorer.ir.calls import Branch, Loop, MatchCast, OpCall, ShapeOf
+from explorer.ir.calls import Branch, Gradient, Loop, MatchCast, OpCall, ShapeOf
 from explorer.ir.program import Binding, Constant, Function
 from explorer.ir.symbols import defined_by, is_check, needed_by
 from explorer.ir.types import Tensor, numpy_dtype
@@ -48,7 +48,7 @@ def materialize(
         live.update(v.name for v in found.reads)
         if casts:
             needed |= needed_by(found)
-            inner = inner or isinstance(found.expr, Branch | Loop)
+            inner = inner or isinstance(found.expr, Branch | Loop | Gradient)
     standing = {o for b in kept for o in b.origin}
     dropped += [(o, reason) for o, reason in reversed(gone) if o not in standing]
     return replace(function, body=tuple(reversed(kept)))

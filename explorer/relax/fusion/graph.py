@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
+    Gradient,
     KernelCall,
     LibraryCall,
     Loop,
@@ -136,7 +137,7 @@ def _finding(
             return opaque("shape", "a shape is no tensor of the device")
         case OpCall(op, _, _):
             return opaque(op, "it is not lowered yet")
-        case Branch() | Loop() | FunctionCall():
+        case Branch() | Loop() | FunctionCall() | Gradient():
             return opaque(type(binding.expr).__name__.lower(), "control flow ends a dataflow block")
 
 
