@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from explorer.compiler import device_of as device
     from explorer.devices.catalogue import device_names
     from explorer.frontends.functions import function
-    from explorer.frontends.gradients import grad, value_and_grad, vjp
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
     from explorer.frontends.trace import trace
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from explorer.frontends.tracing.loops import while_loop
     from explorer.frontends.tracing.own_operator import operator
     from explorer.frontends.tracing.scans import scan
+    from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
-    from explorer.ops.reference.evaluate import evaluate
     from explorer.options import Options
     from explorer.passes.pipeline.registry import compiler_pass, forget_pass
     from explorer.passes.simplify.bind_symbols import bind_symbols
@@ -54,7 +53,7 @@ _HOME = {
     "compiler_pass": ("explorer.passes.pipeline.registry", "compiler_pass"),
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
-    "evaluate": ("explorer.ops.reference.evaluate", "evaluate"),
+    "evaluate": ("explorer.gradients", "evaluate"),
     "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
@@ -63,7 +62,7 @@ _HOME = {
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
     "function": ("explorer.frontends.functions", "function"),
-    "grad": ("explorer.frontends.gradients", "grad"),
+    "grad": ("explorer.gradients", "grad"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
     "operator": ("explorer.frontends.tracing.own_operator", "operator"),
@@ -71,8 +70,8 @@ _HOME = {
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
     "trace": ("explorer.frontends.trace", "trace"),
-    "value_and_grad": ("explorer.frontends.gradients", "value_and_grad"),
-    "vjp": ("explorer.frontends.gradients", "vjp"),
+    "value_and_grad": ("explorer.gradients", "value_and_grad"),
+    "vjp": ("explorer.gradients", "vjp"),
     "while_loop": ("explorer.frontends.tracing.loops", "while_loop"),
 }
 

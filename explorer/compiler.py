@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from time import perf_counter
 from typing import Any
 
+import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
 from explorer.codegen.all_written import check_written
@@ -31,7 +32,6 @@ from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.own_operators import own_operators
-from explorer.ops.reference.gradients import gradients_mean
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
@@ -66,13 +66,6 @@ from explorer.welder import Weld
 
 Progress = Callable[[str, int, int], None]
 REMEMBERED_CODES = 32
-
-
-@gradients_mean
-def spelled_out(program: Program) -> Program:
-    """A program without gradients, as the interpreter runs those that have some."""
-    typed = program if program.stage >= Stage.TYPED else deduce(program)
-    return Differentiate(Legalize())(typed)
 
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:

@@ -20,7 +20,7 @@ def reverse_branch(reverse: Differentiating, binding: Binding, branch: Branch) -
     adjoints = [reverse.whole(binding.vars[n]) for n in given]
     wanted = [n for n, a in enumerate(branch.args) if a.name in reverse.active]
     then, orelse = (
-        _side(reverse, reverse.around.functions[name], given, adjoints, wanted)
+        _side(reverse, reverse.around.copy(reverse.around.functions[name]), given, adjoints, wanted)
         for name in (branch.then, branch.orelse)
     )
     types = [branch.args[n].tensor for n in wanted]

@@ -14,6 +14,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.names import fresh
+from explorer.passes.simplify.substitution import with_reads
 
 Legalise = Callable[[Program], Program]
 
@@ -82,6 +83,20 @@ class Surroundings:
         name = self.name(wish)
         self.constants[name] = value
         return Var(name, value.type)
+
+    def copy(self, function: Function) -> Function:
+        """The same function over values of other names: what is decided of a value is kept by its
+        name, in whichever function it is.
+        """
+        values = {p.name: replace(p, name=self.name(p.name)) for p in function.params}
+        body: list[Binding] = []
+        for b in function.body:
+            vars = tuple(replace(v, name=self.name(v.name)) for v in b.vars)
+            body.append(Binding(vars, with_reads(b.expr, values), b.origin))
+            values |= {v.name: new for v, new in zip(b.vars, vars, strict=True)}
+        params = tuple(values[p.name] for p in function.params)
+        outputs = tuple(values.get(v.name, v) for v in function.outputs)
+        return replace(function, params=params, body=tuple(body), outputs=outputs)
 
     def add(
         self, wish: str, params: Sequence[Var], body: Sequence[Binding], outputs: Sequence[Var]

@@ -29,7 +29,7 @@ COUNTERS = 2  # parameters of a body before its states: which trip it is, and wh
 def with_rows(reverse: Differentiating, binding: Binding, loop: Loop) -> Sequence[Binding]:
     """The loop, stacking the states that its trips begin with behind what it stacks already."""
     around = reverse.around
-    body = around.functions[loop.body]
+    body = around.copy(around.functions[loop.body])
     state = body.params[COUNTERS : COUNTERS + len(loop.state)]
     for before, param in zip(loop.state, state, strict=True):
         if before.type != param.type:
@@ -96,7 +96,7 @@ def reverse_loop(
     `kept` are the states that its trips began with, of known types.
     """
     state, scans = len(loop.state), loop.scans - len(loop.state)
-    body = reverse.around.functions[loop.body]
+    body = reverse.around.copy(reverse.around.functions[loop.body])
     outputs = body.outputs[: 1 + state + scans]
     parts = Parts(
         loop,

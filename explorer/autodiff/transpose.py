@@ -178,8 +178,6 @@ class _Solver:
         known = all(isinstance(self.loops[n].extent, int) for n in inner)
         if stride == 1 or len(inner) > 1 or not known or not isinstance(index.const, int):
             return None
-        if inner and gcd(factors[inner[0]], stride) != 1:
-            return None
         if inner and self.parts * stride > MOST_PARTS:
             return None
         self.parts *= stride
@@ -197,30 +195,29 @@ class _Solver:
             target = var(axis.name) * stride + remainder
             if isinstance(axis.extent, int) and axis.extent <= 0:
                 continue
-            found = self.window(remainder - const, stride, step, reach)
-            if found is None:
+            period = stride // gcd(step, stride)  # of the places in a window that leave a remainder
+            first = next(
+                (
+                    n
+                    for n in range(min(period, reach))
+                    if not (remainder - const - step * n) % stride
+                ),
+                None,
+            )
+            if first is None:
                 yield Solved((axis,), target, hit=False)
                 continue
-            first, count = found
             values = {}
             value = var(axis.name) + (remainder - const - step * first) // stride
             loops: tuple[Axis, ...] = ()
             if inner:
-                loop = Axis(next(self.free), count)
-                values[inner] = var(loop.name) * stride + first
-                value = value - var(loop.name) * step
+                loop = Axis(next(self.free), -(-(reach - first) // period))
+                values[inner] = var(loop.name) * period + first
+                value = value - var(loop.name) * (step * period // stride)
                 loops = (loop,)
             values[name] = value
             within = ((value, self.loops[name].extent),)
             yield Solved((axis,), target, values, within, loops)
-
-    @staticmethod
-    def window(offset: int, stride: int, step: int, reach: int) -> tuple[int, int] | None:
-        """The first place in a window that leaves a remainder, and how many do."""
-        for first in range(min(stride, reach)):
-            if (offset - step * first) % stride == 0:
-                return first, -(-(reach - first) // stride)
-        return None
 
 
 def _number(dim: Dim) -> int:

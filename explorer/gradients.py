@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.autodiff import Differentiate
 from explorer.errors import BadOption, DtypeError, ShapeError, TraceError
 from explorer.frontends.functions import IsolatedFunction
 from explorer.frontends.syntax.staged import staged
@@ -26,10 +27,24 @@ from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.ir.calls import Gradient
 from explorer.ir.dtypes import is_float
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
 from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.gradients import gradients_mean
+from explorer.relax import deduce, legalize
 
 Run = Callable[..., Any]
+__all__ = ["evaluate", "grad", "spelled_out", "value_and_grad", "vjp"]
+
+
+@gradients_mean
+def spelled_out(program: Program) -> Program:
+    """A program without gradients, as the interpreter runs those that have some."""
+    typed = program if program.stage >= Stage.TYPED else deduce(program)
+    return Differentiate(legalize)(typed)
+
+
 Numbers = int | Sequence[int]
 
 
@@ -245,6 +260,3 @@ def _eager(make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     names = [p.name for p in program.main.params]
     found = evaluate(program, dict(zip(names, arrays, strict=True)))
     return rebuild(structures[0], list(found.values()))
-
-
-__all__ = ["grad", "value_and_grad", "vjp"]

@@ -1,0 +1,114 @@
+"""Gradients through branches, loops and calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+import explorer.np as enp
+from explorer.errors import UnsupportedOperator
+from tests.autodiff.finite import check
+
+DRAW = np.random.default_rng(12)
+
+
+def some(*shape: int) -> np.ndarray:
+    return DRAW.normal(size=shape)
+
+
+def recurrent(x: Any, w: Any, h: Any) -> Any:
+    def body(h: Any, row: Any) -> Any:
+        h = enp.tanh(h @ w + row)
+        return h, h * 2
+
+    last, rows = explorer.scan(body, h, x)
+    return enp.concatenate([rows.reshape(-1), last.reshape(-1)])
+
+
+def in_a_loop(x: Any, w: Any) -> Any:
+    """A loop in a loop; the inner one's carry is also scaled by all rows of the outer one."""
+
+    def body(h: Any, row: Any) -> Any:
+        def inner(k: Any, q: Any) -> Any:
+            return k * q.sum() + x.mean(), k
+
+        k, _ = explorer.scan(inner, h, w)
+        return enp.sin(k) + row, row * k
+
+    h, rows = explorer.scan(body, enp.ones((3,), "float64"), x)
+    return rows + h
+
+
+def as_long_as(a: Any) -> Any:
+    def step(count: Any, x: Any) -> Any:
+        return count + 1, x * 1.5 + 0.1 * x * x
+
+    start = enp.zeros((), "int64")
+    return explorer.while_loop(lambda c, x: (x * x).sum() < 50.0, step, start, a)[1]
+
+
+def fewer_rows(x: Any) -> Any:
+    """Trips read some of the rows: those behind get nothing."""
+    total = x[0] * 0
+    for t in range(2):
+        total = total * x[t] + x[t]
+    return total
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_a_scan_hands_back_to_its_rows_its_state_and_what_it_reads(rows: int) -> None:
+    check(recurrent, some(rows, 3), some(3, 3), some(1, 3))
+
+
+def test_a_loop_in_a_loop() -> None:
+    check(in_a_loop, some(4, 3), some(2, 2))
+
+
+def test_a_while_makes_as_many_trips_backwards() -> None:
+    check(as_long_as, np.abs(some(3)) * 0.3 + 0.1)
+    check(as_long_as, np.full(3, 10.0))  # no trip
+
+
+def test_rows_that_no_trip_reads_get_nothing() -> None:
+    check(fewer_rows, some(4, 3))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_branch_hands_back_through_the_side_that_was_taken(sign: int) -> None:
+    def f(a: Any, b: Any) -> Any:
+        return explorer.cond(a.sum() * sign > 0, lambda x: x * b, lambda x: x - b * b * a, a)
+
+    check(f, np.abs(some(3)), some(3))
+
+
+def test_a_branch_in_a_loop() -> None:
+    def f(x: Any, w: Any) -> Any:
+        def body(h: Any, row: Any) -> Any:
+            h = explorer.cond(row.sum() > 0, lambda h: h * w, lambda h: h + row, h)
+            return h, h
+
+        return explorer.scan(body, enp.ones((3,), "float64"), x)[1]
+
+    check(f, some(5, 3), some(3))
+
+
+@explorer.function
+def scaled(x: explorer.tensor("float64", "n"), s: explorer.tensor("float64")):  # type: ignore[no-untyped-def]
+    return x * s * s
+
+
+def test_calls_of_functions() -> None:
+    check(lambda x, s: scaled(x, s) + scaled(x[:2], s * 3).sum(), some(4), some())
+
+
+@explorer.function(result=explorer.tensor("float64"))
+def power(x: explorer.tensor("float64"), n: explorer.tensor("int64")):  # type: ignore[no-untyped-def]
+    return explorer.cond(n <= 0, lambda: x * 0 + 1, lambda: x * power(x, n - 1))
+
+
+def test_a_function_that_calls_itself_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedOperator, match="power, which calls itself"):
+        explorer.grad(lambda x: power(x, enp.asarray(3)))(np.array(2.0))

@@ -1,0 +1,143 @@
+"""Gradients of operators, by loops: every way in which an element of an argument is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import explorer
+import explorer.np as enp
+from tests.autodiff.finite import check
+
+DRAW = np.random.default_rng(11)
+
+
+def some(*shape: int) -> np.ndarray:
+    return DRAW.normal(size=shape)
+
+
+def positive(*shape: int) -> np.ndarray:
+    return np.abs(some(*shape)) + 0.5
+
+
+ZEROS = np.array([[1.0, 2, 3], [0, 2, 3], [0, 0, 3], [0, 0, 0]])
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "add, broadcast": (lambda a, b: a + b, (some(3, 4), some(4))),
+    "multiply, an outer product": (lambda a, b: a * b, (some(3, 1), some(1, 4))),
+    "a square": (lambda a: a * a, (some(3),)),
+    "divide": (lambda a, b: a / b, (some(3, 4), positive(3, 4))),
+    "power": (lambda a, b: a**b, (positive(3), some(3))),
+    "mod": (lambda a: enp.mod(a, 0.7), (some(5),)),
+    "exp and log": (lambda a: enp.log(enp.exp(a) + 1), (some(5),)),
+    "maximum": (enp.maximum, (some(5), some(5))),
+    "clip": (lambda a: enp.clip(a, -0.5, 0.5), (some(7),)),
+    "where": (lambda a, b: enp.where(a > 0, a, b), (some(5), some(5))),
+    "the largest": (lambda a: a.max(axis=1), (some(3, 5),)),
+    "the least of all": (lambda a: a.min(), (some(3, 5),)),
+    "a product with zeros": (lambda a: a.prod(axis=1), (ZEROS,)),
+    "variance": (lambda a: a.var(axis=-1), (some(3, 5),)),
+    "less its sum": (lambda a: a - a.sum(axis=0, keepdims=True), (some(3, 4),)),
+    "matmul, broadcast": (enp.matmul, (some(2, 3, 4), some(4, 5))),
+    "matmul, batched": (enp.matmul, (some(2, 3, 4), some(2, 4, 5))),
+    "matmul, a vector": (enp.matmul, (some(3, 4), some(4))),
+    "einsum": (lambda a, b: enp.einsum("bij,bjk->ik", a, b), (some(2, 3, 4), some(2, 4, 2))),
+    "a trace": (lambda a: enp.einsum("ii->i", a), (some(4, 4),)),
+    "transpose": (lambda a: enp.transpose(a, (1, 0, 2)), (some(2, 3, 4),)),
+    "reshape": (lambda a: a.reshape(6, 2), (some(3, 4),)),
+    "a slice with steps": (lambda a: a[1:, ::2], (some(4, 5),)),
+    "a slice backwards": (lambda a: a[::-1, 1], (some(4, 5),)),
+    "steps of three": (lambda a: a[2::3], (some(10),)),
+    "concatenate": (lambda a, b: enp.concatenate([a, b], axis=1), (some(2, 3), some(2, 2))),
+    "tile": (lambda a: enp.tile(a, (2, 3)), (some(2, 3),)),
+    "pad": (lambda a: enp.pad(a, ((1, 2), (0, 1))), (some(3, 4),)),
+    "rows by number": (lambda a, i: a[i], (some(5, 3), np.array([1, 0, 1, -1]))),
+    "an element of each row": (
+        lambda a, i: enp.take_along_axis(a, i, axis=1),
+        (some(3, 4), np.array([[0, 1], [2, 2], [3, 0]])),
+    ),
+    "a running sum": (lambda a: enp.cumsum(a, axis=1), (some(3, 4),)),
+    "softmax": (lambda a: enp.softmax(a, axis=1), (some(3, 4),)),
+    "its logarithm": (lambda a: enp.log_softmax(a, axis=0), (some(3, 4),)),
+    "layer norm": (enp.layer_norm, (some(3, 4), some(4), some(4))),
+    "rms norm": (enp.rms_norm, (some(3, 4), some(4))),
+    "gelu": (enp.gelu, (some(5),)),
+    "nothing": (lambda a: a * 2, (some(0, 3),)),
+    "one element": (lambda a: a[0] * a[0], (some(1),)),
+}
+SMOOTH = (
+    *("tanh", "sigmoid", "sin", "cos", "tan", "arctan", "sinh", "cosh", "arcsinh", "erf", "exp"),
+    *("expm1", "softplus", "silu", "square", "abs", "relu", "floor", "exp2"),
+)
+FROM_NOTHING = ("log", "log1p", "log2", "log10", "sqrt", "reciprocal")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradient_is_what_central_differences_say(name: str) -> None:
+    f, args = CASES[name]
+    check(f, *args)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_so_is_that_of_a_function(name: str) -> None:
+    check(getattr(enp, name), some(7), compiled=name in ("tanh", "erf", "relu"))
+
+
+@pytest.mark.parametrize("name", FROM_NOTHING)
+def test_so_is_that_of_a_function_of_positive_numbers(name: str) -> None:
+    check(getattr(enp, name), positive(7), compiled=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.integers(0, 2**32),
+)
+def test_windows_of_any_stride_padding_and_dilation(
+    stride: int, window: int, padding: int, dilation: int, groups: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    extent = dilation * (window - 1) + 1 + stride * int(draw.integers(0, 3))
+    x = draw.normal(size=(2, 2, extent, 3 + dilation * window))
+    w = draw.normal(size=(2, 2 // groups, window, 2))
+
+    def f(x: Any, w: Any) -> Any:
+        strides, dilations = (stride, 1), (dilation, 1)
+        pads = (padding, 1)
+        return enp.conv(x, w, strides=strides, padding=pads, dilations=dilations, groups=groups)
+
+    check(f, x, w, compiled=False)
+
+
+@pytest.mark.parametrize(
+    ("stride", "window", "padding"), [(1, 3, 1), (2, 3, 1), (3, 2, 0), (4, 4, 0)]
+)
+def test_windows_compiled(stride: int, window: int, padding: int) -> None:
+    def f(x: Any, w: Any) -> Any:
+        return enp.conv(x, w, strides=stride, padding=padding)
+
+    check(f, some(1, 2, 8, 8), some(3, 2, window, window))
+
+
+def test_ties_share_as_in_pytorch() -> None:
+    x = np.array([1.0, 3.0, 3.0, 2.0])
+    np.testing.assert_array_equal(explorer.grad(lambda x: x.max())(x), [0, 0.5, 0.5, 0])
+    y = np.array([1.0, 3.0, 2.0, 2.0])
+    gx, gy = explorer.grad(lambda x, y: enp.maximum(x, y).sum(), argnums=(0, 1))(x, y)
+    np.testing.assert_array_equal(gx, [0.5, 0.5, 1, 0.5])
+    np.testing.assert_array_equal(gy, [0.5, 0.5, 0, 0.5])
+
+
+def test_a_side_of_where_that_is_not_taken_hands_back_no_nan() -> None:
+    """Of the side itself: sqrt has no slope at 0, but the other side is taken there."""
+    x = np.array([0.0, 4.0])
+    safe = explorer.grad(lambda x: enp.where(x > 0, enp.sqrt(enp.where(x > 0, x, 1.0)), x).sum())
+    np.testing.assert_allclose(safe(x), [1.0, 0.25])
