@@ -1,0 +1,89 @@
+"""Adam and AdamW, whose steps data may skip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.training.checks import at_least, below, numbers
+from explorer.training.tree import each, several
+
+
+@dataclass(frozen=True, slots=True)
+class Adam:
+    """Steps by the mean of gradients over the root of the mean of their squares, both corrected for
+    how few there were. `weight_decay` adds to the gradient (L2); `amsgrad` divides by the largest
+    mean of squares so far.
+
+    The numbers are data of each step (`numbers`), so that changing them compiles nothing; whether
+    `weight_decay` is 0 at first decides what is computed. Sources: Kingma and Ba 2015; Reddi et al.
+    2018; PyTorch's torch.optim.Adam.
+    """
+
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    amsgrad: bool = False
+    maximize: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(0.0, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
+        at_least(0.0, beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon)
+        below(1.0, beta1=self.beta1, beta2=self.beta2)
+
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """What enters each step as data."""
+        return numbers(self, "learning_rate", "beta1", "beta2", "epsilon", "weight_decay")
+
+    def init(self, params: Any) -> dict[str, Any]:
+        """The state before the first step."""
+        kinds = ("mean", "square", *(("largest",) if self.amsgrad else ()))
+
+        def zeros() -> Any:
+            return each(lambda p: np.zeros(p.shape, p.dtype), params)
+
+        return {"step": np.zeros((), np.int64), **{kind: zeros() for kind in kinds}}
+
+    def update(self, params: Any, gradients: Any, state: Any, numbers: Any, found: Any) -> Any:
+        """Parameters and state after a step; as they were where `found` holds."""
+        step = state["step"] + enp.where(found, 0, 1)
+
+        def one(p: Any, g: Any, m: Any, v: Any, *rest: Any) -> tuple[Any, ...]:
+            rate, beta1, beta2, epsilon, decay = (numbers[n].astype(p.dtype) for n in _NUMBERS)
+            count = step.astype(p.dtype)
+            g = -g if self.maximize else g
+            p_new, g = self.decayed(p, g, rate, decay)
+            mean = beta1 * m + (1 - beta1) * g
+            square = beta2 * v + (1 - beta2) * g * g
+            top = [enp.maximum(rest[0], square)] if rest else []
+            size = enp.sqrt(top[0] if rest else square) / enp.sqrt(1 - beta2**count) + epsilon
+            p_new = p_new - rate / (1 - beta1**count) * mean / size
+            pairs = zip((p, m, v, *rest), (p_new, mean, square, *top), strict=True)
+            return tuple(enp.where(found, old, new) for old, new in pairs)
+
+        kinds = [k for k in state if k != "step"]
+        made = several(one, 1 + len(kinds), params, gradients, *(state[k] for k in kinds))
+        return made[0], {"step": step, **dict(zip(kinds, made[1:], strict=True))}
+
+    def decayed(self, p: Any, g: Any, rate: Any, decay: Any) -> tuple[Any, Any]:
+        """Parameter and gradient with the weight decay in one of them."""
+        return p, g + decay * p if self.weight_decay else g
+
+
+@dataclass(frozen=True, slots=True)
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameters themselves (Loshchilov and Hutter 2019)."""
+
+    weight_decay: float = 1e-2
+
+    def decayed(self, p: Any, g: Any, rate: Any, decay: Any) -> tuple[Any, Any]:
+        return p * (1 - rate * decay) if self.weight_decay else p, g
+
+
+_NUMBERS = ("learning_rate", "beta1", "beta2", "epsilon", "weight_decay")

@@ -1,0 +1,29 @@
+"""Numbers of optimizers: in their ranges, and as arrays."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import BadOption
+
+
+def numbers(optimizer: Any, *names: str) -> dict[str, np.ndarray]:
+    """Fields as float32 scalars, so that they are data."""
+    return {n: np.array(getattr(optimizer, n), np.float32) for n in names}
+
+
+def at_least(low: float, **given: float) -> None:
+    """BadOption for a number that is less, or none."""
+    for name, value in given.items():
+        if not isinstance(value, (int, float)) or not isfinite(value) or value < low:
+            raise BadOption(f"{name} is a number from {low} on, not {value!r}", where=name)
+
+
+def below(high: float, **given: float) -> None:
+    """BadOption for a number that is not less."""
+    for name, value in given.items():
+        if value >= high:
+            raise BadOption(f"{name} is less than {high}, not {value!r}", where=name)
