@@ -136,6 +136,11 @@ def test_ties_share_as_in_pytorch() -> None:
     np.testing.assert_array_equal(gy, [0.5, 0.5, 0, 0.5])
 
 
+def test_relu_is_flat_at_zero_as_in_pytorch() -> None:
+    x = np.array([-1.0, 0.0, 2.0])
+    np.testing.assert_array_equal(explorer.grad(lambda x: enp.relu(x).sum())(x), [0, 0, 1])
+
+
 def test_a_side_of_where_that_is_not_taken_hands_back_no_nan() -> None:
     """Of the side itself: sqrt has no slope at 0, but the other side is taken there."""
     x = np.array([0.0, 4.0])
