@@ -80,28 +80,31 @@ class Reverse:
         """A binding stays as it is, an operator that becomes several aside: what these hand on is
         needed backward.
         """
-        steps = self.steps(binding)
-        for step in steps:
-            if any(v.name in self.active for v in step.reads):
-                self.active.update(v.name for v in step.vars if is_active_type(v))
-        self.tape += steps
-        is_one = len(steps) == 1 and isinstance(binding.expr, OpCall)
-        self.forward += [binding] if is_one else steps
-
-    def steps(self, binding: Binding) -> Sequence[Binding]:
         if not any(v.name in self.active for v in binding.reads):
-            return [binding]
+            self.done(binding, binding)
+            return
         match binding.expr:
             case OpCall(op) if op not in RULES:
                 lowered = self.around.lowered(binding)
-                return [
-                    s for b in lowered for s in ([b] if b.expr is binding.expr else self.steps(b))
-                ]
+                if len(lowered) == 1:
+                    self.done(binding, lowered[0])
+                else:
+                    for step in lowered:
+                        self.record(step)
             case Loop() as loop:
-                found = with_rows(self, binding, loop)
-                self.kept[binding.name] = kept_rows(found, loop)
-                return found
-        return [binding]
+                made = with_rows(self, binding, loop)
+                self.kept[binding.name] = kept_rows(made, loop)
+                for step in made:
+                    self.done(step, step)
+            case _:
+                self.done(binding, binding)
+
+    def done(self, binding: Binding, step: Binding) -> None:
+        """What the forward pass does, and as what it is reversed."""
+        if any(v.name in self.active for v in step.reads):
+            self.active.update(v.name for v in step.vars if is_active_type(v))
+        self.forward.append(binding)
+        self.tape.append(step)
 
     def given(self, var: Var) -> bool:
         return bool(self.adjoints.get(var.name))

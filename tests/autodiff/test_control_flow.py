@@ -10,6 +10,9 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.errors import UnsupportedOperator
+from explorer.frontends.tracing.emit import emit_several
+from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.promote import traced
 from tests.autodiff.finite import check
 
 DRAW = np.random.default_rng(12)
@@ -93,6 +96,33 @@ def test_a_branch_in_a_loop() -> None:
         return explorer.scan(body, enp.ones((3,), "float64"), x)[1]
 
     check(f, some(5, 3), some(3))
+
+
+@pytest.mark.parametrize("steps", [3, 40])  # unrolled, and a loop
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_recurrent_layer_by_one_of_its_arguments(steps: int, which: int) -> None:
+    """A loop that an operator becomes depends on what is made before it, inside of the operator."""
+    given = [some(steps, 2, 3), some(1, 8, 3) * 0.5, some(1, 8, 2) * 0.5]
+
+    def layer(moved: Any) -> Any:
+        args = [traced(moved if n == which else a) for n, a in enumerate(given)]
+        with source_of("LSTM"):
+            rows, _, _ = emit_several("LSTM", 3, *args, hidden_size=2)
+        return (rows * rows).sum()
+
+    def loss(moved: Any) -> float:
+        return float(explorer.value_and_grad(layer)(moved)[0])
+
+    found, step = explorer.grad(layer)(given[which]), 1e-6
+    for place in [(0, 0, 0), (-1, 1, 1), (-1, -1, -1)]:
+        place = tuple(n % e for n, e in zip(place, found.shape, strict=True))
+        ends = []
+        for sign in (1, -1):
+            moved = given[which].copy()
+            moved[place] += sign * step
+            ends.append(loss(moved))
+        wanted = (ends[0] - ends[1]) / (2 * step)
+        np.testing.assert_allclose(found[place], wanted, rtol=1e-5, atol=1e-7)
 
 
 @explorer.function
