@@ -5,6 +5,7 @@ same recursion followed by Python: `python -m tests.benchmarks.recursive_autoenc
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from random import Random
 from typing import Any
@@ -15,9 +16,9 @@ import explorer
 import explorer.np as xp
 from explorer import tensor
 from explorer.grinder import on_host
-from explorer.measure.compare import compare
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
+from tests.benchmarks.turns import Racer, race
 
 Array = np.ndarray
 
@@ -76,29 +77,43 @@ def random_tree(nodes: int, seed: int) -> tuple[Array, Array]:
     return links[0], links[1]
 
 
+TREES = {"balanced": balanced(NODES), "random": random_tree(NODES, 0)}
+
+
+def made(how: str, tree: str, threads: int) -> Callable[[], Any]:
+    """One run of ours, of NumPy, or of ours followed by Python."""
+    left, right = TREES[tree]
+    leaf = np.random.default_rng(1).standard_normal((NODES, HIDDEN)).astype(np.float32)
+    if how == "NumPy":
+        return partial(by_numpy, 0, left, right, leaf)
+    chosen = explorer.Options(rammer=RammerOptions(threads=threads))
+    compiled = explorer.compile(rae, options=chosen)
+    run = compiled.run
+    if how == "followed by Python":
+        run = Executable(compiled.program, compiled.codes, compiled.device, on_host).run
+    feeds = {"root": np.array(0), "left": left, "right": right, "leaf": leaf}
+    return partial(_only, run, feeds)
+
+
+def _only(run: Callable[[Any], dict[str, Any]], feeds: dict[str, Any]) -> Any:
+    (found,) = run(feeds).values()
+    return found
+
+
 def main() -> None:
     """Print the times of each pair and how they compare."""
-    leaf = RNG.standard_normal((NODES, HIDDEN)).astype(np.float32)
-    trees = {"balanced": balanced(NODES), "random": random_tree(NODES, 0)}
     for threads in (1, 2):
-        chosen = explorer.Options(rammer=RammerOptions(threads=threads))
-        compiled = explorer.compile(rae, options=chosen)
-        host = Executable(compiled.program, compiled.codes, compiled.device, on_host)
-        for name, (left, right) in trees.items():
-            feeds = {"root": np.array(0), "left": left, "right": right, "leaf": leaf}
-            right_one = partial(by_numpy, 0, left, right, leaf)
-            ours = partial(compiled.run, feeds)
-            others: dict[str, Callable[[], object]] = {
-                "NumPy": right_one,
-                "followed by Python": partial(host.run, feeds),
-            }
-            for run in (compiled.run, host.run):
-                (found,) = run(feeds).values()
-                np.testing.assert_allclose(found, right_one(), rtol=1e-4, atol=1e-5)
-            for other, run in others.items():
-                found = compare(ours, run, seconds=4)
-                us = f"{found.first.median_us:.0f} and {found.second.median_us:.0f} us"
-                print(f"{name}, {threads} threads, against {other}: {us}, {found}")
+        for tree in TREES:
+            with ExitStack() as stack:
+                racers = {}
+                for how in ("ours", "NumPy", "followed by Python"):
+                    racers[how] = Racer(partial(made, how, tree, threads), threads)
+                    stack.callback(racers[how].close)
+                answers = {how: racer.values(1)[0] for how, racer in racers.items()}
+                for how in ("NumPy", "followed by Python"):
+                    np.testing.assert_allclose(answers["ours"], answers[how], rtol=1e-4, atol=1e-5)
+                    told = race(racers["ours"], racers[how], 4)
+                    print(f"{tree}, {threads} threads, against {how}: {told}", flush=True)
 
 
 if __name__ == "__main__":

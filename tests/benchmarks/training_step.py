@@ -5,14 +5,16 @@
 
 A step is forward, backward and Adam's update, for one batch. Parameters, moments and counters are
 handed from step to step as arrays. PyTorch is raced eagerly, with its fused Adam where it has one,
-on as many threads. The losses of the first steps are compared first. The ratio is PyTorch's time
-over ours, with its 99 % interval.
+on as many threads, in a process of its own. The losses of the first steps are compared first. The
+ratio is PyTorch's time over ours, with its 99 % interval.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -23,9 +25,9 @@ import explorer.np as enp
 from explorer.compilation import Compilation
 from explorer.frontends.tracing.structure import flatten
 from explorer.ir.types import Tensor, dtype_of
-from explorer.measure.compare import compare
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, first_state, train_step
+from tests.benchmarks.turns import Racer, race
 
 Arrays = dict[str, np.ndarray]
 Loss = Callable[..., Any]
@@ -160,7 +162,7 @@ class Ours:
         return float(loss)
 
 
-def theirs(name: str, loss: Loss, params: Arrays, batch: tuple[Any, ...], threads: int) -> Any:
+def theirs(name: str, params: Arrays, batch: tuple[Any, ...], threads: int) -> Callable[[], float]:
     """The same in PyTorch; its functions under the names that the models use."""
     import torch
 
@@ -182,6 +184,16 @@ def theirs(name: str, loss: Loss, params: Arrays, batch: tuple[Any, ...], thread
     return step
 
 
+def made(runtime: str, name: str, threads: int) -> Callable[[], float]:
+    """One step of a model."""
+    loss, params, batch = MODELS[name](np.random.default_rng(0))
+    params = {n: a.astype(np.float32) for n, a in params.items()}
+    data = tuple(a.astype(np.float32) if a.dtype.kind == "f" else a for a in batch)
+    if runtime == "PyTorch":
+        return theirs(name, params, data, threads)
+    return Ours(loss, params, data, threads)
+
+
 def main() -> None:
     """Print a row for each model and number of threads."""
     asked = argparse.ArgumentParser(description=__doc__)
@@ -191,17 +203,17 @@ def main() -> None:
     found = asked.parse_args()
     for name in found.models.split(","):
         for threads in map(int, found.threads.split(",")):
-            loss, params, batch = MODELS[name](np.random.default_rng(0))
-            params = {n: a.astype(np.float32) for n, a in params.items()}
-            data = tuple(a.astype(np.float32) if a.dtype.kind == "f" else a for a in batch)
-            ours = Ours(loss, params, data, threads)
-            other = theirs(name, loss, params, data, threads)
-            first = [(ours(), other()) for _ in range(STEPS)]
-            apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in first)
-            race = compare(ours, other, seconds=found.seconds)
-            us = f"{race.first.median_us:.0f} us, PyTorch {race.second.median_us:.0f}"
-            ratio = f"{race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}]"
-            print(f"{name}, {threads} threads: {us}, {ratio}; losses apart {apart:.1e}", flush=True)
+            with ExitStack() as stack:
+                ours, other = (
+                    Racer(partial(made, runtime, name, threads), threads)
+                    for runtime in ("ours", "PyTorch")
+                )
+                stack.callback(ours.close)
+                stack.callback(other.close)
+                first = zip(ours.values(STEPS), other.values(STEPS), strict=True)
+                apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in first)
+                told = race(ours, other, found.seconds)
+            print(f"{name}, {threads} threads: {told}; losses apart {apart:.1e}", flush=True)
 
 
 if __name__ == "__main__":
