@@ -62,7 +62,7 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
-from explorer.welder import Weld
+from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
 REMEMBERED_CODES = 32
@@ -110,6 +110,11 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         *_both_sides(options, device, price),
         Step("grind control flow", Stage.TASKED, Grind(options.grinder)),
         Step("weld", Stage.WELDED, Weld(device, price, grouping)),
+        *(
+            (Step("join results", Stage.WELDED, JoinResults(device)),)
+            if options.welder.enabled
+            else ()
+        ),
         Step("walk softmax in blocks", Stage.WELDED, options.softmax),
         Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),

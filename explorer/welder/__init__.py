@@ -7,6 +7,7 @@ and SubGraphTiling: `two_step`, `layers`; the artifact's greedy grouping: `shipp
 group becomes one kernel.
 """
 
+from explorer.welder.joined_results import JoinResults
 from explorer.welder.named_policies import POLICIES
 from explorer.welder.options import Options
 from explorer.welder.program_bytes import bytes_per_level, dram_bytes
@@ -17,6 +18,7 @@ from explorer.welder.what_if import WhatIf
 
 __all__ = [
     "POLICIES",
+    "JoinResults",
     "Options",
     "TileCost",
     "Weld",

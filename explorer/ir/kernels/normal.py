@@ -190,7 +190,7 @@ class _Inliner:
         user = self.slots[place]
         assert user is not None
         mine = [r for r in self.loads[place] if r.tensor == p.out]
-        if len({r.index for r in mine}) != 1 and not _is_cheap(p.expr):
+        if len({r.index for r in mine}) != 1 and not is_cheap(p.expr):
             return None
         if contraction(user) and not isinstance(p.expr, Read):
             return None
@@ -222,10 +222,11 @@ class _Inliner:
         self._note(place, new)
 
 
-def _is_cheap(expr: Expr) -> bool:
+def is_cheap(expr: Expr) -> bool:
+    """Whether computing it again costs less than keeping it."""
     match expr:
         case Apply(op, args):
-            return (op in CHEAP or op.startswith("cast_")) and all(_is_cheap(a) for a in args)
+            return (op in CHEAP or op.startswith("cast_")) and all(is_cheap(a) for a in args)
         case _:
             return True
 
