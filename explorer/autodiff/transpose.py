@@ -243,11 +243,13 @@ def _compute(
     values = _closed([part.values for part in parts])
     within = [(v.substitute(values), n) for part in parts for v, n in part.within]
     equal = [e.substitute(values) for part in parts for e in part.equal]
+    loops = (*rest, *(a for part in parts for a in part.loops))
     expr = _within(substitute(given, values), within, equal, dtype, kernel)
+    extents = {a.name: a.extent for a in (*axes, *loops)}
+    expr = rewrite(expr, lambda r: _unfilled(r, extents, kernel))
     if places:
         moved = [(axis, _index_of(place, values, within)) for axis, place in places]
         expr = scattered(expr, moved, "sum", dtype)
-    loops = (*rest, *(a for part in parts for a in part.loops))
     return Compute(out, axes, expr, loops, "sum" if loops else None, store, c.origin)
 
 
@@ -294,6 +296,29 @@ def _within(
 def _filled(expr: Expr) -> Expr:
     """Loads that are nothing beyond the ends of their tensors."""
     return rewrite(expr, lambda r: r if r.fill is not None else Read(r.tensor, r.index, 0.0))
+
+
+def _unfilled(read: Read, extents: Mapping[str, Dim], kernel: Kernel) -> Read:
+    """The load without a fill where it never leaves its tensor: a contraction reads whole rows."""
+    if read.fill is None:
+        return read
+    pairs = zip(read.index, kernel.shape(read.tensor), strict=True)
+    inside = all(isinstance(i, Affine) and _stays(i, n, extents) for i, n in pairs)
+    return Read(read.tensor, read.index) if inside else read
+
+
+def _stays(index: Affine, extent: Dim, extents: Mapping[str, Dim]) -> bool:
+    """Whether an index is at least 0 and less than the extent wherever the loops are."""
+    if index.bare is not None:
+        return extents.get(index.bare) == extent
+    low = high = index.const
+    for name, factor in index.terms:
+        most = extents.get(name)
+        if not isinstance(factor, int) or not isinstance(most, int) or most < 1:
+            return False
+        low, high = low + min(0, factor * (most - 1)), high + max(0, factor * (most - 1))
+    known = isinstance(low, int) and isinstance(high, int) and isinstance(extent, int)
+    return known and low >= 0 and high < extent
 
 
 def _is_product(expr: Expr) -> bool:

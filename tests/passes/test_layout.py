@@ -159,7 +159,7 @@ def test_a_permuted_kernel_computes_the_permuted_result(x: list[int], y: list[in
     specs = tuple(TensorSpec(n, shape) for n in ("x", "t", "y"))
     before = Kernel("k", specs, computes, ("x",), ("y",))
     orders: dict[str, Order] = {"x": tuple(x), "y": tuple(y)}
-    after, moved = permute(before, orders)
+    after, moved = permute(before, orders, before.constants)
     data = weights(*shape)
     assert not moved
     assert after.computes[-1].axes == tuple(axes[d] for d in y)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
@@ -31,9 +32,15 @@ from explorer.passes.layout.memory_order import (
     has_windows,
     is_free,
     is_identity,
-    multiplies_values,
+    learnt_order,
 )
 from explorer.passes.layout.permute import moves_memory, permute, reordered
+from explorer.passes.layout.weights import (
+    multiplies_values,
+    weighted_sum,
+    weights_of,
+    window_of_values,
+)
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
@@ -65,14 +72,17 @@ class _Layout:
         self, program: Program, function: Function, constants: dict[str, Constant]
     ) -> None:
         self.program, self.constants = program, constants
-        self.function = _views_into_readers(program, _views_into_stores(program, function))
+        self.given = _given(program, function)
+        made = _views_into_stores(program, function, self.given)
+        self.function = _views_into_readers(program, made, self.given)
         self.orders = {
             name: order
-            for name, order in choose_orders(self.function).items()
+            for name, order in choose_orders(self.function, self.given).items()
             if not is_identity(order)
         }
         self.body: list[Binding] = []
         self.now: dict[str, Var] = {}  # each permuted value, under the name it has in its new order
+        self.weights: dict[tuple[str, Order], Var] = {}  # those that a run moves
 
     def function_after(self) -> Function:
         """The function with permuted kernels, and copies at the border."""
@@ -107,38 +117,51 @@ class _Layout:
 
     def _kernel(self, binding: Binding, call: KernelCall, foreign: set[str]) -> None:
         old = binding.var
+        weights = weights_of(call, self.given)
         names = {
             t: self.orders[a.name]
             for t, a in zip(call.kernel.inputs, call.args, strict=True)
-            if a.name in self.now
+            if a.name in self.now and t not in weights
         }
-        order = self.orders.get(old.name)
+        learnt = window_of_values(call.kernel) if not weighted_sum(call.kernel, weights) else None
+        order = self.orders.get(old.name) if learnt is None else learnt_order(*learnt)
         if order is not None:
             names[call.kernel.output] = order
         if not names and not has_window(call.kernel):
             self.body.append(binding)
             return
-        kernel, moved = permute(call.kernel, names)
-        values = {a.name: self.now[a.name] for a in call.args if a.name in self.now}
+        kernel, moved = permute(call.kernel, names, weights)
         args = tuple(
-            self._constant(a, moved[t]) if t in moved else values.get(a.name, a)
+            self._weights(a, moved[t], binding.origin)
+            if t in moved
+            else self.now[a.name]
+            if t in names
+            else a
             for t, a in zip(kernel.inputs, call.args, strict=True)
         )
-        new = old
+        new, back = old, learnt is not None or old.name in foreign
         if order is not None:
-            name = self._fresh(f"{old.name}.channels_last") if old.name in foreign else old.name
-            new = self.now[old.name] = Var(name, _permuted(old, order))
+            name = self._fresh(f"{old.name}.channels_last") if back else old.name
+            new = Var(name, _permuted(old, order))
+            if learnt is None:
+                self.now[old.name] = new
         self.body.append(Binding((new,), replace(call, kernel=kernel, args=args), binding.origin))
-        if order is not None and old.name in foreign:
+        if order is not None and back:
             self.body.append(_copy(old, new, _inverse(order), binding.origin))
 
-    def _constant(self, value: Var, order: Order) -> Var:
-        """A constant with its dims in another order."""
+    def _weights(self, value: Var, order: Order, origin: frozenset[str]) -> Var:
+        """Weights with their dims in another order: constants move now, others once a run."""
         name = f"{value.name}.{''.join(map(str, order))}"
-        if name not in self.constants:
-            array = self.constants[value.name].array
-            self.constants[name] = Constant(np.ascontiguousarray(array.transpose(order)))
-        return Var(name, _permuted(value, order))
+        if value.name in self.program.constants:
+            if name not in self.constants:
+                array = self.constants[value.name].array
+                self.constants[name] = Constant(np.ascontiguousarray(array.transpose(order)))
+            return Var(name, _permuted(value, order))
+        if (value.name, order) not in self.weights:
+            new = Var(self._fresh(name), _permuted(value, order))
+            self.body.append(_copy(new, value, order, origin))
+            self.weights[value.name, order] = new
+        return self.weights[value.name, order]
 
     def _fresh(self, wish: str) -> str:
         taken = {v.name for b in (*self.function.body, *self.body) for v in b.vars}
@@ -174,12 +197,18 @@ def _transpose(shape: Shape, dtype: str, order: Order, origin: frozenset[str]) -
     return Kernel("transpose", specs, (compute,), ("x",), ("y",))
 
 
-def _views_into_readers(program: Program, function: Function) -> Function:
+def _given(program: Program, function: Function) -> frozenset[str]:
+    """The parameters that may be weights: a loop's body is given values that change."""
+    main = function.name == program.main.name
+    return frozenset(p.name for p in function.params) if main else frozenset()
+
+
+def _views_into_readers(program: Program, function: Function, given: AbstractSet[str]) -> Function:
     """After: a kernel that reads a flattened image reads the image itself, so that the image may be
     permuted: one that sums over it, and, where the image will be, one that iterates over its pixels
     as rows.
     """
-    moved = _moved(function)
+    moved = _moved(function, given)
     views: dict[str, Binding] = {}
     body: list[Binding] = []
     for binding in function.body:
@@ -219,9 +248,9 @@ def _one_view(
     return None
 
 
-def _views_into_stores(program: Program, function: Function) -> Function:
+def _views_into_stores(program: Program, function: Function, given: AbstractSet[str]) -> Function:
     """After: a kernel whose flattened result is an image that will be permuted writes the image."""
-    moved = _moved(function)
+    moved = _moved(function, given)
     uses = Counter(v.name for b in function.body for v in b.reads)
     uses.update(v.name for v in function.outputs)
     body: dict[str, Binding] = {}
@@ -229,7 +258,7 @@ def _views_into_stores(program: Program, function: Function) -> Function:
         found = copy_map(binding) if isinstance(binding.expr, View) else None
         stored, source = None, "" if found is None else found[0].name
         if binding.vars[0].name in moved and uses[source] == 1:
-            stored = _stored(program, body.get(source), binding)
+            stored = _stored(program, body.get(source), binding, given)
         if stored is None:
             body[binding.vars[0].name] = binding
         else:
@@ -238,17 +267,20 @@ def _views_into_stores(program: Program, function: Function) -> Function:
     return replace(function, body=tuple(body.values()))
 
 
-def _stored(program: Program, producer: Binding | None, view: Binding) -> Binding | None:
+def _stored(
+    program: Program, producer: Binding | None, view: Binding, given: AbstractSet[str]
+) -> Binding | None:
     """The kernel behind a view, writing what the view shows."""
     found = copy_map(view)
     if producer is None or found is None or not isinstance(producer.expr, KernelCall):
         return None
     made = producer.expr
-    may_split = everywhere if multiplies_values(made.kernel) else where_folded
+    values = multiplies_values(made.kernel, weights_of(made, given))
+    may_split = everywhere if values else where_folded
     call = store_through(made, view.var, found[1], program.env, may_split, view.origin)
     return None if call is None else Binding((view.var,), call, producer.origin | view.origin)
 
 
-def _moved(function: Function) -> set[str]:
+def _moved(function: Function, given: AbstractSet[str]) -> set[str]:
     """The values that will lie in another order."""
-    return {n for n, order in choose_orders(function).items() if not is_identity(order)}
+    return {n for n, order in choose_orders(function, given).items() if not is_identity(order)}

@@ -4,14 +4,15 @@ follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
-from explorer.ir.patterns.contraction import contraction, product_of
 from explorer.ir.patterns.sliding import has_window
 from explorer.ir.program import Function
+from explorer.passes.layout.weights import multiplies_values, variables, weighted_sum, weights_of
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
 
@@ -21,17 +22,6 @@ FEW_CHANNELS = 8
 def is_identity(order: Order) -> bool:
     """Whether the dims lie as they are written."""
     return order == tuple(range(len(order)))
-
-
-def weighted_sum(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
-    """The first sum of products with a constant: the compute, its data, its weights."""
-    for c in kernel.computes:
-        pair = product_of(c.expr) if c.combiner == "sum" and c.reduce else None
-        if pair is not None:
-            for data, weight in (pair, pair[::-1]):
-                if weight.tensor in kernel.constants and data.tensor not in kernel.constants:
-                    return c, data, weight
-    return None
 
 
 def has_windows(function: Function) -> bool:
@@ -49,7 +39,7 @@ def channels_last(entries: tuple[Affine | object, ...], weight: Read) -> Order |
 
 
 def _channels(entries: tuple[Affine | object, ...], weight: Read) -> list[int]:
-    known = _variables(weight)
+    known = variables(weight)
     return [
         d
         for d, i in enumerate(entries)
@@ -57,9 +47,9 @@ def _channels(entries: tuple[Affine | object, ...], weight: Read) -> list[int]:
     ]
 
 
-def choose_orders(function: Function) -> dict[str, Order]:
+def choose_orders(function: Function, given: AbstractSet[str]) -> dict[str, Order]:
     """The memory order of each value that a kernel of the function binds or reads, where one is
-    better than another.
+    better than another. `given` are values from outside that may be weights.
     """
     calls = [
         (b.name, b.expr)
@@ -69,17 +59,39 @@ def choose_orders(function: Function) -> dict[str, Order]:
     orders: dict[str, Order] = {}
     params = {p.name for p in function.params}
     for name, call in calls:
-        found = weighted_sum(call.kernel)
+        found = weighted_sum(call.kernel, weights_of(call, given))
         if found is None:
             continue
         c, data, weight = found
         _note(orders, name, _through(call.kernel, c.out, channels_last(c.target, weight)))
         if _worth_moving(call, data, weight, params):
             _note(orders, _arg(call, data.tensor), channels_last(data.index, weight))
-    passing = [(name, call) for name, call in calls if not multiplies_values(call.kernel)]
+    weights = {name: weights_of(call, given) for name, call in calls}
+    passing = [(n, call) for n, call in calls if not multiplies_values(call.kernel, weights[n])]
     while _spread(passing, orders, params):
         pass
     return orders
+
+
+def learnt_order(c: Compute, data: Read, other: Read) -> Order:
+    """The order of what is summed over windows of the data: its place in the window, the channel of
+    the data, and dense that of the other, as a product of two images is computed.
+
+    `dw[o, c, kh, kw] = sum over n, h, w: g[n, h, w, o] * x[n, h + kh, w + kw, c]`: kh, kw, c, o.
+    """
+    theirs, inside = variables(other), _in_windows(data)
+
+    def key(d: int) -> tuple[int, int]:
+        index = c.target[d]
+        return (2 if index.variables & theirs else 0 if index.variables & inside else 1, d)
+
+    return tuple(sorted(range(len(c.target)), key=key))
+
+
+def _in_windows(data: Read) -> frozenset[str]:
+    """The axes in indices of several: the window's and the window's place."""
+    found = (i.variables for i in data.index if isinstance(i, Affine) and len(i.terms) > 1)
+    return frozenset[str]().union(*found)
 
 
 def is_free(kernel: Kernel) -> bool:
@@ -87,13 +99,6 @@ def is_free(kernel: Kernel) -> bool:
     is written over has the order that it has.
     """
     return len(kernel.outputs) == 1 and not kernel.updates
-
-
-def multiplies_values(kernel: Kernel) -> bool:
-    """Whether a kernel is a product of two values that are computed: it has rows of one and columns
-    of the other, so the order of neither is that of the result.
-    """
-    return weighted_sum(kernel) is None and any(contraction(c) for c in kernel.computes)
 
 
 def _worth_moving(call: KernelCall, data: Read, weight: Read, params: set[str]) -> bool:
@@ -210,11 +215,3 @@ def dim_classes(kernel: Kernel) -> dict[tuple[str, int], int]:
         for node in list(parent)
         if isinstance(node, tuple) and isinstance(node[0], str)
     }
-
-
-def _affine(index: tuple[object, ...]) -> Iterable[Affine]:
-    return (i for i in index if isinstance(i, Affine))
-
-
-def _variables(read: Read) -> frozenset[str]:
-    return frozenset[str]().union(*(i.variables for i in _affine(read.index)))

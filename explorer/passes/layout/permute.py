@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TypeVar
 
@@ -25,38 +26,43 @@ def moves_memory(shape: Sequence[Dim], order: Order) -> bool:
     return long != sorted(long)
 
 
-def permute(kernel: Kernel, orders: Mapping[str, Order]) -> tuple[Kernel, dict[str, Order]]:
-    """The same values from tensors in new orders, and the orders that constants must come in.
+def permute(
+    kernel: Kernel, orders: Mapping[str, Order], weights: AbstractSet[str]
+) -> tuple[Kernel, dict[str, Order]]:
+    """The same values from tensors in new orders, and the orders that weights must come in.
 
     `orders` are those of the kernel's own tensor names. Loops run in the order of what they write,
-    inner tensors lie in the order of what reads them, and constants that no contraction packs lie
-    in the order of the loops.
+    inner tensors lie in the order of what reads them, and weights in the order of the loops, but
+    constants that a contraction packs.
     """
     chosen = dict(orders)
     computes = list(kernel.computes)
     for n in reversed(range(len(computes))):
         c = computes[n]
         rank = len(kernel.shape(c.out))
-        computes[n] = c = _with_axes(c, chosen.get(c.out, tuple(range(rank))), kernel, chosen)
+        computes[n] = c = _with_axes(c, chosen.get(c.out, tuple(range(rank))), chosen, weights)
         packs = contractions(replace(kernel, computes=tuple(computes)))[n] is not None
         for read in reads(c.expr):
             inner = read.tensor not in kernel.inputs and read.tensor not in chosen
-            if inner or (read.tensor in kernel.constants and read.tensor not in chosen):
+            if inner or (read.tensor in weights and read.tensor not in chosen):
                 order = _order_of_read(read, c, first_reduced=not inner)
-                if inner or (not packs and moves_memory(kernel.shape(read.tensor), order)):
+                ahead = packs and read.tensor in kernel.constants
+                if inner or (not ahead and moves_memory(kernel.shape(read.tensor), order)):
                     chosen[read.tensor] = order
     made = replace(kernel, computes=tuple(computes))
     changed = {t: o for t, o in chosen.items() if not is_identity(o)}
-    constants = {t: o for t, o in changed.items() if t in kernel.constants}
-    return _with_dims(made, changed), constants
+    moved = {t: o for t, o in changed.items() if t in weights}
+    return _with_dims(made, changed), moved
 
 
-def _with_axes(c: Compute, order: Order, kernel: Kernel, orders: Mapping[str, Order]) -> Compute:
+def _with_axes(
+    c: Compute, order: Order, orders: Mapping[str, Order], weights: AbstractSet[str]
+) -> Compute:
     """The compute with its loops in the order of its target's memory, and its sums in that of what
     it reads.
     """
     axes = _sorted(c.axes, reordered(c.target, order))
-    data = next((r for r in reads(c.expr) if r.tensor not in kernel.constants), None)
+    data = next((r for r in reads(c.expr) if r.tensor not in weights), None)
     if data is None or not c.reduce:
         return replace(c, axes=axes, store=c.target)
     index = data.index
