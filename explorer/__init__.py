@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from explorer.passes.simplify.bind_symbols import bind_symbols
     from explorer.plugins import load as plugin
     from explorer.relax.dispatch import library
+    from explorer.training.runs.fit import fit
     from explorer.tuning.forecast import check
     from explorer.tuning.races.race import race
     from explorer.tuning.what_if import compare
@@ -54,6 +55,7 @@ _HOME = {
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
     "evaluate": ("explorer.gradients", "evaluate"),
+    "fit": ("explorer.training.runs.fit", "fit"),
     "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
@@ -90,6 +92,7 @@ __all__ = [
     "device",
     "device_names",
     "evaluate",
+    "fit",
     "forget_pass",
     "function",
     "grad",

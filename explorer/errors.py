@@ -144,6 +144,10 @@ class BadSheet(IronworksError):
     """A data sheet lacks a number, or has one in another unit or out of its range."""
 
 
+class BadCheckpoint(IronworksError):
+    """A checkpoint of training is none, or that of another model."""
+
+
 class VerifyError(IronworksError):
     """A program is not well formed at its stage."""
 

@@ -7,9 +7,37 @@ loss.
 
 from __future__ import annotations
 
-from explorer.training.adam import Adam, AdamW
-from explorer.training.loss_scale import LossScale
-from explorer.training.sgd import SGD
+from explorer.training.dropout import dropout, random_bits
+from explorer.training.losses import binary_cross_entropy, cross_entropy, squared_error
+from explorer.training.optimizers.adam import Adam, AdamW
+from explorer.training.optimizers.loss_scale import LossScale
+from explorer.training.optimizers.schedules import Cosine, Stairs
+from explorer.training.optimizers.sgd import SGD
+from explorer.training.pretrained import Pretrained, trainable
+from explorer.training.runs.fit import fit
+from explorer.training.runs.fitted import Epoch, Fitted
+from explorer.training.runs.timeline import Span, Timeline
 from explorer.training.step import first_state, train_step
 
-__all__ = ["SGD", "Adam", "AdamW", "LossScale", "first_state", "train_step"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Cosine",
+    "Epoch",
+    "Fitted",
+    "LossScale",
+    "Pretrained",
+    "Span",
+    "Stairs",
+    "Timeline",
+    "binary_cross_entropy",
+    "cross_entropy",
+    "dropout",
+    "first_state",
+    "fit",
+    "random_bits",
+    "squared_error",
+    "train_step",
+    "trainable",
+]

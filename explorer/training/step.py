@@ -10,8 +10,8 @@ import numpy as np
 
 import explorer.np as enp
 from explorer.gradients import value_and_grad
-from explorer.training.checks import at_least
-from explorer.training.loss_scale import LossScale
+from explorer.training.optimizers.checks import at_least
+from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.tree import each, leaves
 
 LEAST_NORM = 1e-6  # that gradients are divided by: PyTorch's clip_grad_norm_
@@ -46,33 +46,50 @@ def train_step(
     Where an element of a gradient is NaN or infinite, parameters, moments and the counter of steps
     stay as they were: by `where`, not by a read of the host or a product with 0. `scale` scales the
     loss; `clip_norm` bounds the norm of all gradients together. The first state is that of
-    `first_state`, the numbers are `optimizer.numbers`.
+    `first_state`, the numbers are `optimizer.numbers`; where they hold a "key", the loss is given
+    it too, for `dropout`.
     """
-    if clip_norm is not None:
-        at_least(0.0, clip_norm=clip_norm)
+    gradients = scaled_gradients(loss, scale is not None, clip_norm)
 
     def step(params: Any, state: Any, numbers: Any, *batch: Any) -> Any:
         factor = state["scale"]["scale"] if scale is not None else None
-
-        def scaled(params: Any, *batch: Any) -> Any:
-            value = loss(params, *batch)
-            return value if factor is None else value * factor.astype(value.dtype), value
-
-        (_, value), gradients = value_and_grad(scaled)(params, *batch)
-        found = not_finite(gradients)
-        if factor is not None:
-            gradients = each(lambda g: g * (1 / factor).astype(g.dtype), gradients)
-        if clip_norm is not None:
-            gradients = clipped(gradients, clip_norm)
+        value, made, found = gradients(params, factor, numbers, *batch)
         after = dict(state)
         params, after["optimizer"] = optimizer.update(
-            params, gradients, state["optimizer"], numbers, found
+            params, made, state["optimizer"], numbers, found
         )
         if scale is not None:
             after["scale"] = scale.update(state["scale"], found)
         return params, after, value
 
     return step
+
+
+def scaled_gradients(
+    loss: Callable[..., Any], scaled: bool, clip_norm: float | None
+) -> Callable[..., Any]:
+    """A function of parameters, the factor of the loss, numbers and a batch, that gives the loss,
+    its gradients, and whether one of them is NaN or infinite.
+    """
+    if clip_norm is not None:
+        at_least(0.0, clip_norm=clip_norm)
+
+    def gradients(params: Any, factor: Any, numbers: Any, *batch: Any) -> Any:
+        keyed = {"key": numbers["key"]} if "key" in numbers else {}
+
+        def multiplied(params: Any, *batch: Any) -> Any:
+            value = loss(params, *batch, **keyed)
+            return value * factor.astype(value.dtype) if scaled else value, value
+
+        (_, value), made = value_and_grad(multiplied)(params, *batch)
+        found = not_finite(made)
+        if scaled:
+            made = each(lambda g: g * (1 / factor).astype(g.dtype), made)
+        if clip_norm is not None:
+            made = clipped(made, clip_norm)
+        return value, made, found
+
+    return gradients
 
 
 def first_state(optimizer: Optimizer, params: Any, scale: LossScale | None = None) -> Any:

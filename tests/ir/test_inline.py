@@ -24,7 +24,7 @@ from explorer.ir.kernel import (
     var,
 )
 from explorer.ir.kernels.kernel_size import size_of
-from explorer.ir.kernels.normal import LARGEST, _is_cheap, _values, inline, normalise
+from explorer.ir.kernels.normal import LARGEST, _values, inline, is_cheap, normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ops.kernels.loop_nest import evaluate_kernel
 
@@ -61,7 +61,7 @@ def simply(kernel):
                 continue
             (user,) = users
             mine = [r for r in reads(user.expr) if r.tensor == p.out]
-            if len({r.index for r in mine}) != 1 and not _is_cheap(p.expr):
+            if len({r.index for r in mine}) != 1 and not is_cheap(p.expr):
                 continue
             if contraction(user) and not isinstance(p.expr, Read):
                 continue

@@ -72,8 +72,31 @@ def test_what_an_optimizer_updates_is_one_kernel_and_what_only_it_reads_is_not_s
     (group,) = graph.groups
     assert group.bytes_after == 5 * 311 * 709 * 4 + 1
     assert group.bytes_before > group.bytes_after
-    small = explorer.compile(explorer.trace(model)(GRID, GRID, GRID, explorer.tensor("bool")))
-    assert max(results(small.program)) == 1, "what lies near is read again for nothing"
+
+
+def test_what_lies_near_is_read_again_for_nothing() -> None:
+    def model(x: Any) -> Any:
+        y = x @ x.T
+        return enp.tanh(y), enp.exp(y)
+
+    assert max(results(explorer.compile(explorer.trace(model)(GRID)).program)) == 1
+    large = explorer.tensor("float32", 700, 700)
+    assert max(results(explorer.compile(explorer.trace(model)(large)).program)) == 2
+
+
+def test_a_result_that_may_be_written_over_an_input_is_made_by_what_else_reads_it() -> None:
+    def model(m: Any, g: Any) -> Any:
+        new = 0.9 * m + g
+        return enp.where(g > 0, m, new), (new * new).sum(axis=0)
+
+    c = explorer.compile(explorer.trace(model)(GRID, GRID), donate=["m"])
+    assert c.donated["m"]
+    m = X.copy()
+    got, squares = c.run(m, Y).values()
+    assert got is m or got.ctypes.data == m.ctypes.data
+    new = 0.9 * X + Y
+    np.testing.assert_allclose(got, np.where(Y > 0, X, new), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(squares, (new * new).sum(axis=0), rtol=1e-5, atol=1e-6)
 
 
 def test_a_kernel_between_two_keeps_them_apart() -> None:

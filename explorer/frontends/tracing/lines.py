@@ -11,7 +11,9 @@ from pathlib import Path
 
 OURS = str(Path(__file__).parents[2])  # the folder of the package `explorer`
 BETWEEN = (OURS, contextlib.__file__, functools.__file__)
-MODELS = str(Path(OURS, "frontends", "zoo", "control_flow"))  # written as a user writes them
+AS_USERS = tuple(  # written as a user writes them: the zoo's models, losses and optimizers
+    str(Path(OURS, *folder)) for folder in (("frontends", "zoo", "control_flow"), ("training",))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class Line:
 
 
 def calling_line() -> Line:
-    """The innermost line that is not of this package, unless of a model of its zoo, nor what Python
-    runs it through.
+    """The innermost line that is not of this package, unless of a model of its zoo or an optimizer,
+    nor what Python runs it through.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_between(frame.f_code.co_filename):
@@ -38,7 +40,7 @@ def calling_line() -> Line:
 
 
 def _is_between(path: str) -> bool:
-    return path.startswith(BETWEEN) and not path.startswith(MODELS)
+    return path.startswith(BETWEEN) and not path.startswith(AS_USERS)
 
 
 def _label(path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import explorer.np as enp
-from explorer.training.checks import at_least, numbers
+from explorer.training.optimizers.checks import at_least, numbers
 from explorer.training.tree import each, several
 
 
@@ -47,7 +47,8 @@ class SGD:
 
     def update(self, params: Any, gradients: Any, state: Any, numbers: Any, found: Any) -> Any:
         """Parameters and state after a step; as they were where `found` holds."""
-        after = {"step": state["step"] + enp.where(found, 0, 1)}
+        step = state["step"] + enp.where(found, 0, 1)
+        after = {"step": step}
 
         def way(p: Any, g: Any) -> Any:
             up = -g if self.maximize else g
@@ -60,7 +61,7 @@ class SGD:
         def summed(p: Any, g: Any, b: Any) -> tuple[Any, Any]:
             rate, share = (numbers[n].astype(p.dtype) for n in ("learning_rate", "momentum"))
             d, less = way(p, g), 1 - numbers["dampening"].astype(p.dtype)
-            total = enp.where(state["step"] != 0, b * share + d * less, d)
+            total = enp.where(step > 1, b * share + d * less, d)
             ahead = d + share * total if self.nesterov else total
             return enp.where(found, p, p - rate * ahead), enp.where(found, b, total)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import explorer.np as enp
-from explorer.training.checks import at_least, below, numbers
+from explorer.training.optimizers.checks import at_least, below, numbers
 from explorer.training.tree import each, several
 
 

@@ -1,0 +1,51 @@
+"""Learning rates by the number of the step: data of each step, which compile nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import cos, pi
+from typing import TypeAlias
+
+from explorer.training.optimizers.checks import at_least
+
+Schedule: TypeAlias = Callable[[int], float]  # the factor of the learning rate at a step, from 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cosine:
+    """From 1 down to `last` along half a cosine over `steps`, after `warmup` steps up to 1.
+
+    Source: Loshchilov and Hutter 2017, SGDR, equation 5.
+    """
+
+    steps: int
+    warmup: int = 0
+    last: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least(1, steps=self.steps)
+        at_least(0, warmup=self.warmup, last=self.last)
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        share = min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        return self.last + (1 - self.last) * (1 + cos(pi * share)) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stairs:
+    """`factor` times less after every `steps` steps: PyTorch's StepLR."""
+
+    steps: int
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        at_least(1, steps=self.steps)
+        at_least(0, factor=self.factor)
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step."""
+        return float(self.factor ** (step // self.steps))

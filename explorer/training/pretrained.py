@@ -1,0 +1,175 @@
+"""A model of a file, or of the zoo, whose weights can be trained: they are its parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from explorer.errors import BadOption, MissingInput, ShapeError
+from explorer.frontends.embedded import embedded
+from explorer.frontends.load import load
+from explorer.frontends.model import Model
+from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.promote import is_traced, traced
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.program import Constant, Program
+from explorer.ir.types import Tensor
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.simplify.bind_symbols import bind_symbols
+from explorer.relax import deduce
+
+STATISTICS = {"BatchNormalization": (3, 4)}  # operands that are means of data, and not learnt
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model as a function of parameters, nested by name, and of its inputs, in their order. In a
+    traced function it is a part of that; batches may be of any size that the model takes.
+    """
+
+    model: Model
+    names: tuple[str, ...]
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """The weights as the model has them."""
+        return {n: self.model.program.constants[n].array for n in self.names}
+
+    def __call__(self, params: Mapping[str, Any], *inputs: Any) -> Any:
+        """The model's output, a tuple where it has several. MissingInput where a weight or an input
+        is not there, ShapeError where an input has another shape than the model takes.
+        """
+        if not (is_traced(inputs) or is_traced(tuple(params.values()))):
+            return self._now(params, inputs)
+        missing = [n for n in self.names if n not in params]
+        wanted = self.model.program.main.params
+        if missing or len(inputs) != len(wanted):
+            raise MissingInput(
+                f"{self.model.name} takes {len(self.names)} weights and {len(wanted)} inputs",
+                where=missing[0] if missing else self.model.name,
+                expected=", ".join(p.name for p in wanted),
+                found=f"{len(params)} and {len(inputs)}",
+            )
+        given = [traced(a) for a in inputs]
+        program = self._program(tuple(_dims(g) for g in given))
+        args = [*given, *(traced(params[n]) for n in self.names)]
+        with source_of(self.model.name):
+            found = embedded(program, args, self.model.name)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _now(self, params: Mapping[str, Any], inputs: tuple[Any, ...]) -> Any:
+        """On arrays, by the interpreter."""
+        program = self.with_params(params).program
+        names = [p.name for p in program.main.params]
+        found = evaluate(program, dict(zip(names, map(np.asarray, inputs), strict=True))).values()
+        return next(iter(found)) if len(found) == 1 else tuple(found)
+
+    def _program(self, shapes: tuple[tuple[int, ...], ...]) -> Program:
+        """The model for inputs of these shapes, its weights parameters."""
+        program = self.model.program
+        sizes: dict[str, int] = {}
+        for p, shape in zip(program.main.params, shapes, strict=True):
+            dims = p.type.dims if isinstance(p.type, Tensor) and p.type.is_known else ()
+            for dim, n in zip(dims, shape, strict=False):
+                if sizes.setdefault(str(dim), n) != n or (isinstance(dim, int) and dim != n):
+                    raise ShapeError(
+                        f"{self.model.name} takes {p.type} as {p.name!r}",
+                        where=p.name,
+                        found=list(shape),
+                    )
+        symbols = {s.name for s in program.env.symbols}
+        bound = bind_symbols(program, {n: k for n, k in sizes.items() if n in symbols})
+        weights = tuple(Var(n, program.constants[n].type) for n in self.names)
+        rest = {n: c for n, c in bound.constants.items() if n not in self.names}
+        main = replace(bound.main, params=(*bound.main.params, *weights))
+        return deduce(replace(bound, constants=rest).with_function(main))
+
+    def with_params(self, params: Mapping[str, Any]) -> Model:
+        """The model with other weights."""
+        constants = dict(self.model.program.constants)
+        for name in self.names:
+            constants[name] = Constant(_fitting(name, params, constants[name].array))
+        program = replace(self.model.program, constants=constants)
+        return replace(self.model, program=program, head=b"")
+
+    def save(self, path: str | Path, params: Mapping[str, Any]) -> None:
+        """Write the model's ONNX file with other weights, at once or not at all. BadOption where
+        the model comes from no such file.
+        """
+        import onnx
+
+        source = Path(self.model.path)
+        if source.suffix != ".onnx" or not source.is_file():
+            raise BadOption(f"{self.model.name} comes from no ONNX file", where=self.model.name)
+        proto = onnx.load(source)
+        for tensor in proto.graph.initializer:
+            if tensor.name in self.names:
+                array = _fitting(tensor.name, params, self.params[tensor.name])
+                tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+        target = Path(path)
+        beside = target.with_name(f".{target.name}.{uuid4().hex}")
+        try:
+            beside.write_bytes(proto.SerializeToString())
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def trainable(
+    model: Model | str | os.PathLike[str] | Any, names: Collection[str] | None = None
+) -> Pretrained:
+    """A model whose weights can be trained: what `explorer.load` takes. `names` are the constants
+    to train; else all floating-point ones of several elements, but means and variances of data.
+
+    BadOption where a name is no floating-point constant of the model, or there is none.
+    """
+    given = model if isinstance(model, Model) else load(model)
+    found = _weights(given.program)
+    if names is not None:
+        constants = given.program.constants
+        for name in names:
+            if name not in constants or constants[name].array.dtype.kind != "f":
+                raise BadOption(
+                    f"{given.name} has no floating-point constant {name!r}",
+                    where=name,
+                    expected=", ".join(found),
+                )
+        found = tuple(names)
+    if not found:
+        raise BadOption(f"{given.name} has no weight to train", where=given.name)
+    return Pretrained(given, found)
+
+
+def _weights(program: Program) -> tuple[str, ...]:
+    statistics: set[str] = set()
+    for _, b in program.bindings():
+        if isinstance(b.expr, OpCall):
+            places = STATISTICS.get(b.expr.op, ())
+            args = b.expr.args
+            statistics |= {v.name for n in places if n < len(args) and (v := args[n]) is not None}
+    return tuple(
+        name
+        for name, c in program.constants.items()
+        if c.array.dtype.kind == "f" and c.array.size > 1 and name not in statistics
+    )
+
+
+def _fitting(name: str, params: Mapping[str, Any], like: np.ndarray) -> np.ndarray:
+    array = np.asarray(params[name])
+    if array.shape != like.shape:
+        raise ShapeError(
+            f"the weight {name} is {list(like.shape)}", where=name, found=list(array.shape)
+        )
+    return array.astype(like.dtype)
+
+
+def _dims(value: Any) -> tuple[int, ...]:
+    if not all(isinstance(n, int) for n in value.shape):
+        raise ShapeError(f"a pretrained model takes batches of known sizes, not {value.shape}")
+    return tuple(value.shape)

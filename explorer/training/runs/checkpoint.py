@@ -1,0 +1,75 @@
+"""A training run in a file, from which it goes on as if it had not stopped: arrays alone, in the
+format of safetensors.
+
+The file is written beside its place and then moved there, so that it is the old one or the new one
+whenever the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from explorer.errors import BadCheckpoint
+from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.training.runs.names import names_of
+
+FORMAT = "ironworks training 1"
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write them, at once or not at all. OSError where the folder cannot be written."""
+    made = {n: np.asarray(a, order="C") for n, a in arrays.items()}
+    data = save(made, {"format": FORMAT})
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What a file holds. BadCheckpoint where it is no such file."""
+    try:
+        return dict(load(path.read_bytes()))
+    except (SafetensorError, ValueError, KeyError, TypeError) as problem:
+        raise BadCheckpoint(
+            f"{path} is no checkpoint: {problem}", where=str(path), expected="safetensors"
+        ) from None
+
+
+def nested_like(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -> Any:
+    """The arrays under a prefix, nested as the tree is; BadCheckpoint where one is missing, or of
+    another shape or dtype.
+    """
+    leaves, nesting = flatten(tree)
+    found = []
+    for name, leaf in zip(names_of(tree, prefix), leaves, strict=True):
+        array = arrays.get(name)
+        if array is None:
+            raise BadCheckpoint(
+                f"{path} holds no {name}: it is the checkpoint of another model",
+                where=name,
+                try_="another path, or `resume=False`",
+            )
+        like = np.asarray(leaf)
+        if (array.shape, array.dtype) != (like.shape, like.dtype):
+            raise BadCheckpoint(
+                f"{name} is {array.dtype}{list(array.shape)} in {path}",
+                where=name,
+                expected=f"{like.dtype}{list(like.shape)}",
+                try_="another path, or `resume=False`",
+            )
+        found.append(array)
+    return rebuild(nesting, found)

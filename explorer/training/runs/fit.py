@@ -1,0 +1,89 @@
+"""A training run: batches are made ahead by a thread, steps compiled by another, and none of them
+waits for a value that the host reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.options import Options
+from explorer.training.optimizers.adam import Adam
+from explorer.training.optimizers.checks import at_least
+from explorer.training.optimizers.loss_scale import LossScale
+from explorer.training.optimizers.schedules import Schedule
+from explorer.training.runs.fitted import Fitted
+from explorer.training.runs.programs import Recipe
+from explorer.training.runs.run import Plan, Run
+from explorer.training.runs.validation import Data, Validation
+from explorer.training.step import Optimizer
+
+
+def fit(
+    loss: Callable[..., Any],
+    params: Any,
+    data: Data,
+    optimizer: Optimizer | None = None,
+    *,
+    epochs: int = 1,
+    scale: LossScale | None = None,
+    clip_norm: float | None = None,
+    schedule: Schedule | None = None,
+    seed: int | None = None,
+    validate: Data | None = None,
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    patience: int = 0,
+    checkpoint: str | Path | None = None,
+    every: int = 100,
+    resume: bool = True,
+    ahead: int = 2,
+    sync_free: bool = True,
+    options: Options | None = None,
+    progress: Callable[[Fitted], object] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Fitted:
+    """Parameters after so many passes over the data, and all that was seen on the way.
+
+    `loss(params, *batch)` is a scalar; parameters are nested arrays, which stay as they are. `data`
+    are the batches of a pass, or a function of the number of the pass that gives them; a batch is
+    an array or a tuple of them. `optimizer` is Adam() where none is given; `schedule` gives the
+    factor of its learning rate at a step; with a `seed` the loss is given a `key` for `dropout`.
+
+    After each pass `loss` and `metrics` are taken as means over `validate`; where the loss has not
+    become less for `patience` passes (0: never), the run ends. A `checkpoint` is a file that is
+    written every so many steps and at the end; where it exists, and `resume`, the run goes on from
+    there, with the same losses to the bit. `ahead` batches at most are made ahead. With `sync_free`
+    off, the host reads in each step whether gradients are finite, as ordinary optimizers do.
+
+    `progress(fitted)` is called after every step. `cancelled()` ends the run after a step; what it
+    came to is kept. Raises what making a batch raised, BadOption, BadCheckpoint, and what `trace`
+    and `compile` raise.
+    """
+    at_least(1, epochs=epochs, ahead=ahead, every=every)
+    at_least(0, patience=patience)
+    chosen = Adam() if optimizer is None else optimizer
+    recipe = Recipe(loss, chosen, scale, clip_norm, options)
+    if validate is None and (patience or metrics):
+        raise BadOption("`patience` and `metrics` need batches to `validate` with")
+    asked = {} if validate is None else {"loss": loss, **(metrics or {})}
+    validation = None if validate is None else Validation(asked, validate, options)
+    path = None if checkpoint is None else Path(checkpoint)
+    plan = Plan(epochs, ahead, patience, path, every, progress or _nobody, cancelled or _never)
+    run = Run(recipe, params, seed, schedule, sync_free)
+    try:
+        if path is not None and resume and path.exists():
+            run.restore(path, tuple(asked))
+        run.passes(data, plan, validation)
+    finally:
+        run.close()
+    return run.fitted
+
+
+def _nobody(fitted: Fitted) -> None:
+    """Nobody is told."""
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,182 @@
+"""A step compiled for the batches that come: as one program, or as the two between which an
+ordinary optimizer reads a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from explorer.compilation import Compilation
+from explorer.compiler import compile as compiled
+from explorer.counters import counters
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.ir.types import Tensor, dtype_of
+from explorer.options import Options
+from explorer.training.optimizers.loss_scale import LossScale
+from explorer.training.runs.timeline import Timeline
+from explorer.training.step import Optimizer, scaled_gradients, train_step
+from explorer.training.tree import each, leaves
+
+Batch = tuple[Any, ...]
+Signature = tuple[tuple[tuple[int, ...], str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a step does, and how it is compiled."""
+
+    loss: Callable[..., Any]
+    optimizer: Optimizer
+    scale: LossScale | None
+    clip_norm: float | None
+    options: Options | None
+
+
+def signature(batch: Batch) -> Signature:
+    """The shapes and dtypes of a batch."""
+    return tuple((np.shape(a), str(np.asarray(a).dtype)) for a in leaves(batch))
+
+
+def declared(tree: Any) -> Any:
+    """The types of nested arrays."""
+    return each(lambda a: Tensor(np.shape(a), dtype_of(np.asarray(a))), tree)
+
+
+class Step(Protocol):
+    """A step for one kind of batch: moves parameters and state on, in place, and gives the loss."""
+
+    def __call__(
+        self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
+    ) -> np.ndarray: ...
+
+
+class SyncFree:
+    """One program, which nothing of the host decides. Parameters and state are donated: the arrays
+    stay where they are.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        params: Any,
+        state: Any,
+        numbers: Any,
+        batch: Batch,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        step = train_step(recipe.loss, recipe.optimizer, recipe.scale, recipe.clip_norm)
+
+        def train(params: Any, state: Any, numbers: Any, batch: Any) -> Any:
+            return step(params, state, numbers, *batch)
+
+        model = trace(train)(*map(declared, (params, state, numbers, batch)))
+        names = [p.name for p in model.program.main.params]
+        kept = names[: len(leaves((params, state)))]
+        self.program: Compilation = compiled(
+            model, options=recipe.options, donate=kept, cancelled=cancelled
+        )
+
+    def __call__(
+        self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
+    ) -> np.ndarray:
+        """The loss; the arrays are written over."""
+        *after, value = self.program.run(*arrays, *numbers.values(), *leaves(batch)).values()
+        arrays[:] = after
+        return value
+
+
+class Ordinary:
+    """The form without sync-free optimizers, to compare with: gradients are one program and the
+    update another, and in between the host reads whether the gradients are finite.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        params: Any,
+        state: Any,
+        numbers: Any,
+        batch: Batch,
+        cancelled: Callable[[], bool],
+        timeline: Timeline,
+    ) -> None:
+        self.recipe, self.timeline = recipe, timeline
+        self.count, self.nesting = len(leaves(params)), flatten((params, state))[1]
+        made = scaled_gradients(recipe.loss, recipe.scale is not None, recipe.clip_norm)
+        factor = np.ones((), np.float32)
+
+        def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
+            return made(params, factor, numbers, *batch)
+
+        def update(params: Any, made: Any, state: Any, numbers: Any) -> Any:
+            return recipe.optimizer.update(params, made, state, numbers, np.bool_(False))
+
+        first = trace(gradients)(*map(declared, (params, factor, numbers, batch)))
+        own = state["optimizer"]
+        second = trace(update)(*map(declared, (params, params, own, numbers)))
+        self.gradients = compiled(first, options=recipe.options, cancelled=cancelled)
+        names = [p.name for p in second.program.main.params]
+        moved = [*names[: self.count], *names[2 * self.count :][: len(leaves(own))]]
+        self.update = compiled(second, options=recipe.options, donate=moved, cancelled=cancelled)
+
+    def __call__(
+        self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
+    ) -> np.ndarray:
+        """The loss; the arrays are written over, or left where a gradient is not finite."""
+        _, state = rebuild(self.nesting, arrays)
+        scale = self.recipe.scale
+        factor = state["scale"]["scale"] if scale else np.ones((), np.float32)
+        given, data = arrays[: self.count], (*numbers.values(),)
+        value, *made, found = self.gradients.run(*given, factor, *data, *leaves(batch)).values()
+        with self.timeline.span("main", "read", number):
+            counters.add("host_reads")
+            skipped = bool(found)
+        own = leaves(state["optimizer"])
+        if not skipped:
+            after = list(self.update.run(*given, *made, *own, *data).values())
+            arrays[: self.count + len(own)] = after
+        if scale:
+            told = scale.update(state["scale"], np.bool_(skipped))
+            arrays[self.count + len(own) :] = [np.asarray(a) for a in leaves(told)]
+        return value
+
+
+class Programs:
+    """The step of each kind of batch, compiled by a thread of its own before it is needed."""
+
+    def __init__(
+        self, make: Callable[[Batch, Callable[[], bool]], Step], timeline: Timeline
+    ) -> None:
+        self._make, self._timeline = make, timeline
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="training-compile")
+        self._known: dict[Signature, Future[Step]] = {}
+        self._lock, self._stopped = Lock(), False
+
+    def prepare(self, batch: Batch) -> None:
+        """See to it that there will be a step for such batches."""
+        kind = signature(batch)
+        with self._lock:
+            if kind not in self._known:
+                number = len(self._known)
+                self._known[kind] = self._pool.submit(self._compile, batch, number)
+
+    def of(self, batch: Batch) -> Step:
+        """The step for such batches; waits for it, and raises what went wrong with it."""
+        self.prepare(batch)
+        return self._known[signature(batch)].result()
+
+    def close(self) -> None:
+        """Stop compiling."""
+        self._stopped = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _compile(self, batch: Batch, number: int) -> Step:
+        with self._timeline.span("compiler", "compile", number):
+            return self._make(batch, lambda: self._stopped)

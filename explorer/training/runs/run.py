@@ -1,0 +1,174 @@
+"""One run of training: the arrays that it moves, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import BadCheckpoint, BadOption
+from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.training.optimizers.schedules import Schedule
+from explorer.training.runs.ahead import Ahead
+from explorer.training.runs.checkpoint import load_arrays, nested_like, save_arrays
+from explorer.training.runs.fitted import Epoch, Fitted
+from explorer.training.runs.names import names_of
+from explorer.training.runs.programs import Batch, Ordinary, Programs, Recipe, Step, SyncFree
+from explorer.training.runs.timeline import Timeline
+from explorer.training.runs.validation import Data, Validation, as_batch
+from explorer.training.step import first_state
+from explorer.training.tree import each, leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long to go on, what is written where, who is told, and who says when to stop."""
+
+    epochs: int
+    ahead: int
+    patience: int
+    path: Path | None
+    every: int
+    progress: Callable[[Fitted], object]
+    cancelled: Callable[[], bool]
+
+
+class Run:
+    """The arrays that a run moves, and the programs that move them."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        params: Any,
+        seed: int | None,
+        schedule: Schedule | None,
+        sync_free: bool,
+    ) -> None:
+        if not leaves(params):
+            raise BadOption("there is no parameter to train", expected="nested arrays")
+        own = each(lambda a: np.array(a), params)
+        state = each(lambda a: np.array(a), first_state(recipe.optimizer, own, recipe.scale))
+        self.recipe, self.seed, self.schedule = recipe, seed, schedule
+        self.fitted = Fitted(own, state)
+        self.timeline: Timeline = self.fitted.timeline
+        self.arrays, self.nesting = flatten((own, state))
+        self.sync_free = sync_free
+        self.programs = Programs(self._make, self.timeline)
+
+    def close(self) -> None:
+        self.programs.close()
+
+    def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
+        at = self.fitted
+        given = self.recipe, at.params, at.state, self.numbers(), batch, cancelled
+        return SyncFree(*given) if self.sync_free else Ordinary(*given, self.timeline)
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """What the next step is given besides its batch."""
+        found = dict(self.recipe.optimizer.numbers)
+        if self.schedule is not None:
+            factor = np.float32(self.schedule(self.fitted.step))
+            found["learning_rate"] = np.asarray(found["learning_rate"] * factor)
+        if self.seed is not None:
+            found["key"] = np.array([self.seed, self.fitted.step], np.int64)
+        return found
+
+    def passes(self, data: Data, plan: Plan, validation: Validation | None) -> None:
+        """What is left of the passes over the data."""
+        at, first = self.fitted, len(self.fitted.losses) - self.fitted.batch
+        while at.epoch < plan.epochs and not at.stopped:
+            self._pass(data, plan)
+            if at.stopped:
+                break
+            if at.batch == 0:
+                raise BadOption(
+                    f"there is no batch in epoch {at.epoch}",
+                    expected="what can be iterated over again, or a function of the epoch",
+                )
+            found = {} if validation is None else self._validated(validation)
+            at.epochs.append(Epoch(at.epoch, float(np.mean(at.losses[first:])), found))
+            at.epoch, at.batch, first = at.epoch + 1, 0, len(at.losses)
+            if plan.patience and _no_better(at.epochs, plan.patience):
+                at.stopped = "no better"
+        at.stopped = at.stopped or "done"
+        if plan.path is not None:
+            self.save(plan.path)
+
+    def _pass(self, data: Data, plan: Plan) -> None:
+        at = self.fitted
+
+        def rest() -> Iterable[Batch]:
+            whole = data(at.epoch) if callable(data) else data
+            return map(as_batch, islice(iter(whole), at.batch, None))
+
+        with Ahead(rest, plan.ahead, self.timeline, self.programs.prepare) as source:
+            for batch in source:
+                self._step(batch)
+                plan.progress(at)
+                if plan.path is not None and at.step % plan.every == 0:
+                    self.save(plan.path)
+                if plan.cancelled():
+                    at.stopped = "cancelled"
+                    return
+
+    def _step(self, batch: Batch) -> None:
+        at = self.fitted
+        step = self.programs.of(batch)
+        with self.timeline.span("main", "run", at.step):
+            value = step(self.arrays, self.numbers(), batch, at.step)
+        at.params, at.state = rebuild(self.nesting, self.arrays)
+        at.losses.append(float(value))
+        at.step, at.batch = at.step + 1, at.batch + 1
+        if isinstance(step, SyncFree):
+            at.program = step.program
+
+    def _validated(self, validation: Validation) -> dict[str, float]:
+        with self.timeline.span("main", "validate", self.fitted.step):
+            return validation.means(self.fitted.params, self.fitted.epoch)
+
+    def save(self, path: Path) -> None:
+        """Write where the run is."""
+        at = self.fitted
+        names = names_of(at.params, "params") + names_of(at.state, "state")
+        found = dict(zip(names, self.arrays, strict=True))
+        found["losses"] = np.array(at.losses, np.float64)
+        found["at"] = np.array([at.step, at.epoch, at.batch], np.int64)
+        rows = [[e.loss, *e.validated.values()] for e in at.epochs]
+        found["epochs"] = np.array(rows or np.zeros((0, 1)), np.float64)
+        with self.timeline.span("main", "save", at.step):
+            save_arrays(path, found)
+
+    def restore(self, path: Path, validated: Sequence[str]) -> None:
+        """Go on from where a file says; `validated` names what each epoch's row holds besides."""
+        at, found = self.fitted, load_arrays(path)
+        params = nested_like(at.params, found, "params", path)
+        state = nested_like(at.state, found, "state", path)
+        place, losses, rows = (found.get(n, np.zeros(())) for n in ("at", "losses", "epochs"))
+        known = place.shape == (3,) and place.dtype == np.int64 and losses.dtype == np.float64
+        if not known or rows.ndim != 2 or losses.shape != (place[0],) or len(rows) != place[1]:
+            raise BadCheckpoint(f"{path} does not say how far the run was", where=str(path))
+        if len(rows) and rows.shape[1] != 1 + len(validated):
+            raise BadCheckpoint(
+                f"{path} holds {rows.shape[1]} numbers for each epoch",
+                where=str(path),
+                expected=", ".join(("the mean loss", *validated)),
+                try_="the same `metrics`, or `resume=False`",
+            )
+        at.params, at.state = each(np.array, params), each(np.array, state)
+        self.arrays = leaves((at.params, at.state))
+        at.step, at.epoch, at.batch = (int(n) for n in place)
+        at.losses = losses.tolist()
+        at.epochs = [
+            Epoch(n, mean, dict(zip(validated, more, strict=True)))
+            for n, (mean, *more) in enumerate(rows.tolist())
+        ]
+
+
+def _no_better(epochs: Sequence[Epoch], patience: int) -> bool:
+    """Whether the last so many epochs brought no less loss than there had been before."""
+    found = [e.validated["loss"] for e in epochs]
+    return len(found) > patience and min(found[-patience:]) >= min(found[:-patience])
