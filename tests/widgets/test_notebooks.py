@@ -17,6 +17,7 @@ ALL = [
     ("04_rammer", 6, 2),
     ("05_grinder", 6, 6),
     ("06_extending", 6, 2),
+    ("07_training", 7, 2),
 ]
 
 
@@ -58,6 +59,7 @@ def test_a_notebook_runs_from_top_to_bottom(name: str, sections: int, pictures: 
         for cell in notebook.cells
         for output in cell.get("outputs", ())
         if "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+        and not output["data"]["text/plain"].startswith("FigureWidget")  # a chart that grows
     ]
     assert len(bundles) == pictures
     for data in bundles:

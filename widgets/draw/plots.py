@@ -1,0 +1,59 @@
+"""Charts as plotly figures in the colours and fonts of the pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+from explorer.errors import BadOption
+from widgets.draw.theme import FONTS, SCHEMES
+
+
+def colours(theme: str) -> dict[str, str]:
+    """The tokens of a theme; BadOption where there is none of that name."""
+    if theme not in SCHEMES:
+        raise BadOption(f"there is no theme {theme!r}", where=theme, expected=", ".join(SCHEMES))
+    return SCHEMES[theme]
+
+
+def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) -> go.Figure:
+    """The figure with our paper, ink, fonts and grid; the legend above, where it hides nothing."""
+    c = colours(theme)
+    axis = {
+        "gridcolor": c["line"],
+        "linecolor": c["line2"],
+        "zerolinecolor": c["line"],
+        "ticks": "outside",
+        "tickcolor": c["line2"],
+        "automargin": True,
+    }
+    figure.update_layout(
+        paper_bgcolor=c["pane"],
+        plot_bgcolor=c["pane"],
+        font={"family": FONTS["ui"], "size": 12, "color": c["ink2"]},
+        hoverlabel={"bgcolor": c["pane"], "font": {"color": c["ink"]}, "bordercolor": c["line2"]},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 1 - 44 / height,
+            "yanchor": "top",
+            "x": 0,
+            "traceorder": "normal",
+        },
+        title={
+            "text": title,
+            "yref": "container",
+            "y": 1 - 14 / height,
+            "yanchor": "top",
+            "x": 0.01,
+        },
+        margin={"l": 60, "r": 20, "t": 96, "b": 50},
+        height=height,
+        **more,
+    )
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    figure.update_annotations(font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
+    figure.update_layout(title_font={"size": 14, "color": c["ink"]})
+    return figure

@@ -1,0 +1,44 @@
+"""A chart of the losses that grows while a run goes on."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+import plotly.graph_objects as go
+
+from explorer.training import Fitted
+from widgets.training.losses import losses
+
+PAUSE = 0.25  # seconds between two drawings
+
+
+class Live:
+    """Give it to `explorer.fit` as `progress`, and show `figure`, a widget."""
+
+    def __init__(self, *, log: bool = False, theme: str = "light") -> None:
+        self.log, self.theme = log, theme
+        self.figure: Any = go.FigureWidget(losses(_empty(), log=log, theme=theme))
+        self._drawn = 0.0
+
+    def __call__(self, fitted: Fitted) -> None:
+        """Draw what there is, unless it was done just now."""
+        now = monotonic()
+        if now - self._drawn >= PAUSE:
+            self.draw(fitted)
+            self._drawn = now
+
+    def draw(self, fitted: Fitted) -> None:
+        """Draw what there is."""
+        new = losses(fitted, log=self.log, theme=self.theme)
+        with self.figure.batch_update():
+            known = list(self.figure.data)
+            for old, trace in zip(known, new.data, strict=False):
+                old.update(trace, overwrite=False)
+            if len(new.data) > len(known):
+                self.figure.add_traces(new.data[len(known) :])
+            self.figure.layout.title.text = new.layout.title.text
+
+
+def _empty() -> Fitted:
+    return Fitted((), {"optimizer": {"step": 0}})

@@ -1,0 +1,63 @@
+"""The loss of every step, the mean of every epoch, and what validation found."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from explorer.training import Fitted
+from widgets.draw.plots import colours, styled
+
+MOST = 4_000  # points of one line; of more, each stands for the mean of some
+
+
+def losses(fitted: Fitted, *, log: bool = False, theme: str = "light") -> go.Figure:
+    """Losses by step: a line of all, a stair of the epochs' means, and validation's points at the
+    ends of their epochs. `log`: the loss on a logarithmic axis.
+    """
+    c, figure = colours(theme), go.Figure()
+    steps, values = _thinned(fitted.losses)
+    figure.add_scatter(
+        x=steps,
+        y=values,
+        name="each step",
+        line={"color": c["f-conv"], "width": 1},
+        hovertemplate="step %{x}: %{y:.4g}<extra></extra>",
+    )
+    each = len(fitted.losses) / max(1, len(fitted.epochs))
+    if fitted.epochs:
+        ends = [round((e.number + 1) * each) for e in fitted.epochs]
+        means = [e.loss for e in fitted.epochs]
+        figure.add_scatter(
+            x=[0, *ends],
+            y=[*means, means[-1]],
+            name="mean of the epoch",
+            mode="lines",
+            line={"color": c["ink"], "width": 1.5, "shape": "hv"},
+            hovertemplate="epoch %{customdata}: %{y:.4g}<extra></extra>",
+            customdata=[e.number for e in (*fitted.epochs, fitted.epochs[-1])],
+        )
+        if any("loss" in e.validated for e in fitted.epochs):
+            figure.add_scatter(
+                x=ends,
+                y=[e.validated.get("loss") for e in fitted.epochs],
+                name="validation",
+                mode="markers",
+                marker={"color": c["accent"], "size": 8, "symbol": "diamond"},
+                customdata=[_told(e.validated) for e in fitted.epochs],
+                hovertemplate="%{customdata}<extra>validation</extra>",
+            )
+    figure.update_xaxes(title="step")
+    figure.update_yaxes(title="loss", type="log" if log else "linear")
+    return styled(figure, theme, str(fitted), 360)
+
+
+def _told(found: dict[str, float]) -> str:
+    return "<br>".join(f"{name} {value:.4g}" for name, value in found.items())
+
+
+def _thinned(values: list[float]) -> tuple[list[int], list[float]]:
+    step = -(-len(values) // MOST)
+    if step <= 1:
+        return list(range(1, len(values) + 1)), list(values)
+    parts = [values[n : n + step] for n in range(0, len(values), step)]
+    return [n * step + len(p) for n, p in enumerate(parts)], [sum(p) / len(p) for p in parts]
