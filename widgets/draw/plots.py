@@ -50,6 +50,7 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         },
         margin={"l": 60, "r": 20, "t": 96, "b": 50},
         height=height,
+        autosize=True,
         **more,
     )
     figure.update_xaxes(**axis)
