@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 
 import explorer.np as enp
+from explorer.errors import BadOption, ShapeError
+from explorer.frontends.tracing.scans import scan
 from explorer.gradients import value_and_grad
 from explorer.training.optimizers.checks import at_least
 from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.tree import each, leaves
 
+FEW_BITS = ("bfloat16", "float16")
+FLOATS = ("float32", "float64", *FEW_BITS)
 LEAST_NORM = 1e-6  # that gradients are divided by: PyTorch's clip_grad_norm_
 
 
@@ -34,62 +39,134 @@ class Optimizer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a step computes. `loss(params, *batch)` is a scalar; `scale` scales it, `clip_norm`
+    bounds the norm of all gradients together. The batch is taken in `parts` of equal size, one
+    after the other in one loop of the program; gradients are the mean of theirs. With a
+    `precision` ("bfloat16" or "float16") the loss is computed of parameters and data of so few
+    bits, and the parameters themselves keep theirs.
+    """
+
+    loss: Callable[..., Any]
+    scale: LossScale | None = None
+    clip_norm: float | None = None
+    parts: int = 1
+    precision: str = ""
+
+    def __post_init__(self) -> None:
+        at_least(1, parts=self.parts)
+        if self.clip_norm is not None:
+            at_least(0.0, clip_norm=self.clip_norm)
+        if self.precision not in ("", *FEW_BITS):
+            raise BadOption(
+                f"there is no precision {self.precision!r}",
+                where="precision",
+                expected=", ".join(FEW_BITS),
+            )
+
+
 def train_step(
     loss: Callable[..., Any],
     optimizer: Optimizer,
     scale: LossScale | None = None,
     clip_norm: float | None = None,
+    parts: int = 1,
+    precision: str = "",
 ) -> Callable[..., Any]:
     """A function of parameters, state, numbers and a batch, that gives parameters, state and loss
-    after one step; `loss(params, *batch)` is a scalar. It is traced and compiled like any other.
+    after one step (`Recipe` says what the others mean). It is traced and compiled like any other.
 
     Where an element of a gradient is NaN or infinite, parameters, moments and the counter of steps
-    stay as they were: by `where`, not by a read of the host or a product with 0. `scale` scales the
-    loss; `clip_norm` bounds the norm of all gradients together. The first state is that of
-    `first_state`, the numbers are `optimizer.numbers`; where they hold a "key", the loss is given
-    it too, for `dropout`.
+    stay as they were: by `where`, not by a read of the host or a product with 0. The first state is
+    that of `first_state`, the numbers are `optimizer.numbers`; where they hold a "key", the loss is
+    given it too, for `dropout`.
     """
-    gradients = scaled_gradients(loss, scale is not None, clip_norm)
+    return step_of(Recipe(loss, scale, clip_norm, parts, precision), optimizer)
+
+
+def step_of(recipe: Recipe, optimizer: Optimizer) -> Callable[..., Any]:
+    """The same of a recipe."""
 
     def step(params: Any, state: Any, numbers: Any, *batch: Any) -> Any:
-        factor = state["scale"]["scale"] if scale is not None else None
-        value, made, found = gradients(params, factor, numbers, *batch)
+        factor = state["scale"]["scale"] if recipe.scale is not None else None
+        value, made, found = gradients_of(recipe, params, factor, numbers, batch)
         after = dict(state)
         params, after["optimizer"] = optimizer.update(
             params, made, state["optimizer"], numbers, found
         )
-        if scale is not None:
-            after["scale"] = scale.update(state["scale"], found)
+        if recipe.scale is not None:
+            after["scale"] = recipe.scale.update(state["scale"], found)
         return params, after, value
 
     return step
 
 
-def scaled_gradients(
-    loss: Callable[..., Any], scaled: bool, clip_norm: float | None
-) -> Callable[..., Any]:
-    """A function of parameters, the factor of the loss, numbers and a batch, that gives the loss,
-    its gradients, and whether one of them is NaN or infinite.
+def gradients_of(
+    recipe: Recipe, params: Any, factor: Any, numbers: Any, batch: tuple[Any, ...]
+) -> tuple[Any, Any, Any]:
+    """The loss, its gradients, and whether one of them is NaN or infinite; `factor` is that of the
+    loss, where it is scaled.
     """
-    if clip_norm is not None:
-        at_least(0.0, clip_norm=clip_norm)
+    if recipe.parts == 1:
+        value, made = _gradients(recipe, params, factor, numbers.get("key"), batch)
+    else:
+        value, made = _in_parts(recipe, params, factor, numbers.get("key"), batch)
+    found = not_finite(made)
+    if recipe.scale is not None:
+        made = each(lambda g: g * (1 / factor).astype(g.dtype), made)
+    if recipe.clip_norm is not None:
+        made = clipped(made, recipe.clip_norm)
+    return value, made, found
 
-    def gradients(params: Any, factor: Any, numbers: Any, *batch: Any) -> Any:
-        keyed = {"key": numbers["key"]} if "key" in numbers else {}
 
-        def multiplied(params: Any, *batch: Any) -> Any:
-            value = loss(params, *batch, **keyed)
-            return value * factor.astype(value.dtype) if scaled else value, value
+def _gradients(
+    recipe: Recipe, params: Any, factor: Any, key: Any, batch: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """Of one batch: the loss, and the gradients of the scaled one."""
 
-        (_, value), made = value_and_grad(multiplied)(params, *batch)
-        found = not_finite(made)
-        if scaled:
-            made = each(lambda g: g * (1 / factor).astype(g.dtype), made)
-        if clip_norm is not None:
-            made = clipped(made, clip_norm)
-        return value, made, found
+    def multiplied(params: Any, *batch: Any) -> Any:
+        given = (params, *batch)
+        if recipe.precision:
+            given = each(lambda a: _cast(a, recipe.precision), given)
+        value = recipe.loss(*given) if key is None else recipe.loss(*given, key=key)
+        value = _cast(value, "float32") if recipe.precision else value
+        scaled = value if recipe.scale is None else value * factor.astype(value.dtype)
+        return scaled, value
 
-    return gradients
+    (_, value), made = value_and_grad(multiplied)(params, *batch)
+    return value, made
+
+
+def _in_parts(
+    recipe: Recipe, params: Any, factor: Any, key: Any, batch: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The mean over the parts of a batch, by one loop."""
+    count = recipe.parts
+    rows = each(lambda a: _split(a, count), batch)
+
+    def one(so_far: Any, row: Any) -> Any:
+        total, sums, at = so_far
+        own = None if key is None else key * np.array([1, count]) + at * np.array([0, 1])
+        value, made = _gradients(recipe, params, factor, own, row)
+        return (total + value, each(lambda s, g: s + g, sums, made), at + 1), None
+
+    zeros = each(lambda p: enp.zeros(p.shape, str(p.dtype)), params)
+    (total, sums, _), _ = scan(one, (enp.zeros((), "float32"), zeros, 0), rows)
+    return total / count, each(lambda s: s / count, sums)
+
+
+def _split(array: Any, count: int) -> Any:
+    if not array.shape or not isinstance(array.shape[0], int) or array.shape[0] % count:
+        raise ShapeError(
+            f"a batch is taken in {count} parts, and an array of it is {list(array.shape)}",
+            expected=f"a first extent that is a multiple of {count}",
+        )
+    return array.reshape(count, array.shape[0] // count, *array.shape[1:])
+
+
+def _cast(array: Any, dtype: str) -> Any:
+    return array.astype(dtype) if str(array.dtype) in FLOATS else array
 
 
 def first_state(optimizer: Optimizer, params: Any, scale: LossScale | None = None) -> Any:

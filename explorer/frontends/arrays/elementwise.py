@@ -13,6 +13,7 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import apart, operation
 from explorer.frontends.tracing.promote import converted, traced
+from explorer.ir.dtypes import is_float
 from explorer.ir.scalar_functions import erf as erf_of_arrays
 
 
@@ -145,7 +146,7 @@ trunc = ufunc(numpy.trunc, _trunc)
 def round(x: Any, decimals: int = 0) -> Any:
     """NumPy's `round`: to the nearest, half to even."""
     if not decimals:
-        return rint(x) if traced(x).dtype.kind == "f" else x
+        return rint(x) if is_float(str(traced(x).dtype)) else x
     scale = 10.0**decimals
     return divide(rint(multiply(x, scale)), scale)
 
@@ -154,7 +155,7 @@ def round(x: Any, decimals: int = 0) -> Any:
 def erf(x: Any) -> Any:
     """The error function, of floats."""
     found = traced(x)
-    return emit("Erf", found if found.dtype.kind == "f" else converted(found, "float64"))
+    return emit("Erf", found if is_float(str(found.dtype)) else converted(found, "float64"))
 
 
 @operation(lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy), views=None)

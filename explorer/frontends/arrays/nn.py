@@ -16,6 +16,7 @@ from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import common_dtype, converted, traced
+from explorer.ir.dtypes import is_float
 from explorer.ops import RECORDS
 
 
@@ -28,7 +29,7 @@ def _reference(op: str, *args: Any, **attrs: Any) -> Any:
 def _floats(*values: Any) -> list[TracedArray | None]:
     """Values of one dtype, which must be of floats."""
     dtype = common_dtype([v for v in values if v is not None])
-    if dtype.kind != "f":
+    if not is_float(str(dtype)):
         raise DtypeError(f"{calling_line()}: floats are wanted, and these are {dtype}")
     return [None if v is None else converted(v, dtype) for v in values]
 

@@ -15,10 +15,10 @@ from explorer.training.optimizers.checks import at_least
 from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.optimizers.schedules import Schedule
 from explorer.training.runs.fitted import Fitted
-from explorer.training.runs.programs import Recipe
+from explorer.training.runs.programs import Setting
 from explorer.training.runs.run import Plan, Run
 from explorer.training.runs.validation import Data, Validation
-from explorer.training.step import Optimizer
+from explorer.training.step import Optimizer, Recipe
 
 
 def fit(
@@ -30,6 +30,8 @@ def fit(
     epochs: int = 1,
     scale: LossScale | None = None,
     clip_norm: float | None = None,
+    parts: int = 1,
+    precision: str = "",
     schedule: Schedule | None = None,
     seed: int | None = None,
     validate: Data | None = None,
@@ -50,6 +52,8 @@ def fit(
     are the batches of a pass, or a function of the number of the pass that gives them; a batch is
     an array or a tuple of them. `optimizer` is Adam() where none is given; `schedule` gives the
     factor of its learning rate at a step; with a `seed` the loss is given a `key` for `dropout`.
+    `scale`, `clip_norm`, `parts` and `precision` are those of `explorer.training.step.Recipe`: a
+    batch in `parts` takes the memory of one of them.
 
     After each pass `loss` and `metrics` are taken as means over `validate`; where the loss has not
     become less for `patience` passes (0: never), the run ends. A `checkpoint` is a file that is
@@ -64,14 +68,14 @@ def fit(
     at_least(1, epochs=epochs, ahead=ahead, every=every)
     at_least(0, patience=patience)
     chosen = Adam() if optimizer is None else optimizer
-    recipe = Recipe(loss, chosen, scale, clip_norm, options)
+    recipe = Recipe(loss, scale, clip_norm, parts, precision)
     if validate is None and (patience or metrics):
         raise BadOption("`patience` and `metrics` need batches to `validate` with")
     asked = {} if validate is None else {"loss": loss, **(metrics or {})}
     validation = None if validate is None else Validation(asked, validate, options)
     path = None if checkpoint is None else Path(checkpoint)
     plan = Plan(epochs, ahead, patience, path, every, progress or _nobody, cancelled or _never)
-    run = Run(recipe, params, seed, schedule, sync_free)
+    run = Run(Setting(recipe, chosen, options), params, seed, schedule, sync_free)
     try:
         if path is not None and resume and path.exists():
             run.restore(path, tuple(asked))

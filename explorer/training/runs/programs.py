@@ -19,9 +19,8 @@ from explorer.frontends.trace import trace
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.ir.types import Tensor, dtype_of
 from explorer.options import Options
-from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.runs.timeline import Timeline
-from explorer.training.step import Optimizer, scaled_gradients, train_step
+from explorer.training.step import Optimizer, Recipe, gradients_of, step_of
 from explorer.training.tree import each, leaves
 
 Batch = tuple[Any, ...]
@@ -29,13 +28,11 @@ Signature = tuple[tuple[tuple[int, ...], str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Setting:
     """What a step does, and how it is compiled."""
 
-    loss: Callable[..., Any]
+    recipe: Recipe
     optimizer: Optimizer
-    scale: LossScale | None
-    clip_norm: float | None
     options: Options | None
 
 
@@ -64,14 +61,14 @@ class SyncFree:
 
     def __init__(
         self,
-        recipe: Recipe,
+        setting: Setting,
         params: Any,
         state: Any,
         numbers: Any,
         batch: Batch,
         cancelled: Callable[[], bool],
     ) -> None:
-        step = train_step(recipe.loss, recipe.optimizer, recipe.scale, recipe.clip_norm)
+        step = step_of(setting.recipe, setting.optimizer)
 
         def train(params: Any, state: Any, numbers: Any, batch: Any) -> Any:
             return step(params, state, numbers, *batch)
@@ -80,7 +77,7 @@ class SyncFree:
         names = [p.name for p in model.program.main.params]
         kept = names[: len(leaves((params, state)))]
         self.program: Compilation = compiled(
-            model, options=recipe.options, donate=kept, cancelled=cancelled
+            model, options=setting.options, donate=kept, cancelled=cancelled
         )
 
     def __call__(
@@ -99,7 +96,7 @@ class Ordinary:
 
     def __init__(
         self,
-        recipe: Recipe,
+        setting: Setting,
         params: Any,
         state: Any,
         numbers: Any,
@@ -107,32 +104,31 @@ class Ordinary:
         cancelled: Callable[[], bool],
         timeline: Timeline,
     ) -> None:
-        self.recipe, self.timeline = recipe, timeline
+        recipe, optimizer = setting.recipe, setting.optimizer
+        self.scale, self.timeline = recipe.scale, timeline
         self.count, self.nesting = len(leaves(params)), flatten((params, state))[1]
-        made = scaled_gradients(recipe.loss, recipe.scale is not None, recipe.clip_norm)
         factor = np.ones((), np.float32)
 
         def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
-            return made(params, factor, numbers, *batch)
+            return gradients_of(recipe, params, factor, numbers, batch)
 
         def update(params: Any, made: Any, state: Any, numbers: Any) -> Any:
-            return recipe.optimizer.update(params, made, state, numbers, np.bool_(False))
+            return optimizer.update(params, made, state, numbers, np.bool_(False))
 
         first = trace(gradients)(*map(declared, (params, factor, numbers, batch)))
         own = state["optimizer"]
         second = trace(update)(*map(declared, (params, params, own, numbers)))
-        self.gradients = compiled(first, options=recipe.options, cancelled=cancelled)
+        self.gradients = compiled(first, options=setting.options, cancelled=cancelled)
         names = [p.name for p in second.program.main.params]
         moved = [*names[: self.count], *names[2 * self.count :][: len(leaves(own))]]
-        self.update = compiled(second, options=recipe.options, donate=moved, cancelled=cancelled)
+        self.update = compiled(second, options=setting.options, donate=moved, cancelled=cancelled)
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
     ) -> np.ndarray:
         """The loss; the arrays are written over, or left where a gradient is not finite."""
         _, state = rebuild(self.nesting, arrays)
-        scale = self.recipe.scale
-        factor = state["scale"]["scale"] if scale else np.ones((), np.float32)
+        factor = state["scale"]["scale"] if self.scale else np.ones((), np.float32)
         given, data = arrays[: self.count], (*numbers.values(),)
         value, *made, found = self.gradients.run(*given, factor, *data, *leaves(batch)).values()
         with self.timeline.span("main", "read", number):
@@ -142,8 +138,8 @@ class Ordinary:
         if not skipped:
             after = list(self.update.run(*given, *made, *own, *data).values())
             arrays[: self.count + len(own)] = after
-        if scale:
-            told = scale.update(state["scale"], np.bool_(skipped))
+        if self.scale:
+            told = self.scale.update(state["scale"], np.bool_(skipped))
             arrays[self.count + len(own) :] = [np.asarray(a) for a in leaves(told)]
         return value
 

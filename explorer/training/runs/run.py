@@ -17,7 +17,7 @@ from explorer.training.runs.ahead import Ahead
 from explorer.training.runs.checkpoint import load_arrays, nested_like, save_arrays
 from explorer.training.runs.fitted import Epoch, Fitted
 from explorer.training.runs.names import names_of
-from explorer.training.runs.programs import Batch, Ordinary, Programs, Recipe, Step, SyncFree
+from explorer.training.runs.programs import Batch, Ordinary, Programs, Setting, Step, SyncFree
 from explorer.training.runs.timeline import Timeline
 from explorer.training.runs.validation import Data, Validation, as_batch
 from explorer.training.step import first_state
@@ -42,7 +42,7 @@ class Run:
 
     def __init__(
         self,
-        recipe: Recipe,
+        setting: Setting,
         params: Any,
         seed: int | None,
         schedule: Schedule | None,
@@ -51,8 +51,10 @@ class Run:
         if not leaves(params):
             raise BadOption("there is no parameter to train", expected="nested arrays")
         own = each(lambda a: np.array(a), params)
-        state = each(lambda a: np.array(a), first_state(recipe.optimizer, own, recipe.scale))
-        self.recipe, self.seed, self.schedule = recipe, seed, schedule
+        state = each(
+            lambda a: np.array(a), first_state(setting.optimizer, own, setting.recipe.scale)
+        )
+        self.setting, self.seed, self.schedule = setting, seed, schedule
         self.fitted = Fitted(own, state)
         self.timeline: Timeline = self.fitted.timeline
         self.arrays, self.nesting = flatten((own, state))
@@ -64,12 +66,12 @@ class Run:
 
     def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
         at = self.fitted
-        given = self.recipe, at.params, at.state, self.numbers(), batch, cancelled
+        given = self.setting, at.params, at.state, self.numbers(), batch, cancelled
         return SyncFree(*given) if self.sync_free else Ordinary(*given, self.timeline)
 
     def numbers(self) -> dict[str, np.ndarray]:
         """What the next step is given besides its batch."""
-        found = dict(self.recipe.optimizer.numbers)
+        found = dict(self.setting.optimizer.numbers)
         if self.schedule is not None:
             factor = np.float32(self.schedule(self.fitted.step))
             found["learning_rate"] = np.asarray(found["learning_rate"] * factor)
