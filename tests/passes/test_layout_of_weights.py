@@ -71,3 +71,14 @@ def test_random_windows_equal_the_interpreter(data: st.DataObject) -> None:
     for name, got in c.run(inputs).items():
         scale = float(np.abs(right[name]).max(initial=1.0))
         np.testing.assert_allclose(got / scale, right[name] / scale, atol=2e-5, err_msg=name)
+
+
+def test_heads_beside_channels_are_no_window() -> None:
+    """Keys are read at `head * 16 + k` in a product of values: nothing of it slides."""
+    c = explorer.compile("zoo:small_conformer", until="legalized")
+    laid = c.snapshot("put channels last").after.main
+    products = [
+        b for b in laid.body if isinstance(b.expr, KernelCall) and b.expr.kernel.name == "matmul"
+    ]
+    assert products
+    assert not [b.name for b in products if b.name.endswith("channels_last")]

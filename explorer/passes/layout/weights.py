@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Affine, Compute, Kernel, Read
 from explorer.ir.patterns.contraction import contraction, product_of
-from explorer.ir.patterns.sliding import slides
 
 
 def weights_of(call: KernelCall, given: AbstractSet[str]) -> frozenset[str]:
@@ -23,11 +22,13 @@ def weights_of(call: KernelCall, given: AbstractSet[str]) -> frozenset[str]:
     for c in kernel.computes if mine else ():
         pair = _product(c)
         for data, weight in (pair, pair[::-1]) if pair else ():
-            if weight.tensor not in mine or slides(c, weight) or data.tensor in kernel.constants:
+            if weight.tensor not in mine or _slides(c, weight, data):
+                continue
+            if data.tensor in kernel.constants:
                 continue
             moving = [i for i in weight.index if isinstance(i, Affine) and i.terms]
             pixels = len(data.index) == len(weight.index) > len(moving) == 2
-            if slides(c, data) or (pixels and data.tensor in inside):
+            if _slides(c, data, weight) or (pixels and data.tensor in inside):
                 found.add(weight.tensor)
     return frozenset(found)
 
@@ -49,7 +50,7 @@ def window_of_values(kernel: Kernel) -> tuple[Compute, Read, Read] | None:
     for c in kernel.computes:
         pair = _product(c)
         for data, other in (pair, pair[::-1]) if pair else ():
-            if slides(c, data) and not slides(c, other) and other.fill is None:
+            if _slides(c, data, other) and not _slides(c, other, data) and other.fill is None:
                 return c, data, other
     return None
 
@@ -67,6 +68,18 @@ def variables(read: Read) -> frozenset[str]:
     """The axes that the indices of a load depend on, affinely."""
     found = (i.variables for i in read.index if isinstance(i, Affine))
     return frozenset[str]().union(*found)
+
+
+def _slides(c: Compute, data: Read, other: Read) -> bool:
+    """Whether a window of the data slides along what the other operand does not tell: a head that
+    both have beside its channels is no window.
+    """
+    summed, known = {a.name for a in c.reduce}, variables(other)
+    return any(
+        i.variables & summed and i.variables - summed - known
+        for i in data.index
+        if isinstance(i, Affine)
+    )
 
 
 def _product(c: Compute) -> tuple[Read, Read] | None:
