@@ -1,1 +1,1 @@
-"""Functions written twice, in `explorer.np` or an ONNX operator and in PyTorch: one table a file."""
+"""Functions written twice, by `explorer.np` or an ONNX operator and in PyTorch: a table a file."""

@@ -25,8 +25,8 @@ def gelu_by_tanh(x: Any) -> Any:
     return 0.5 * x * (1 + torch.tanh(INNER * (x + CUBIC * x**3)))
 
 
-def of_one(ours: Any, theirs: Any, x: Any = EDGES) -> Case:
-    return case(ours, theirs, np.asarray(x))
+def of_one(ours: Any, theirs: Any, x: Any = EDGES, why: str = "") -> Case:
+    return case(ours, theirs, np.asarray(x), why=why)
 
 
 ANYWHERE: dict[str, Any] = {
@@ -53,7 +53,7 @@ ANYWHERE: dict[str, Any] = {
     "relu": F.relu,
     "sigmoid": torch.sigmoid,
     "silu": F.silu,
-    "softplus": lambda x: F.softplus(x, threshold=1000),
+    "softplus": F.softplus,
     "gelu": F.gelu,
     "reciprocal": torch.reciprocal,
     "positive": torch.positive,
@@ -76,9 +76,9 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "Elu, alpha": (op("Elu", alpha=0.5), lambda x: F.elu(x, 0.5)),
     "Selu": (op("Selu"), lambda x: GAMMA * F.elu(x, ALPHA)),
     "Celu": (op("Celu", alpha=0.5), lambda x: F.celu(x, 0.5)),
-    "HardSigmoid": (op("HardSigmoid", alpha=0.5, beta=0.5), lambda x: F.hardtanh(x + 1, 0, 2) / 2),
+    "HardSigmoid": (op("HardSigmoid", alpha=0.5), lambda x: F.hardtanh(0.5 * x + 0.5, 0, 1)),
     "HardSwish": (op("HardSwish"), lambda x: x * F.hardtanh(x * SIXTH + 0.5, 0, 1)),
-    "Softplus": (op("Softplus"), lambda x: F.softplus(x, threshold=1000)),
+    "Softplus": (op("Softplus"), F.softplus),
     "Softsign": (op("Softsign"), F.softsign),
     "Mish": (op("Mish"), F.mish),
     "Swish, alpha": (op("Swish", alpha=0.5), lambda x: x * torch.sigmoid(0.5 * x)),
@@ -96,9 +96,9 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "clip, below": (lambda x: enp.clip(x, min=0.5), lambda x: x.clamp(min=0.5)),
     "clip, above": (lambda x: enp.clip(x, max=-1.0), lambda x: x.clamp(max=-1)),
     "clip, crossed": (lambda x: enp.clip(x, 1.0, -1.0), lambda x: x.clamp(1, -1)),
-    "Clip, relu6": (
+    "Clip": (
         lambda x: op("Clip")(x, np.asarray(0, x.dtype), np.asarray(3, x.dtype)),
-        lambda x: F.hardtanh(x, 0, 3),
+        lambda x: x.clamp(0, 3),
     ),
     "a power of 2": (lambda x: x**2, lambda x: x**2),
     "a power of 3": (lambda x: x**3, lambda x: x**3),
@@ -108,6 +108,7 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
     "a power of -2": (lambda x: x**-2.0, lambda x: x**-2.0),
     "a power of 4": (lambda x: x**4.0, lambda x: x**4.0),
     "3 to the power": (lambda x: 3.0 ** enp.clip(x, -3.0, 3.0), lambda x: 3.0 ** x.clamp(-3, 3)),
+    "0 to a negative power": (lambda x: 0.0 ** (-enp.abs(x)), lambda x: 0.0 ** (-x.abs())),
     "0 to the power": (lambda x: 0.0 ** enp.abs(x), lambda x: 0.0 ** x.abs()),
     "a float and back": (
         lambda x: enp.astype(enp.astype(x, "float32") * 2, x.dtype),
@@ -125,9 +126,13 @@ ACTIVATIONS: dict[str, tuple[Any, Any]] = {
 HALVES: dict[str, tuple[Any, Any]] = {
     "a root": (lambda x: x**0.5, lambda x: x**0.5),
     "one over a root": (lambda x: x**-0.5, lambda x: x**-0.5),
-    "a power of 0.75": (lambda x: x**0.75, lambda x: x**0.75),
     "a power of 1.7": (lambda x: x**1.7, lambda x: x**1.7),
 }
+TIE = (
+    "arrays as limits are arguments of a maximum and a minimum, of which ties share the derivative"
+)
+ROOTS = "a product of roots, each of infinite slope: it is not a number where PyTorch has infinity"
+WHY = {"clip, by arrays": TIE, "clip, broadcast": TIE}
 PAIRS: dict[str, tuple[Any, Any, Any, Any]] = {
     "add": (enp.add, torch.add, some(3, 4), some(4)),
     "subtract": (enp.subtract, torch.sub, some(3, 1), some(1, 4)),
@@ -206,5 +211,7 @@ CASES: dict[str, Case] = {
     **{name: of_one(getattr(enp, name), getattr(torch, name), x) for name, x in INSIDE.items()},
     **{name: of_one(ours, theirs) for name, (ours, theirs) in ACTIVATIONS.items()},
     **{name: of_one(o, t, [0, 1e-3, 0.5, 1, 4]) for name, (o, t) in HALVES.items()},
-    **{name: case(*pair) for name, pair in PAIRS.items()},
+    **{name: case(*pair, why=WHY.get(name, "")) for name, pair in PAIRS.items()},
+    "a power of 0.75": of_one(lambda x: x**0.75, lambda x: x**0.75, [1e-3, 0.5, 1, 4]),
+    "a power of 0.75 at 0": of_one(lambda x: x**0.75, lambda x: x**0.75, [0.0], why=ROOTS),
 }

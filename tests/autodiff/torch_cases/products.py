@@ -189,7 +189,7 @@ CASES: dict[str, Case] = {
         some(2, 8, 2),
     ),
     "STFT": case(
-        lambda x, w: op("STFT", onesided=1)(x, np.asarray(4), w, np.asarray(8)),
+        lambda x, w: op("STFT", onesided=1, frame_step=(4,), frame_length=(8,))(x, None, w),
         lambda x, w: pair(
             torch.stft(x[..., 0], 8, 4, 8, w, center=False, onesided=True, return_complex=True)
         ).transpose(1, 2),

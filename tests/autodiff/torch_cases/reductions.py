@@ -24,9 +24,7 @@ def both(ours: Any, theirs: Any, *args: Any, **more: Any) -> dict[str, Case]:
     name = ours.__name__
     return {
         name: case(ours, theirs, *args),
-        f"{name}, a dim": case(
-            lambda *v: ours(*v, axis=1), lambda *v: theirs(*v, dim=1), *args
-        ),
+        f"{name}, a dim": case(lambda *v: ours(*v, axis=1), lambda *v: theirs(*v, dim=1), *args),
         f"{name}, kept": case(
             lambda *v: ours(*v, axis=(0, 2), keepdims=True),
             lambda *v: theirs(*v, dim=(0, 2), keepdim=True),
@@ -88,9 +86,7 @@ CASES: dict[str, Case] = {
     "ReduceL2": case(
         op("ReduceL2", axes=(1,)), lambda x: torch.linalg.vector_norm(x, 2, 1, True), ZEROS
     ),
-    "ReduceL2 of all": case(
-        op("ReduceL2", keepdims=0), lambda x: torch.linalg.vector_norm(x), X
-    ),
+    "ReduceL2 of all": case(op("ReduceL2", keepdims=0), lambda x: torch.linalg.vector_norm(x), X),
     "ReduceSumSquare": case(
         op("ReduceSumSquare", axes=(0,), keepdims=0), lambda x: (x * x).sum(0), X
     ),
@@ -100,9 +96,7 @@ CASES: dict[str, Case] = {
     "logsumexp, large": case(
         lambda x: enp.logsumexp(x, axis=1), lambda x: x.logsumexp(1), some(3, 4) * 500
     ),
-    "logsumexp, masked": case(
-        lambda x: enp.logsumexp(x, axis=1), lambda x: x.logsumexp(1), MASKED
-    ),
+    "logsumexp, masked": case(lambda x: enp.logsumexp(x, axis=1), lambda x: x.logsumexp(1), MASKED),
     "LpNormalization": case(
         op("LpNormalization", axis=1, p=2), lambda x: F.normalize(x, 2.0, 1), some(3, 4)
     ),
@@ -116,9 +110,7 @@ CASES: dict[str, Case] = {
         lambda x: x.flip(0).cumsum(0).flip(0) - x,
         some(5, 2),
     ),
-    "CumProd": case(
-        lambda x: op("CumProd")(x, np.asarray(1)), lambda x: x.cumprod(1), some(3, 4)
-    ),
+    "CumProd": case(lambda x: op("CumProd")(x, np.asarray(1)), lambda x: x.cumprod(1), some(3, 4)),
     "CumProd, zeros": case(
         lambda x: op("CumProd")(x, np.asarray(1)), lambda x: x.cumprod(1), ZEROS
     ),
@@ -129,9 +121,7 @@ CASES: dict[str, Case] = {
     "log_softmax": case(lambda x: enp.log_softmax(x, axis=0), lambda x: x.log_softmax(0), X),
     "log_softmax, large": case(enp.log_softmax, lambda x: x.log_softmax(-1), some(3, 4) * 500),
     "layer_norm": case(enp.layer_norm, layer_norm, ROWS, SCALE, BIAS),
-    "layer_norm, of equal elements": case(
-        enp.layer_norm, layer_norm, np.ones((2, 6)), SCALE, BIAS
-    ),
+    "layer_norm, of equal elements": case(enp.layer_norm, layer_norm, np.ones((2, 6)), SCALE, BIAS),
     "layer_norm, two dims": case(
         lambda x, s, b: enp.layer_norm(x, s, b, axis=1),
         lambda x, s, b: F.layer_norm(x, (4, 5), s, b),
@@ -150,10 +140,10 @@ CASES: dict[str, Case] = {
     ),
     "batch norm": case(
         op("BatchNormalization"),
-        lambda x, s, b, m, v: s[:, None, None]
-        * (x - m[:, None, None])
-        / (v[:, None, None] + 1e-5).sqrt()
-        + b[:, None, None],
+        lambda x, s, b, m, v: (
+            s[:, None, None] * (x - m[:, None, None]) / (v[:, None, None] + 1e-5).sqrt()
+            + b[:, None, None]
+        ),
         IMAGE,
         *CHANNEL,
         some(4, seed=7),
@@ -178,9 +168,11 @@ CASES: dict[str, Case] = {
     ),
     "cross entropy, weighted": case(
         lambda x, w: nll(enp.log_softmax(x, axis=1), TARGET, w),
-        lambda x, w: F.cross_entropy(x, torch.tensor(TARGET), w.detach())
-        if False
-        else -(x.log_softmax(1)[range(4), TARGET] * w[TARGET]).sum() / w[TARGET].sum(),
+        lambda x, w: (
+            F.cross_entropy(x, torch.tensor(TARGET), w.detach())
+            if False
+            else -(x.log_softmax(1)[range(4), TARGET] * w[TARGET]).sum() / w[TARGET].sum()
+        ),
         LOGITS,
         positive(5),
     ),
@@ -192,9 +184,7 @@ CASES: dict[str, Case] = {
     ),
     "mean squares": case(lambda x, y: ((x - y) ** 2).mean(), F.mse_loss, some(5), some(5, seed=1)),
     "huber": case(
-        lambda x, y: enp.where(
-            enp.abs(x - y) < 1, (x - y) ** 2 * 0.5, enp.abs(x - y) - 0.5
-        ).mean(),
+        lambda x, y: enp.where(enp.abs(x - y) < 1, (x - y) ** 2 * 0.5, enp.abs(x - y) - 0.5).mean(),
         F.huber_loss,
         some(5) * 2,
         some(5, seed=1),

@@ -11,6 +11,7 @@ from tests.autodiff.torch_cases.case import Case, case, op, some, torch
 
 F = torch.nn.functional
 X, CUBE = some(4, 5), some(2, 3, 4)
+TIES = "a tie of the element and the largest update gives half to each; in PyTorch all share alike"
 AT = np.array([[0, 2], [3, 3], [1, 0]])
 ALONG = np.array([[0, 1, 1, 4], [2, 0, 4, 4], [3, 1, 0, 0]])
 UPDATES = some(3, 4, seed=1)
@@ -20,7 +21,7 @@ def theirs_at(*index: Any) -> Any:
     return lambda x: x[index]
 
 
-def scatter(how: str, theirs: Any, updates: Any = UPDATES, x: Any = X) -> Case:
+def scatter(how: str, theirs: Any, updates: Any = UPDATES, x: Any = X, why: str = "") -> Case:
     """Along dim 1; some places are written twice."""
     places = ALONG if how != "none" else np.argsort(some(3, 5), axis=1)[:, :4]
     return case(
@@ -28,6 +29,7 @@ def scatter(how: str, theirs: Any, updates: Any = UPDATES, x: Any = X) -> Case:
         lambda x, u: theirs(x, torch.tensor(places), u),
         x,
         updates,
+        why=why,
     )
 
 
@@ -51,20 +53,14 @@ CASES: dict[str, Case] = {
     "reshape": case(lambda x: x.reshape(2, 10), lambda x: x.reshape(2, 10), X),
     "ravel": case(enp.ravel, torch.ravel, CUBE),
     "transpose": case(enp.transpose, lambda x: x.permute(2, 1, 0), CUBE),
-    "permuted": case(
-        lambda x: enp.transpose(x, (1, 2, 0)), lambda x: x.permute(1, 2, 0), CUBE
-    ),
+    "permuted": case(lambda x: enp.transpose(x, (1, 2, 0)), lambda x: x.permute(1, 2, 0), CUBE),
     "swapaxes": case(lambda x: enp.swapaxes(x, 0, 2), lambda x: x.swapaxes(0, 2), CUBE),
     "moveaxis": case(lambda x: enp.moveaxis(x, 0, 2), lambda x: x.moveaxis(0, 2), CUBE),
     "squeeze": case(enp.squeeze, torch.squeeze, some(1, 3, 1)),
     "expand_dims": case(lambda x: enp.expand_dims(x, 1), lambda x: x.unsqueeze(1), X),
-    "broadcast_to": case(
-        lambda x: enp.broadcast_to(x, (2, 4, 5)), lambda x: x.expand(2, 4, 5), X
-    ),
+    "broadcast_to": case(lambda x: enp.broadcast_to(x, (2, 4, 5)), lambda x: x.expand(2, 4, 5), X),
     "tile": case(lambda x: enp.tile(x, (2, 1, 3)), lambda x: x.tile(2, 1, 3), X),
-    "repeat": case(
-        lambda x: enp.repeat(x, 3, axis=1), lambda x: x.repeat_interleave(3, 1), X
-    ),
+    "repeat": case(lambda x: enp.repeat(x, 3, axis=1), lambda x: x.repeat_interleave(3, 1), X),
     "flip": case(lambda x: enp.flip(x, 1), lambda x: x.flip(1), X),
     "roll": case(lambda x: enp.roll(x, 2, axis=1), lambda x: x.roll(2, 1), X),
     "tril": case(enp.tril, torch.tril, X),
@@ -78,17 +74,13 @@ CASES: dict[str, Case] = {
     "a row twice": case(lambda x: x[1] * x[1], lambda x: x[1] * x[1], X),
     "a new dim": case(lambda x: x[:, None, 1:], theirs_at(slice(None), None, slice(1, None)), X),
     "dots": case(lambda x: x[..., 1], theirs_at(..., 1), CUBE),
-    "windows that overlap": case(
-        lambda x: x[:-1] * x[1:], lambda x: x[:-1] * x[1:], X
-    ),
+    "windows that overlap": case(lambda x: x[:-1] * x[1:], lambda x: x[:-1] * x[1:], X),
     "rows by number": case(lambda x: x[np.array([1, 0, 1, -1])], lambda x: x[[1, 0, 1, -1]], X),
-    "columns by number": case(
-        lambda x: x[:, np.array([1, 0, 1])], lambda x: x[:, [1, 0, 1]], X
+    "columns by number": case(lambda x: x[:, np.array([1, 0, 1])], lambda x: x[:, [1, 0, 1]], X),
+    "elements by number": case(lambda x: x[AT[:, 0], AT[:, 1]], lambda x: x[AT[:, 0], AT[:, 1]], X),
+    "elements by a mask": case(
+        lambda x, m: (x[m] ** 2).sum(), lambda x, m: (x[m] ** 2).sum(), X, X > 0
     ),
-    "elements by number": case(
-        lambda x: x[AT[:, 0], AT[:, 1]], lambda x: x[AT[:, 0], AT[:, 1]], X
-    ),
-    "elements by a mask": case(lambda x: (x[X > 0] ** 2).sum(), lambda x: (x[torch.tensor(X > 0)] ** 2).sum(), X),
     "take": case(lambda x: enp.take(x, AT, axis=0), lambda x: x[torch.tensor(AT)], X),
     "take, of all": case(lambda x: enp.take(x, AT), lambda x: x.take(torch.tensor(AT)), X),
     "compress": case(
@@ -132,9 +124,7 @@ CASES: dict[str, Case] = {
         X,
         some(4, 5, seed=1),
     ),
-    "vstack": case(
-        lambda a, b: enp.vstack([a, b]), lambda a, b: torch.vstack([a, b]), X, some(5)
-    ),
+    "vstack": case(lambda a, b: enp.vstack([a, b]), lambda a, b: torch.vstack([a, b]), X, some(5)),
     "split": case(
         lambda x: tuple(enp.split(x, [1, 4], axis=1)), lambda x: x.tensor_split([1, 4], 1), X
     ),
@@ -180,7 +170,7 @@ CASES: dict[str, Case] = {
     "a scatter that multiplies": scatter("mul", reduced("prod")),
     "a scatter of the largest": scatter("max", reduced("amax")),
     "a scatter of the least": scatter("min", reduced("amin")),
-    "a scatter of ties": scatter("max", reduced("amax"), np.round(UPDATES), np.round(X)),
+    "a scatter of ties": scatter("max", reduced("amax"), np.round(UPDATES), np.round(X), TIES),
     "a scatter of products with zeros": scatter(
         "mul", reduced("prod"), np.round(UPDATES), np.round(X)
     ),

@@ -10,13 +10,15 @@ from tests.autodiff.torch_cases.case import Case, case, op, some, torch
 
 F = torch.nn.functional
 SHARED = (
-    "elements of a window that are the largest share the derivative, as amax has it; max_pool gives "
-    "all to the first"
+    "the largest elements of a window share the derivative, as those of PyTorch's own amax do; its "
+    "max_pool gives all to the one that it finds first"
 )
 TIED = np.round(some(1, 2, 6, 6))  # whole numbers
 
 
-def max_pool(x: Any, size: int, stride: int, padding: int = 0, dilation: int = 1, **more: Any) -> Case:
+def max_pool(
+    x: Any, size: int, stride: int, padding: int = 0, dilation: int = 1, **more: Any
+) -> Case:
     rank = x.ndim - 2
     theirs = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[rank]
     attrs = {
@@ -28,7 +30,9 @@ def max_pool(x: Any, size: int, stride: int, padding: int = 0, dilation: int = 1
     }
     why = more.pop("why", "")
     return case(
-        op("MaxPool", **attrs), lambda x: theirs(x, size, stride, padding, dilation, **more), x,
+        op("MaxPool", **attrs),
+        lambda x: theirs(x, size, stride, padding, dilation, **more),
+        x,
         why=why,
     )
 
@@ -50,7 +54,6 @@ def average(x: Any, size: int, stride: int, padding: int = 0, counts: bool = Fal
 
 
 def resize(x: Any, scale: float, mode: str, theirs: str, corners: bool = False) -> Case:
-    rank = x.ndim - 2
     where = "align_corners" if corners else "asymmetric" if mode == "nearest" else "half_pixel"
     sizes = np.array([*x.shape[:2], *(int(n * scale) for n in x.shape[2:])])
     nearest = {"nearest_mode": "floor"} if mode == "nearest" else {}
@@ -144,14 +147,18 @@ CASES: dict[str, Case] = {
         some(2, 12, 16),
     ),
     "DepthToSpace": case(
-        op("DepthToSpace", blocksize=2, mode="CRD"), lambda x: F.pixel_shuffle(x, 2), some(2, 8, 3, 4)
+        op("DepthToSpace", blocksize=2, mode="CRD"),
+        lambda x: F.pixel_shuffle(x, 2),
+        some(2, 8, 3, 4),
     ),
     "SpaceToDepth": case(
         lambda x: op("SpaceToDepth", blocksize=2)(x),
-        lambda x: F.pixel_unshuffle(x, 2)
-        .reshape(2, 3, 2, 2, 2, 2)
-        .permute(0, 2, 3, 1, 4, 5)
-        .reshape(2, 12, 2, 2),
+        lambda x: (
+            F.pixel_unshuffle(x, 2)
+            .reshape(2, 3, 2, 2, 2, 2)
+            .permute(0, 2, 3, 1, 4, 5)
+            .reshape(2, 12, 2, 2)
+        ),
         some(2, 3, 4, 4),
     ),
     "LRN": case(
