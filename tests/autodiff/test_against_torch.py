@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from tests.autodiff.torch_cases import functions
 from tests.autodiff.torch_cases.case import (
     SHARES,
     Case,
@@ -46,3 +48,22 @@ def test_and_so_are_those_of_code(name: str) -> None:
     found = compiled(case, args, wanted)
     if not case.why:
         agree(found, wanted, "float32")
+
+
+@pytest.mark.parametrize("name", functions.CASES)
+def test_those_of_operators_that_are_functions(name: str, tmp_path: Path) -> None:
+    node = functions.CASES[name]
+    for dtype in node.dtypes:
+        args = as_dtype(node.case, dtype)
+        wanted = by_torch(node.case, args)
+        model = node.model(args, wanted, tmp_path)
+        agree(functions.by_interpreter(model, [*wanted.seeds, *args]), wanted, dtype)
+
+
+@pytest.mark.parametrize("name", functions.CASES)
+def test_and_those_of_their_code(name: str, tmp_path: Path) -> None:
+    node = functions.CASES[name]
+    args = as_dtype(node.case, "float32")
+    wanted = by_torch(node.case, args)
+    model = node.model(args, wanted, tmp_path)
+    agree(functions.compiled(model, [*wanted.seeds, *args]), wanted, "float32")

@@ -125,6 +125,14 @@ CASES: dict[str, Case] = {
         some(4, 5, seed=1),
     ),
     "vstack": case(lambda a, b: enp.vstack([a, b]), lambda a, b: torch.vstack([a, b]), X, some(5)),
+    "hstack": case(lambda a, b: enp.hstack([a, b]), lambda a, b: torch.hstack([a, b]), X, X[:, :1]),
+    "append": case(
+        lambda a, b: enp.append(a, b, axis=0), lambda a, b: torch.cat([a, b]), X, some(1, 5)
+    ),
+    "atleast_2d": case(enp.atleast_2d, torch.atleast_2d, some(3)),
+    "matrix_transpose": case(enp.matrix_transpose, lambda x: x.mT, CUBE),
+    "Flatten": case(op("Flatten", axis=2), lambda x: x.reshape(6, 4), CUBE),
+    "one of many rows": case(lambda x, n: x[n], lambda x, n: x[n], X, np.asarray(2)),
     "split": case(
         lambda x: tuple(enp.split(x, [1, 4], axis=1)), lambda x: x.tensor_split([1, 4], 1), X
     ),
