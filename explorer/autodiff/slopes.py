@@ -22,7 +22,7 @@ def _relu(f: F, call: OpCall, y: Term, x: Term) -> Term:
 
 def _hard_sigmoid(f: F, call: OpCall, y: Term, x: Term) -> Term:
     inside = f("and", f("gt", y, 0.0), f("lt", y, 1.0))
-    return _if(f, inside, _number(call, "alpha", single(0.2)))
+    return _if(f, inside, _alpha(call, single(0.2)))
 
 
 def _hard_swish(f: F, call: OpCall, y: Term, x: Term) -> Term:
@@ -47,10 +47,11 @@ def _if(f: F, condition: Term, inside: Term | float) -> Term:
     return f("where", condition, inside, 0.0)
 
 
-def _number(call: OpCall, name: str, default: float) -> float:
-    value = call.attr(name, default)
-    assert isinstance(value, int | float)
-    return float(value)
+def _alpha(call: OpCall, default: float) -> float:
+    match call.attr("alpha"):
+        case int() | float() as value:
+            return float(value)
+    return default
 
 
 SLOPES: Mapping[str, Slope] = {
