@@ -5,7 +5,7 @@ y = x[i] * exp(w[i]), adjoint g   ->   {x[i]: g * exp(w[i]), w[i]: g * x[i] * ex
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,14 @@ class Term:
 
 
 def times(value: Term, factor: Term | float) -> Term:
-    """A product, without what multiplies by one."""
+    """A product, without what multiplies by one. Where either is chosen against 0, the product is:
+    a side that is not taken is 0, and not 0 times what may be infinite.
+    """
+    for chosen, other in ((value, factor), (factor, value)):
+        match chosen:
+            case Term(Apply("where", (condition, *sides))) if Const(0.0, value.dtype) in sides:
+                made = (_side(side, other, value.dtype) for side in sides)
+                return Term(Apply("where", (condition, *made)), value.dtype)
     if value.expr == Const(1.0, value.dtype):
         return factor if isinstance(factor, Term) else Term(Const(factor, value.dtype), value.dtype)
     if not isinstance(factor, Term):
@@ -64,6 +71,15 @@ def times(value: Term, factor: Term | float) -> Term:
             return value
         return -value if factor == -1.0 else value.apply("mul", value, factor)
     return value.apply("mul", value, factor)
+
+
+def _side(side: Expr, other: Term | float, dtype: DType) -> Expr:
+    if side == Const(0.0, dtype):
+        return side
+    if isinstance(other, Term):
+        one = side == Const(1.0, dtype)
+        return other.expr if one else times(other, Term(side, dtype)).expr
+    return times(Term(side, dtype), other).expr
 
 
 def partials(
@@ -117,13 +133,18 @@ class _Walk:
         if record is None or record.derivative is None:
             return ()
         dtype = self.dtype(expr)
-
-        def apply(op: str, *args: Term | float) -> Term:
-            first = next((a for a in args if isinstance(a, Term) and a.dtype != "bool"), None)
-            return Term(Const(0.0, dtype), first.dtype if first else dtype).apply(op, *args)
-
         given = (Term(a, self.dtype(a)) for a in expr.args)
-        return record.derivative(apply, Term(result or expr, dtype), *given)
+        return record.derivative(functions(dtype), Term(result or expr, dtype), *given)
 
 
-__all__ = ["Term", "partials", "times"]
+def functions(dtype: DType) -> Callable[..., Term]:
+    """Scalar functions by name, as derivative rules call them; numbers alone are of this dtype."""
+
+    def apply(op: str, *args: Term | float) -> Term:
+        first = next((a for a in args if isinstance(a, Term) and a.dtype != "bool"), None)
+        return Term(Const(0.0, dtype), first.dtype if first else dtype).apply(op, *args)
+
+    return apply
+
+
+__all__ = ["Term", "functions", "partials", "times"]

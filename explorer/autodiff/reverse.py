@@ -14,7 +14,7 @@ from explorer.autodiff.branches import reverse_branch
 from explorer.autodiff.differentiating import Surroundings, is_active_type
 from explorer.autodiff.kernel_adjoint import KernelAdjoint
 from explorer.autodiff.loops import kept_rows, reverse_loop, with_rows
-from explorer.autodiff.rules import RULES
+from explorer.autodiff.rules import rule_of
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import (
     Branch,
@@ -84,7 +84,7 @@ class Reverse:
             self.done(binding, binding)
             return
         match binding.expr:
-            case OpCall(op) if op not in RULES:
+            case OpCall() as call if rule_of(call) is None:
                 lowered = self.around.lowered(binding)
                 if len(lowered) == 1:
                     self.done(binding, lowered[0])
@@ -129,8 +129,8 @@ class Reverse:
         match binding.expr:
             case KernelCall():
                 self.kernel(binding)
-            case OpCall(op) if op in RULES:
-                for arg, part in RULES[op](self, binding, self.whole(binding.vars[0])):
+            case OpCall() as call if (rule := rule_of(call)) is not None:
+                for arg, part in rule(self, binding, self.whole(binding.vars[0])):
                     self.give(arg, part)
             case View(arg, offset):
                 self.view(arg, offset, self.whole(binding.var))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from explorer.autodiff.differentiating import Differentiating
-from explorer.ir.calls import OpCall, Var
-from explorer.ir.kernel import Apply, Const, at, axes
+from explorer.autodiff.partials import Term, functions, times
+from explorer.autodiff.slopes import SLOPES
+from explorer.ir.calls import OpCall, Var, View
+from explorer.ir.kernel import Axis, Const, Read, affine, at, axes, reads
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 
@@ -33,13 +36,101 @@ def _log_softmax(
     yield _first(binding), _op(reverse, "Sub", y.tensor, adjoint, taken)
 
 
-def _relu(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """dx = dy where y > 0: nothing at 0, as in PyTorch, where a maximum would share it."""
-    y = binding.var
-    over = axes("i", y.tensor.dims)
-    zero = Const(0.0, y.tensor.element)
-    slope = Apply("where", (Apply("gt", (at("x", over), zero)), at("g", over), zero))
-    yield _first(binding), reverse.map("d", over, slope, {"g": adjoint, "x": y})
+def _log_sum_exp(
+    reverse: Differentiating, binding: Binding, adjoint: Var
+) -> Iterator[tuple[Var, Var]]:
+    """dx = dy * exp(x - y)."""
+    x = _first(binding)
+    y, dy = _kept(reverse, binding, binding.var), _kept(reverse, binding, adjoint)
+    share = _op(reverse, "Exp", x.tensor, _op(reverse, "Sub", x.tensor, x, y))
+    yield x, _op(reverse, "Mul", x.tensor, share, dy)
+
+
+def _norm(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
+    """dx = dy * x / y; nothing where y is 0, as in PyTorch: there is no slope."""
+    x = _first(binding)
+    y, dy = _kept(reverse, binding, binding.var), _kept(reverse, binding, adjoint)
+    over, f = axes("i", y.tensor.dims), functions(y.tensor.element)
+    g, r = (Term(at(n, over), y.tensor.element) for n in "gr")
+    ratio = reverse.map("d", over, f("where", f("eq", r, 0.0), 0.0, g / r).expr, {"g": dy, "r": y})
+    yield x, _op(reverse, "Mul", x.tensor, x, ratio)
+
+
+def _slope(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
+    """dx = dy * the slope at x."""
+    x, y = _first(binding), binding.var
+    over, dtype = axes("i", y.tensor.dims), y.tensor.element
+    g, r, at_x = (Term(at(n, over), dtype) for n in "grx")
+    slope = SLOPES[binding.op_call.op](functions(dtype), binding.op_call, r, at_x)
+    yield x, _map(reverse, over, times(g, slope), {"g": adjoint, "r": y, "x": x})
+
+
+def _clip(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
+    """All to x where it is in the limits, also at them, as in PyTorch: else to the limit."""
+    call, x = binding.op_call, _first(binding)
+    over, dtype = axes("i", x.tensor.dims), x.tensor.element
+    limits = dict(zip(("low", "high"), (*call.args[1:], None, None)))
+    given = {"g": adjoint, "x": x} | {n: v for n, v in limits.items() if v is not None}
+    f = functions(dtype)
+    terms = {n: Term(_along(v, n, over, reverse), dtype) for n, v in given.items()}
+    for name, old, least in (("low", "min", -math.inf), ("high", "max", math.inf)):
+        known = Const(call.attr(old, least), dtype)
+        terms.setdefault(name, Term(known, dtype))
+    g, at_x, low, high = (terms[n] for n in ("g", "x", "low", "high"))
+    inside = f("and", f("ge", at_x, low), f("le", at_x, high))
+    parts = {
+        "x": inside,
+        "low": f("and", f("lt", at_x, low), f("lt", low, high)),
+        "high": f("or", f("gt", at_x, high), f("lt", high, low)),
+    }
+    for name, condition in parts.items():
+        var = given.get(name)
+        if var is not None and var.name in reverse.active:
+            part = _map(reverse, over, f("where", condition, g, 0.0), given)
+            yield var, part if name == "x" else _summed(reverse, part, var)
+
+
+def _map(
+    reverse: Differentiating, over: tuple[Axis, ...], term: Term, given: Mapping[str, Var]
+) -> Var:
+    """A kernel, of what its expression reads."""
+    used = {r.tensor for r in reads(term.expr)}
+    return reverse.map("d", over, term.expr, {n: v for n, v in given.items() if n in used})
+
+
+def _along(var: Var, name: str, over: tuple[Axis, ...], reverse: Differentiating) -> Read:
+    """A value as it is read where it is broadcast to these axes."""
+    dims = var.tensor.dims
+    last = over[len(over) - len(dims) :]
+    same = (reverse.around.env.equal(n, a.extent) for n, a in zip(dims, last))
+    return Read(name, tuple(affine({a.name: 1} if s else {}) for a, s in zip(last, same)))
+
+
+def _summed(reverse: Differentiating, value: Var, like: Var) -> Var:
+    """The sum over all that a broadcast value was read at."""
+    dims, most = like.tensor.dims, value.tensor.dims
+    shape = (*(1 for _ in most[len(dims) :]), *dims)
+    over = tuple(d for d, (n, m) in enumerate(zip(shape, most)) if n == 1 and m != 1)
+    total = _sum(reverse, value, over) if over else value
+    return reverse.bind("d", [like.tensor], View(total))[0]
+
+
+def _kept(reverse: Differentiating, binding: Binding, value: Var) -> Var:
+    """A value of a reduction's shape with the dims that it drops, of one element each."""
+    dims = _first(binding).tensor.dims
+    if len(value.tensor.dims) == len(dims):
+        return value
+    gone = _reduced(binding.op_call, len(dims))
+    kept = tuple(1 if d in gone else n for d, n in enumerate(dims))
+    return reverse.bind("kept", [Tensor(kept, value.tensor.element)], View(value))[0]
+
+
+def _reduced(call: OpCall, rank: int) -> set[int]:
+    found = call.attr("axes")
+    given = found if isinstance(found, tuple) else ()
+    if not given:
+        return {*range(rank)}
+    return {d % rank for d in given if isinstance(d, int)}
 
 
 def _first(binding: Binding) -> Var:
@@ -66,7 +157,17 @@ def _sum(reverse: Differentiating, value: Var, over: tuple[int, ...]) -> Var:
 
 
 RULES: Mapping[str, Rule] = {
+    "Clip": _clip,
     "LogSoftmax": _log_softmax,
-    "Relu": _relu,
+    "ReduceL2": _norm,
+    "ReduceLogSumExp": _log_sum_exp,
     "Softmax": _softmax,
+    **dict.fromkeys(SLOPES, _slope),
 }
+
+
+def rule_of(call: OpCall) -> Rule | None:
+    """The rule of an operator; None where its derivative is that of its kernel."""
+    if call.op.startswith("Reduce") and (len(call.args) > 1 or call.attr("kept") is not None):
+        return None  # the run knows what is reduced
+    return RULES.get(call.op)

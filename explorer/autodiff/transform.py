@@ -75,7 +75,8 @@ class _Speller:
         for b in function.body:
             expr = with_reads(b.expr, values)
             if isinstance(expr, Gradient):
-                body += _placed(self.gradient(replace(b, expr=expr), expr), b, bound, self.around)
+                made = self.gradient(replace(b, expr=expr), expr)
+                body += _placed(made, b, bound, values, self.around)
             else:
                 body.append(b if expr is b.expr else replace(b, expr=expr))
         outputs = tuple(values.get(v.name, v) for v in function.outputs)
@@ -103,15 +104,21 @@ def _one(around: Surroundings, result: Var) -> Var:
 
 
 def _placed(
-    made: tuple[Function, tuple[Var, ...]], binding: Binding, bound: set[str], around: Surroundings
+    made: tuple[Function, tuple[Var, ...]],
+    binding: Binding,
+    bound: set[str],
+    known: dict[str, Var],
+    around: Surroundings,
 ) -> Iterable[Binding]:
-    """The body of a function in the place of a binding, whose values are its results."""
+    """The body of a function in the place of a binding, whose values are its results; those that
+    have no shape there are `known` by the names that they have in the body.
+    """
     function, args = made
     values: dict[str, Var] = {p.name: a for p, a in zip(function.params, args, strict=True)}
     inside = {v.name for b in function.body for v in b.vars}
     results: dict[str, Var] = {}
     for out, result in zip(function.outputs, binding.vars, strict=True):
-        if out.name in inside:
+        if out.name in inside and result.tensor.shape is not None:
             results.setdefault(out.name, result)
     for b in function.body:
         vars = tuple(results.get(v.name) or _free(v, bound, around) for v in b.vars)
@@ -121,7 +128,9 @@ def _placed(
         yield Binding(vars, with_reads(b.expr, values), origin)
         values |= {v.name: new for v, new in zip(b.vars, vars, strict=True)}
     for out, result in zip(function.outputs, binding.vars, strict=True):
-        if results.get(out.name) != result:
+        if result.tensor.shape is None:
+            known[result.name] = values.get(out.name, out)
+        elif results.get(out.name) != result:
             yield Binding(
                 (result,), OpCall("Identity", (values.get(out.name, out),)), binding.origin
             )

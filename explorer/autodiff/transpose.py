@@ -13,7 +13,7 @@ loops around the load, and the loops that no equation ties are summed over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product as combinations
 from math import gcd
@@ -142,9 +142,12 @@ class _Solver:
         whole = {n: f for n, f in factors.items() if isinstance(f, int)}
         name = self.pivot(whole)
         if name not in self.stored and len(whole) == len(factors):
-            strided = self.strided(index, whole)
+            turned = self.turned(whole) if name is None else {}
+            forward = index.substitute(turned)
+            strided = self.strided(forward, {n: abs(f) for n, f in whole.items()})
             if strided is not None:
-                return list(self.by_remainder(index, extent, *strided))
+                parts = self.by_remainder(forward, extent, *strided)
+                return [replace(p, values=_through(turned, p.values)) for p in parts]
         if name is None:
             raise UnsupportedOperator(
                 f"no inverse is known of the index {index} at which {tensor!r} is read",
@@ -157,6 +160,11 @@ class _Solver:
         value = (var(axis.name) - rest) * whole[name]
         within = ((value, self.loops[name].extent),)
         return [Solved((axis,), var(axis.name), {name: value}, within)]
+
+    def turned(self, factors: Mapping[str, int]) -> dict[str, Affine]:
+        """Loops that an index counts down, from their ends: as such it counts them up."""
+        down = [n for n, f in factors.items() if f < 0]
+        return {n: var(n) * -1 + (self.loops[n].extent - 1) for n in down}
 
     def pivot(self, factors: Mapping[str, int]) -> str | None:
         """The loop to solve for: one that the result has, so that reading the adjoint beyond its
@@ -218,6 +226,11 @@ class _Solver:
             values[name] = value
             within = ((value, self.loops[name].extent),)
             yield Solved((axis,), target, values, within, loops)
+
+
+def _through(turned: Mapping[str, Affine], values: Mapping[str, Affine]) -> Mapping[str, Affine]:
+    """The values of loops, where some are known of those that count from their ends."""
+    return {n: turned[n].substitute({n: v}) if n in turned else v for n, v in values.items()}
 
 
 def _number(dim: Dim) -> int:

@@ -127,17 +127,17 @@ def shift_right(x: Value, by: Value) -> Value:
 
 
 def _by_power(f: Any, y: Any, x: Any, by: Any) -> tuple[Any, ...]:
-    logarithm = f("where", f("eq", x, 0.0), 0.0, f("log", x))  # 0 ** by is flat along by
+    flat = f("and", f("eq", x, 0.0), f("ge", by, 0.0))  # 0 ** by is, along by
+    logarithm = f("where", flat, 0.0, f("log", x))
     return f("where", f("eq", by, 0.0), 0.0, by * f("pow", x, by - 1.0)), y * logarithm
 
 
-def _share(more: str) -> Rule:
+def _share(passes: str) -> Rule:
+    """By `passes(a, b)` another argument is the result."""
+
     def rule(f: Any, y: Any, a: Any, b: Any) -> tuple[Any, ...]:
-        tie = f("where", f("eq", a, b), 0.5, 0.0)
-        return (
-            f("where", f(more, a, b), 1.0, tie),
-            f("where", f(more, b, a), 1.0, tie),
-        )
+        share = f("where", f("eq", a, b), 0.5, 1.0)
+        return f("where", f(passes, a, b), 0.0, share), f("where", f(passes, b, a), 0.0, share)
 
     return rule
 
@@ -172,8 +172,8 @@ RECORDS: tuple[ScalarFunction, ...] = (
     _pair("floordiv", np.floor_divide),
     _pair("mod", np.mod, derivative=lambda f, y, a, b: (1.0, -f("floor", a / b))),
     _pair("pow", power, derivative=_by_power, cycles=30.0, vectors="float32"),
-    _pair("max", np.maximum, derivative=_share("gt"), vectors="signed"),
-    _pair("min", np.minimum, derivative=_share("lt"), vectors="signed"),
+    _pair("max", np.maximum, derivative=_share("lt"), vectors="signed"),
+    _pair("min", np.minimum, derivative=_share("gt"), vectors="signed"),
     ScalarFunction(
         "neg", "number", 1, np.negative, derivative=lambda f, y, x: (-1.0,), vectors="signed"
     ),

@@ -48,6 +48,18 @@ def test_what_else_a_function_gives_is_given_as_it_is() -> None:
     assert gradient.tolist() == [0, 2, 4] and more.tolist() == [1, 2, 3]
 
 
+def test_so_is_a_part_of_it_whose_size_only_a_run_knows() -> None:
+    @explorer.trace
+    def f(x: explorer.tensor("float64", 5)):  # type: ignore[no-untyped-def]
+        return explorer.value_and_grad(lambda x: ((x * x).sum(), x[x > 0][:2]))(x)
+
+    x = np.array([1.0, -2, 3, -4, 5])
+    c = explorer.compile(f, check=True)
+    assert not [s for s in c.snapshots if isinstance(s.checked, str)]
+    value, first, gradient = c.run(x).values()
+    assert value == 55 and first.tolist() == [1, 3] and gradient.tolist() == (2 * x).tolist()
+
+
 def test_an_argument_that_nothing_depends_on_has_zeros() -> None:
     found = explorer.grad(lambda x, y: x.sum(), argnums=(0, 1))(np.ones(2), np.ones((3, 2)))
     assert found[0].tolist() == [1, 1] and not found[1].any() and found[1].shape == (3, 2)

@@ -12,13 +12,29 @@ from hypothesis import strategies as st
 
 import explorer
 import explorer.np as enp
-from tests.autodiff.finite import check
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import is_tracing, source_of
+from explorer.frontends.tracing.promote import traced
+from explorer.ops import RECORDS
+from tests.autodiff.finite import check, differences
 
 DRAW = np.random.default_rng(11)
 
 
 def some(*shape: int) -> np.ndarray:
     return DRAW.normal(size=shape)
+
+
+def onnx(op: str, **attrs: Any) -> Callable[..., Any]:
+    """An ONNX operator; on arrays its reference."""
+
+    def run(*args: Any) -> Any:
+        if not is_tracing():
+            return RECORDS[op].reference(attrs, list(args))
+        with source_of(op):
+            return emit(op, *map(traced, args), **attrs)
+
+    return run
 
 
 def positive(*shape: int) -> np.ndarray:
@@ -51,6 +67,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "reshape": (lambda a: a.reshape(6, 2), (some(3, 4),)),
     "a slice with steps": (lambda a: a[1:, ::2], (some(4, 5),)),
     "a slice backwards": (lambda a: a[::-1, 1], (some(4, 5),)),
+    "steps backwards": (lambda a: a[3::-2, ::-3], (some(5, 7),)),
     "steps of three": (lambda a: a[2::3], (some(10),)),
     "concatenate": (lambda a, b: enp.concatenate([a, b], axis=1), (some(2, 3), some(2, 2))),
     "tile": (lambda a: enp.tile(a, (2, 3)), (some(2, 3),)),
@@ -66,6 +83,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "layer norm": (enp.layer_norm, (some(3, 4), some(4), some(4))),
     "rms norm": (enp.rms_norm, (some(3, 4), some(4))),
     "gelu": (enp.gelu, (some(5),)),
+    "the logarithm of a sum": (lambda a: enp.logsumexp(a, axis=1), (some(3, 4),)),
+    "it of all": (lambda a: enp.logsumexp(a, keepdims=True), (some(3, 4),)),
+    "a norm": (onnx("ReduceL2", axes=(0,), keepdims=0), (some(3, 4),)),
+    "mish": (onnx("Mish"), (some(5) * 3,)),
+    "hard swish": (onnx("HardSwish"), (some(9) * 3,)),
+    "limits": (enp.clip, (some(3, 4), np.array(-0.3), np.array(0.4))),
+    "a limit of each row": (onnx("Clip"), (some(3, 4), positive(3, 1) - 1)),
     "nothing": (lambda a: a * 2, (some(0, 3),)),
     "one element": (lambda a: a[0] * a[0], (some(1),)),
 }
@@ -136,9 +160,63 @@ def test_ties_share_as_in_pytorch() -> None:
     np.testing.assert_array_equal(gy, [0.5, 0.5, 0, 0.5])
 
 
-def test_relu_is_flat_at_zero_as_in_pytorch() -> None:
-    x = np.array([-1.0, 0.0, 2.0])
-    np.testing.assert_array_equal(explorer.grad(lambda x: enp.relu(x).sum())(x), [0, 0, 1])
+BORDERS: dict[str, tuple[Callable[..., Any], list[float], list[float]]] = {
+    "relu": (enp.relu, [-1, 0, 2], [0, 0, 1]),
+    "clip": (lambda x: enp.clip(x, -1.0, 2.0), [-2, -1, 0, 2, 3], [0, 1, 1, 1, 0]),
+    "one limit": (lambda x: enp.clip(x, max=2.0), [0, 2, 3], [1, 1, 0]),
+    "LeakyRelu": (onnx("LeakyRelu", alpha=0.25), [-1, 0, 1], [0.25, 0.25, 1]),
+    "PRelu": (lambda x: onnx("PRelu")(x, np.full(1, 0.25)), [-1, 0, 1], [0.25, 0.25, 1]),
+    "Elu": (onnx("Elu", alpha=0.5), [-1000, 0, 1000], [0, 0.5, 1]),
+    "Celu": (onnx("Celu"), [-1000, 0, 1000], [0, 1, 1]),
+    "HardSigmoid": (onnx("HardSigmoid", alpha=0.5), [-1, 0, 1], [0, 0.5, 0]),
+    "HardSwish": (onnx("HardSwish"), [-3, 0, 3], [0, 0.5, 1]),
+    "Softplus": (enp.softplus, [-1000, 0, 50, 1000], [0, 0.5, 1, 1]),
+    "Mish": (onnx("Mish"), [-1000, 0, 1000], [0, 0.6, 1]),
+    "expm1": (enp.expm1, [-1000, 0, 1e-20, 1000], [0, 1, 1, np.inf]),
+    "log1p": (enp.log1p, [-1, 0, 1e-20], [np.inf, 1, 1]),
+    "fmod": (lambda x: enp.fmod(x, 0.75), [-1, 0, 1], [1, 1, 1]),
+    "std": (enp.std, [2, 2], [0, 0]),
+    "a norm": (onnx("ReduceL2", keepdims=0), [0, 0], [0, 0]),
+    "0 to the power": (lambda x: enp.power(0.0, x), [1, 0, -1], [0, 0, -np.inf]),
+}
+
+
+@pytest.mark.parametrize("name", BORDERS)
+def test_borders_and_what_overflows_are_as_in_pytorch(name: str) -> None:
+    f, x, slopes = BORDERS[name]
+    found = explorer.grad(lambda x: f(x).sum())(np.array(x, float))
+    np.testing.assert_allclose(found, slopes, atol=1e-7)
+
+
+RULES = {
+    "clip": lambda x, a: enp.clip(x, a, a + 1.0),
+    "logsumexp": lambda x, a: enp.logsumexp(x, axis=0) * a,
+    "a norm": lambda x, a: onnx("ReduceL2", axes=(1,), keepdims=0)(x) * a,
+    "mish": lambda x, a: onnx("Mish")(x) * a,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_operators_keep_symbols_and_can_be_differentiated(name: str) -> None:
+    """The gradient's gradient too: what a rule writes is differentiated like all else."""
+
+    def slope(x: Any, a: Any) -> Any:
+        gx, ga = explorer.grad(lambda x, a: (RULES[name](x, a) ** 2).sum(), argnums=(0, 1))(x, a)
+        return (gx * gx).sum() + ga * ga
+
+    x, a = some(3, 4), np.array(0.2)
+    second = explorer.grad(slope, argnums=(0, 1))
+    np.testing.assert_allclose(second(x, a)[0], differences(slope, [x, a], 0), atol=1e-4)
+    declared = {"x": explorer.tensor("float64", "n", 4), "a": explorer.tensor("float64")}
+    c = explorer.compile(explorer.trace(second)(**declared), check=True)
+    for found, wanted in zip(c.run(x, a).values(), second(x, a), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
+def test_no_slope_is_infinite_in_a_pool_of_zeros() -> None:
+    pool = onnx("LpPool", kernel_shape=(2,), strides=(2,))
+    found = explorer.grad(lambda x: pool(x).sum())(np.array([[[0.0, 0, 3, 4]]]))
+    np.testing.assert_allclose(found, [[[0, 0, 0.6, 0.8]]])
 
 
 def test_a_side_of_where_that_is_not_taken_hands_back_no_nan() -> None:

@@ -95,6 +95,12 @@ minimum = _on_dims(least, ufunc(numpy.minimum, _extreme("Min", "And")))
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """NumPy's `clip`: between two limits, each of which may be None."""
     low, high = (a if b is None else b for a, b in ((a_min, min), (a_max, max)))
+    limits = [n for n in (low, high) if n is not None]
+    if plain_dim(x) is None and common_dtype([x, *limits]).kind == "f":
+        dtype = common_dtype([x, *limits])
+        lows, highs = (None if n is None else converted(n, dtype) for n in (low, high))
+        if all(n is None or n.ndim == 0 for n in (lows, highs)):
+            return weakened(emit("Clip", converted(x, dtype), lows, highs), (x, *limits))
     x = x if low is None else maximum(x, low)
     return x if high is None else minimum(x, high)
 

@@ -69,20 +69,20 @@ def _scaled(op: str, factor: float, *, after: bool = False) -> Body:
 def _expm1(x: TracedArray) -> Any:
     """(e - 1) x / log e with e = exp x: exact near 0 (Kahan)."""
     e, one = emit("Exp", x), number_like(1, x)
-    less = emit("Sub", e, one)
-    near = emit("Div", emit("Mul", less, x), emit("Log", e))
     tiny, far = emit("Equal", e, one), emit("Greater", emit("Abs", x), one)
-    return where(tiny, x, where(far, less, near))
+    near = emit("Not", emit("Or", tiny, far))
+    ratio = where(near, emit("Div", x, emit("Log", where(near, e, number_like(2, x)))), one)
+    return where(tiny, x, emit("Mul", emit("Sub", e, one), ratio))
 
 
 def _log1p(x: TracedArray) -> Any:
     """x log u / (u - 1) with u = 1 + x: exact near 0 (Kahan)."""
     one = number_like(1, x)
     u = emit("Add", x, one)
-    log = emit("Log", u)
-    near = emit("Div", emit("Mul", log, x), emit("Sub", u, one))
-    tiny, far = emit("Equal", u, one), emit("Greater", emit("Abs", x), one)
-    return where(tiny, x, where(far, log, near))
+    tiny, far = emit("Equal", u, one), emit("GreaterOrEqual", emit("Abs", x), one)
+    near = emit("Not", emit("Or", tiny, far))
+    ratio = where(near, emit("Div", x, where(near, emit("Sub", u, one), one)), one)
+    return where(tiny, x, emit("Mul", emit("Log", u), ratio))
 
 
 def _hypot(a: TracedArray, b: TracedArray) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from explorer.frontends.arrays.axes import axes_of, axis_of, refuse
-from explorer.frontends.arrays.choices import not_equal
+from explorer.frontends.arrays.choices import equal, not_equal, where
 from explorer.frontends.arrays.elementwise import divide, multiply, sqrt, subtract
 from explorer.frontends.arrays.shaping import ravel, reshape
 from explorer.frontends.tracing.array import TracedArray
@@ -107,8 +107,10 @@ def var(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> A
 
 @operation(numpy.std)
 def std(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
-    """NumPy's `std`: the square root of `var`."""
-    return sqrt(_variance(traced(x), axis, ddof, keepdims))
+    """NumPy's `std`: the square root of `var`; flat where all elements are the same."""
+    squares = _variance(traced(x), axis, ddof, keepdims)
+    flat = equal(squares, 0)
+    return where(flat, squares, sqrt(where(flat, 1, squares)))
 
 
 def _variance(x: TracedArray, axis: Any, ddof: int, keepdims: bool) -> Any:

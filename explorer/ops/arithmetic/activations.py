@@ -46,7 +46,7 @@ class Activation:
             case "affine":
                 return f("add", f("mul", x, a), b)
             case "leakyrelu":
-                return f("where", f("lt", x, 0), f("mul", x, a), x)
+                return f("where", f("le", x, 0), f("mul", x, a), x)
             case "thresholdedrelu":
                 return f("where", f("gt", x, a), x, 0.0)
             case "scaledtanh":
@@ -54,7 +54,7 @@ class Activation:
             case "hardsigmoid":
                 return f("max", f("min", f("add", f("mul", x, a), b), 1.0), 0.0)
             case "elu":
-                return f("where", f("lt", x, 0), f("mul", f("sub", f("exp", x), 1.0), a), x)
+                return f("where", f("le", x, 0), f("mul", f("sub", f("exp", x), 1.0), a), x)
             case "softsign":
                 return f("div", x, f("add", f("abs", x), 1.0))
             case _:

@@ -152,8 +152,9 @@ def _modulo(site: Site, xs: list[Expr], t: DType) -> Expr:
     if is_integer(t):
         left = call("sub", a, call("mul", b, call("div", a, b)))
         return call("where", call("eq", b, 0, dtype=t), Const(0, t), left)
-    size = call("mod", call("abs", a), call("abs", b))
-    return call("where", call("lt", a, 0, dtype=t), call("neg", size), size)
+    below = call("lt", a, 0, dtype=t)
+    size = call("mod", call("where", below, call("neg", a), a), call("abs", b))
+    return call("where", below, call("neg", size), size)
 
 
 def power(x: Expr, exponent: Number | None, by: Expr, dtype: DType) -> Expr:
@@ -200,7 +201,7 @@ def _power_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _slope(site: Site, xs: list[Expr], t: DType) -> Expr:
     x, slope = xs
-    return call("where", call("lt", x, 0, dtype=t), call("mul", x, slope), x)
+    return call("where", call("le", x, 0, dtype=t), call("mul", x, slope), x)
 
 
 def _fold_modulo(site: Site) -> tuple[Array | None, ...]:

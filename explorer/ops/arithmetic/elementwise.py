@@ -86,12 +86,12 @@ def _relu(site: Site, x: Expr, t: DType) -> Expr:
 
 def _leaky(site: Site, x: Expr, t: DType) -> Expr:
     f = _f(t)
-    return f("where", f("lt", x, 0), f("mul", x, site.number("alpha", 0.01)), x)
+    return f("where", f("le", x, 0), f("mul", x, site.number("alpha", 0.01)), x)
 
 
 def _elu(site: Site, x: Expr, t: DType) -> Expr:
     f, alpha = _f(t), site.number("alpha", 1.0)
-    return f("where", f("lt", x, 0), f("mul", f("sub", f("exp", x), 1.0), alpha), x)
+    return f("where", f("le", x, 0), f("mul", f("sub", f("exp", x), 1.0), alpha), x)
 
 
 def _selu(site: Site, x: Expr, t: DType) -> Expr:

@@ -237,6 +237,8 @@ def _norm(nest: Nest, low: Lowering, x: Expr, p: int, axes: Any, over: Any, stor
     nest.compute("acc", low.shape, dtype, axes, powers, over, "sum", store)
     total = Read("acc", place)
     root = power(total, 1 / p, Const(1 / p, dtype), dtype)
+    if p > 1:  # no slope is infinite where all are 0
+        root = call("where", call("eq", total, 0.0, dtype=dtype), Const(0.0, dtype), root)
     nest.compute("y", low.shape, dtype, axes, root, store=store)
     nest.into(low.result)
 

@@ -131,7 +131,8 @@ def _unsqueeze_types(site: Site) -> tuple[Tensor, ...]:
 
 
 def _unsqueeze(attrs: Mapping[str, Any], args: Any) -> Any:
-    return np.expand_dims(args[0], tuple(attrs["axes"]))
+    axes = attrs["axes"]
+    return np.expand_dims(args[0], axes if isinstance(axes, int) else tuple(axes))
 
 
 RECORDS = (
