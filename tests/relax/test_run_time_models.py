@@ -123,3 +123,13 @@ def test_a_model_is_compiled_as_far_as_its_ranks_are_known(case: Case, tmp_path:
     agree(np.asarray(compiled.run(feeds)["y"]), oracle(model, feeds)[0], 1e-5, case.name)
     calls = (b.expr for b in compiled.program.library_calls)
     assert tuple(c.function for c in calls if isinstance(c, LibraryCall)) == case.library
+
+
+def test_rows_by_a_mask_that_is_known_are_no_binding_beside_their_constant() -> None:
+    mask = np.array([True, False, True, True])
+    for f in (lambda x: x[mask] * 2, explorer.grad(lambda x: (x[mask] * 2).sum())):
+        model = explorer.trace(f)(explorer.tensor("float32", 4, 3))
+        c = explorer.compile(model, check=True)
+        assert all(s.checked in (None, True) for s in c.snapshots)
+        x = np.arange(12, dtype=np.float32).reshape(4, 3)
+        np.testing.assert_allclose(next(iter(c.run(x).values())), np.asarray(f(x)))

@@ -39,9 +39,12 @@ def materialize(
             reason = SHAPES if any(known.was_folded(v) for v in binding.vars) else DEAD
             gone += [(o, reason) for o in sorted(binding.origin)]
             continue
-        found = _known_value(binding, known)
+        # what a library computed, of constants
+        computed = bool(binding.vars) and all(v.name in constants for v in binding.vars)
+        found = binding if computed else _known_value(binding, known)
         if isinstance(found, Constant):
             constants[binding.var.name] = found
+        if computed or isinstance(found, Constant):
             gone += [(o, CONSTANT) for o in sorted(binding.origin)]
             continue
         kept.append(found)
