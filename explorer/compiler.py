@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from time import perf_counter
 from typing import Any
 
 import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
-from explorer.codegen.all_written import check_written
-from explorer.codegen.build import KernelCode, build
+from explorer.codegen.build import KernelCode
 from explorer.codegen.cpu.object.helper_count import HelpersAhead
+from explorer.codegen.emitted import STEP, emit, emitted
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -26,7 +24,6 @@ from explorer.garbage import rare_collections
 from explorer.grinder import BothSides, Grind
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
-from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
@@ -37,10 +34,10 @@ from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
-from explorer.passes.pipeline.fingerprint import pass_key, program_key
+from explorer.passes.pipeline.fingerprint import pass_key
 from explorer.passes.pipeline.own_pass import blaming
 from explorer.passes.pipeline.own_passes import placed
-from explorer.passes.pipeline.pipeline import Snapshot, Step, changed_by_own, run_steps
+from explorer.passes.pipeline.pipeline import Snapshot, Step, StepTime, changed_by_own, run_steps
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
@@ -62,10 +59,12 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
+from explorer.stored import programs
+from explorer.stored.vocabulary import StepRow
+from explorer.stored.wanted import Wanted, wanted
 from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
-REMEMBERED_CODES = 32
 
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
@@ -205,11 +204,39 @@ def _compiled(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     donated: tuple[str, ...] = (),
+    keeps: bool = True,
 ) -> Compilation:
-    """With the passes that the options hold, and no others."""
+    """With the passes that the options hold, and no others. What is found on disk is not made;
+    where it `keeps`, what is made whole is found by later processes.
+    """
     printed = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
     last = min(stage_of(until), printed)
     steps = [s for s in pipeline(chosen, device) if s.stage <= last]
+
+    def again(changed: Options) -> Compilation:
+        return _compiled(given, device, changed, last, check, donated=donated, keeps=False)
+
+    whole = None if check or last < printed else _wanted(given, device, chosen, donated, steps)
+    with rare_collections():
+        found = None if whole is None else programs.find(whole, given, device)
+    if found is not None:
+        if cancelled is not None and cancelled():
+            raise Cancelled("stopped before it was opened", where=given.name)
+        if progress is not None:
+            progress("found in the cache", len(steps), len(steps))
+        times = tuple(StepTime(row.name, row.stage, row.seconds, True) for row in found.steps)
+        return Compilation(
+            given,
+            device,
+            chosen,
+            found.program,
+            times,
+            lambda: _made_again(given, device, steps, found),
+            found.codes,
+            again,
+            check,
+            donated,
+        )
     key = f"{given.digest} {given.name}"
     codes: Mapping[str, KernelCode] = {}
     operators = _operators(given) if last >= Stage.EMITTED else 0
@@ -224,14 +251,38 @@ def _compiled(
             key=key,
         )
         if last >= Stage.EMITTED:
-            with blaming("generate code", changed_by_own(snapshots)):
-                emitted, codes = _emit(program, device, snapshots, progress, cancelled, ahead)
-            snapshots = (*snapshots, emitted)
+            with blaming(STEP, changed_by_own(snapshots)):
+                last_step, codes = emit(program, device, snapshots, progress, cancelled, ahead)
+            program, snapshots = last_step.after, (*snapshots, last_step)
+        times = tuple(s.time for s in snapshots)
+        if keeps and whole is not None and whole == _wanted(given, device, chosen, donated, steps):
+            rows = [StepRow(t.name, t.stage, t.seconds) for t in times]
+            programs.keep(whole, given, program, codes, rows)
+    return Compilation(
+        given, device, chosen, program, times, lambda: snapshots, codes, again, check, donated
+    )
 
-    def again(changed: Options) -> Compilation:
-        return _compiled(given, device, changed, last, check, donated=donated)
 
-    return Compilation(given, device, chosen, snapshots, codes, again, check, donated)
+def _wanted(
+    given: Model, device: Device, chosen: Options, donated: tuple[str, ...], steps: Sequence[Step]
+) -> Wanted | None:
+    return wanted(given, device, chosen, donated, steps, _setting_key(device))
+
+
+def _made_again(
+    given: Model, device: Device, steps: Sequence[Step], found: programs.Found
+) -> tuple[Snapshot, ...]:
+    """What each step made of a program whose end was found: they are run for whoever looks."""
+    with rare_collections():
+        program, snapshots = run_steps(
+            given.program,
+            steps,
+            device_key=_setting_key(device),
+            key=f"{given.digest} {given.name}",
+        )
+    if found.program.stage < Stage.EMITTED:
+        return snapshots
+    return (*snapshots, emitted(program, found.steps[-1].seconds))
 
 
 def _setting_key(device: Device) -> str | None:
@@ -277,44 +328,6 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
     if name in CPUS:
         return like(this_cpu(), name)
     return this_cpu() if name in HERE else plugins.device(name)
-
-
-_codes: OrderedDict[tuple[str, Device], tuple[dict[str, KernelCode], float]] = OrderedDict()
-
-
-def _emit(
-    program: Program,
-    device: Device,
-    snapshots: tuple[Snapshot, ...],
-    progress: Progress | None,
-    cancelled: Callable[[], bool] | None,
-    ahead: HelpersAhead,
-) -> tuple[Snapshot, dict[str, KernelCode]]:
-    """The code of every kernel, kept for as long as the tiled program is: other threads or policies
-    compile nothing.
-    """
-    rolled = next(s.after for s in reversed(snapshots) if s.stage is Stage.ROLLED)
-    after = replace(program, stage=Stage.EMITTED)
-
-    def told(name: str, done: int, total: int) -> bool:
-        if progress is not None:
-            progress(f"generate code: {name}", done, total)
-        return not (cancelled is not None and cancelled())
-
-    key = program_key(rolled), device
-    if key in _codes:
-        _codes.move_to_end(key)
-        codes, seconds = _codes[key]
-        return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
-    begin = perf_counter()
-    codes = build(rolled, device, told, ahead)
-    check_written(rolled, codes)
-    ahead.remember()
-    seconds = perf_counter() - begin
-    _codes[key] = (codes, seconds)
-    while len(_codes) > REMEMBERED_CODES:
-        _codes.popitem(last=False)
-    return Snapshot("generate code", Stage.EMITTED, program, after, seconds), codes
 
 
 __all__ = ["Cancelled", "Compilation", "compile", "device_of", "pipeline", "stage_of"]

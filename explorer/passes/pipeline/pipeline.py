@@ -43,6 +43,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTime:
+    """What one step took, or took at first where it was `kept`; `checked` as in `Snapshot`."""
+
+    name: str
+    stage: Stage
+    seconds: float
+    kept: bool = False
+    checked: None | bool | str = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What one step made of a program. `kept`: it was remembered, not run; `seconds` is then what
     it took at first.
@@ -64,6 +75,11 @@ class Snapshot:
     def decisions(self) -> Decisions:
         """Everything that was decided up to here."""
         return self.after.decisions
+
+    @property
+    def time(self) -> StepTime:
+        """What it took."""
+        return StepTime(self.name, self.stage, self.seconds, self.kept, self.checked)
 
 
 def changed_by_own(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
@@ -173,7 +189,8 @@ def run_steps(
     return program, tuple(snapshots)
 
 
-def _step_key(step: Step, device_key: str | None) -> str | None:
+def step_key(step: Step, device_key: str | None) -> str | None:
+    """What a step does, by content: the same in every process. None where nobody can tell."""
     run = pass_key(step.run)
     if run is None or device_key is None:
         return None
@@ -191,11 +208,11 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     What a step makes is not remembered where nobody can tell what the step is, or where it changed
     what it refers to while it ran.
     """
-    step_key = _step_key(step, device_key)
-    key = _joined(before.key, step_key or f"unremembered {next(_serial)}")
+    own_key = step_key(step, device_key)
+    key = _joined(before.key, own_key or f"unremembered {next(_serial)}")
     found = None
-    if step_key is not None:
-        found = memory.get(key) or _of_same_content(before, step_key, memory)
+    if own_key is not None:
+        found = memory.get(key) or _of_same_content(before, own_key, memory)
     if found is not None:
         counters.add("pass_hits")
         return memory.put(key, found), True
@@ -206,11 +223,11 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     given = replace(before, before=None)  # not all that led there
     result = Result(after, key, perf_counter() - start, given)
     counters.add("pass_runs")
-    if step_key is None or _step_key(step, device_key) != step_key:
+    if own_key is None or step_key(step, device_key) != own_key:
         return result, False
     for n in count():
-        if memory.get((step_key, n)) is None:
-            memory.put((step_key, n), result)
+        if memory.get((own_key, n)) is None:
+            memory.put((own_key, n), result)
             break
     return memory.put(key, result), False
 
