@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
@@ -10,9 +10,6 @@ from typing import Any
 import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
-from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.helper_count import HelpersAhead
-from explorer.codegen.emitted import STEP, emit, emitted
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -20,24 +17,21 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.garbage import rare_collections
 from explorer.grinder import BothSides, Grind
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.stage import Stage
+from explorer.making import Asked, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.ops.own_operators import own_operators
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
-from explorer.passes.pipeline.fingerprint import pass_key
-from explorer.passes.pipeline.own_pass import blaming
 from explorer.passes.pipeline.own_passes import placed
-from explorer.passes.pipeline.pipeline import Snapshot, Step, StepTime, changed_by_own, run_steps
+from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
@@ -59,9 +53,7 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
-from explorer.stored import programs
-from explorer.stored.vocabulary import StepRow
-from explorer.stored.wanted import Wanted, wanted
+from explorer.stored.why_not import WhyNot, why_not
 from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
@@ -204,100 +196,52 @@ def _compiled(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     donated: tuple[str, ...] = (),
+    looks: bool = True,
     keeps: bool = True,
 ) -> Compilation:
-    """With the passes that the options hold, and no others. What is found on disk is not made;
-    where it `keeps`, what is made whole is found by later processes.
+    """With the passes that the options hold, and no others. `looks`: it may lie on disk already;
+    `keeps`: it will. What is compiled from it with other options will not, as people turn knobs,
+    nor is it looked for where the passes have run: this process remembers more of them.
     """
-    printed = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
-    last = min(stage_of(until), printed)
-    steps = [s for s in pipeline(chosen, device) if s.stage <= last]
+    asked = _asked(given, device, chosen, until, check, donated)
 
     def again(changed: Options) -> Compilation:
-        return _compiled(given, device, changed, last, check, donated=donated, keeps=False)
+        rest = (asked.last, check, None, None, donated, found is not None, False)
+        return _compiled(given, device, changed, *rest)
 
-    whole = None if check or last < printed else _wanted(given, device, chosen, donated, steps)
-    with rare_collections():
-        found = None if whole is None else programs.find(whole, given, device)
-    if found is not None:
-        if cancelled is not None and cancelled():
-            raise Cancelled("stopped before it was opened", where=given.name)
-        if progress is not None:
-            progress("found in the cache", len(steps), len(steps))
-        times = tuple(StepTime(row.name, row.stage, row.seconds, True) for row in found.steps)
-        return Compilation(
-            given,
-            device,
-            chosen,
-            found.program,
-            times,
-            lambda: _made_again(given, device, steps, found),
-            found.codes,
-            again,
-            check,
-            donated,
-        )
-    key = f"{given.digest} {given.name}"
-    codes: Mapping[str, KernelCode] = {}
-    operators = _operators(given) if last >= Stage.EMITTED else 0
-    with rare_collections(), HelpersAhead(f"{key} {device}", operators) as ahead:
-        program, snapshots = run_steps(
-            given.program,
-            steps,
-            device_key=_setting_key(device),
-            check=check,
-            progress=progress,
-            cancelled=cancelled,
-            key=key,
-        )
-        if last >= Stage.EMITTED:
-            with blaming(STEP, changed_by_own(snapshots)):
-                last_step, codes = emit(program, device, snapshots, progress, cancelled, ahead)
-            program, snapshots = last_step.after, (*snapshots, last_step)
-        times = tuple(s.time for s in snapshots)
-        if keeps and whole is not None and whole == _wanted(given, device, chosen, donated, steps):
-            rows = [StepRow(t.name, t.stage, t.seconds) for t in times]
-            programs.keep(whole, given, program, codes, rows)
-    return Compilation(
-        given, device, chosen, program, times, lambda: snapshots, codes, again, check, donated
-    )
+    whole = asked.wanted if looks else None
+    found = opened(asked, whole, again, progress, cancelled)
+    return found or made(asked, whole if keeps else None, again, progress, cancelled)
 
 
-def _wanted(
-    given: Model, device: Device, chosen: Options, donated: tuple[str, ...], steps: Sequence[Step]
-) -> Wanted | None:
-    return wanted(given, device, chosen, donated, steps, _setting_key(device))
+def _asked(
+    given: Model,
+    device: Device,
+    chosen: Options,
+    until: Stage | str = Stage.EMITTED,
+    check: bool = False,
+    donated: tuple[str, ...] = (),
+) -> Asked:
+    end = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
+    last = min(stage_of(until), end)
+    steps = tuple(s for s in pipeline(chosen, device) if s.stage <= last)
+    return Asked(given, device, chosen, steps, last, last == end, check, donated)
 
 
-def _made_again(
-    given: Model, device: Device, steps: Sequence[Step], found: programs.Found
-) -> tuple[Snapshot, ...]:
-    """What each step made of a program whose end was found: they are run for whoever looks."""
-    with rare_collections():
-        program, snapshots = run_steps(
-            given.program,
-            steps,
-            device_key=_setting_key(device),
-            key=f"{given.digest} {given.name}",
-        )
-    if found.program.stage < Stage.EMITTED:
-        return snapshots
-    return (*snapshots, emitted(program, found.steps[-1].seconds))
-
-
-def _setting_key(device: Device) -> str | None:
-    """What every step depends on besides its program and its options: the device, and operators of
-    the user's own. None where nobody can tell what these do.
+def why_not_kept(
+    model: Any,
+    target: str | PathLike[str] | Device = "cpu",
+    options: Options | None = None,
+    *,
+    donate: Collection[str] = (),
+) -> WhyNot:
+    """Whether a later process would find this compilation on disk, and if not, why: arguments as
+    `compile` takes them.
     """
-    own = own_operators()
-    if not own:
-        return repr(device)
-    key = pass_key(tuple(own.values()))
-    return None if key is None else f"{device!r} {key}"
-
-
-def _operators(model: Model) -> int:
-    return sum(len(f.body) for f in model.program.functions)
+    given = model if isinstance(model, Model) else load(model)
+    chosen = (options or Options()).entered
+    asked = _asked(given, device_of(target), chosen, donated=_donated(given, donate))
+    return why_not(given.name, asked.wanted)
 
 
 def stage_of(until: Stage | str) -> Stage:
@@ -330,4 +274,12 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
     return this_cpu() if name in HERE else plugins.device(name)
 
 
-__all__ = ["Cancelled", "Compilation", "compile", "device_of", "pipeline", "stage_of"]
+__all__ = [
+    "Cancelled",
+    "Compilation",
+    "compile",
+    "device_of",
+    "pipeline",
+    "stage_of",
+    "why_not_kept",
+]

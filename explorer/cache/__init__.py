@@ -121,6 +121,7 @@ def differences(
     subject: str, parts: Mapping[str, str], is_there: Callable[[Mapping[str, str]], bool]
 ) -> tuple[Difference, ...] | None:
     """Why a key of these parts has no entry: what differs from the entry of this subject that is
-    most alike, of those whose parts `is_there` knows. None where there is none; () where it has one.
+    most alike, of those that `is_there` knows by their parts. None where there is none; () where
+    it has one.
     """
     return nearest(get(content_key("parts of keys", subject)), parts, is_there)

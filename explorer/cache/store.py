@@ -92,7 +92,7 @@ class DiskStore:
         return True
 
     def discard(self, key: str) -> None:
-        """After: there is no entry under this key. It was intact, and its reader could not use it."""
+        """After: there is no entry under this key, which was whole, and of no use to its reader."""
         with suppress(OSError), self._opened(make=False) as folder:
             if entry.remove(folder, key):
                 counters.add("cache_damaged")

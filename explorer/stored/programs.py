@@ -15,7 +15,7 @@ from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 from explorer.frontends.model import Model
-from explorer.ir.program import Constant, Program
+from explorer.ir.program import Program
 from explorer.stored import constants
 from explorer.stored.read import Unreadable, read
 from explorer.stored.vocabulary import Code, StepRow, Whole
@@ -39,16 +39,17 @@ _found: WeakValueDictionary[str, Found] = WeakValueDictionary()
 _lock = ForkLock()
 
 
-def find(wanted: Wanted, given: Model, device: Device) -> Found | None:
+def find(wanted: Wanted, given: Model, device: Device, remake: constants.Remake) -> Found | None:
     """The program under a key. None where there is none, or none that can be used, which is then
     removed; and where this process has compiled it: it remembers more than the folder does.
+    `remake` runs the passes for their constants, should these be gone when they are asked for.
     """
     with _lock:
         if wanted.key in _made:
             return None
         found = _found.get(wanted.key)
     if found is None:
-        found = _on_disk(wanted.key, given, device)
+        found = _on_disk(wanted.key, given, device, remake)
         counters.add("program_misses" if found is None else "program_hits")
     if found is not None:
         with _lock:
@@ -72,11 +73,12 @@ def keep(
         return True
     known = _given(given)
     own = {id(value) for value in known.values()}
-    derived = list({id(c): c for c in program.constants.values() if id(c) not in own}.values())
+    names = {id(c): name for name, c in program.constants.items() if id(c) not in own}
+    derived = {name: program.constants[name] for name in names.values()}
     rows = constants.kept(derived)
     if rows is None:
         return False
-    known.update({f"derived {n}": c for n, c in enumerate(derived)})
+    known.update({f"derived {name}": constant for name, constant in derived.items()})
     whole = Whole(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
     try:
         text = written(whole, known)
@@ -98,12 +100,12 @@ def _code(name: str, code: KernelCode) -> Code:
     return Code(name, code.key, code.source, code.tile_program, code.arguments)
 
 
-def _on_disk(key: str, given: Model, device: Device) -> Found | None:
+def _on_disk(key: str, given: Model, device: Device, remake: constants.Remake) -> Found | None:
     data = cache.get(key)
     if data is None:
         return None
     try:
-        found = _opened(data, given, device)
+        found = _opened(data, given, device, remake)
     except Unreadable:
         found = None
     if found is None:
@@ -111,14 +113,16 @@ def _on_disk(key: str, given: Model, device: Device) -> Found | None:
     return found
 
 
-def _opened(data: bytes, given: Model, device: Device) -> Found | None:
+def _opened(data: bytes, given: Model, device: Device, remake: constants.Remake) -> Found | None:
     """None where a constant or the code of a kernel is not there any more."""
     head, _, text = data.partition(b"\n")
-    derived = _derived(head)
-    if derived is None:
+    batch = constants.Batch(_rows(head), remake)
+    if not batch.is_there:
         return None
-    known = {f"derived {n}": constant for n, constant in enumerate(derived)}
-    whole = read(text, {**_given(given), **known})
+    derived = {
+        f"derived {row.name}": constants.KeptConstant(batch, n) for n, row in enumerate(batch.rows)
+    }
+    whole = read(text, {**_given(given), **derived})
     if not isinstance(whole, Whole) or not isinstance(whole.program, Program):
         raise Unreadable("it holds another value")
     codes: dict[str, KernelCode] = {}
@@ -132,8 +136,8 @@ def _opened(data: bytes, given: Model, device: Device) -> Found | None:
     return Found(whole.program, codes, whole.steps)
 
 
-def _derived(head: bytes) -> list[Constant] | None:
+def _rows(head: bytes) -> list[constants.Row]:
     try:
-        return constants.found(json.loads(head))
+        return [constants.row_of(told) for told in json.loads(head)]
     except Exception as problem:  # bytes that others wrote may be anything
         raise Unreadable(f"{type(problem).__name__}: {problem}") from problem

@@ -62,7 +62,7 @@ def wanted(
         return None
     if options.roller.measure or options.grinder.measure:
         return None
-    ours = all(map(_is_ours, steps)) and _is_ours(options) and setting == repr(device)
+    ours = setting == repr(device) and _is_ours((steps, options), set())
     parts = {
         "model": f"{given.digest} {given.name}",
         "target": device.name,
@@ -116,19 +116,23 @@ def _text(value: Any) -> str | None:
     return repr(value) if plain and len(repr(value)) <= SHORT else pass_key(value)
 
 
-def _is_ours(value: Any) -> bool:
+def _is_ours(value: Any, seen: set[int]) -> bool:
     """Whether nothing but code of this package stands in a value."""
-    if isinstance(value, (*PLAIN, bytes, np.ndarray)) or is_symbolic(value):
+    if isinstance(value, (*PLAIN, bytes, np.ndarray)) or is_symbolic(value) or id(value) in seen:
         return True
-    if isinstance(value, OwnPass):
+    seen.add(id(value))
+    kind = type(value)
+    if kind is OwnPass:
         return False
-    if isinstance(value, tuple | frozenset | list):
-        return all(map(_is_ours, value))
-    if isinstance(value, Mapping):
-        return all(_is_ours(item) for pair in value.items() for item in pair)
     if isinstance(value, FunctionType):
         return kind_of(module_of(value)) == "ours"
-    kind = type(value)
-    held = [object.__getattribute__(value, name) for name in field_names(kind)]
-    held += getattr(value, "__dict__", {}).values()
-    return kind_of(kind.__module__) == "ours" and all(map(_is_ours, held))
+    if isinstance(value, Mapping):
+        held: list[Any] = [item for pair in value.items() for item in pair]
+    elif isinstance(value, tuple | frozenset | list):
+        held = list(value)
+    else:
+        held = [object.__getattribute__(value, name) for name in field_names(kind)]
+        held += getattr(value, "__dict__", {}).values()
+        if kind_of(kind.__module__) != "ours":
+            return False
+    return all(_is_ours(item, seen) for item in held)

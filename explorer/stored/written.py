@@ -1,4 +1,4 @@
-"""A frozen value as bytes: leaves, then a row for each different part, what it is made of before it.
+"""A frozen value as bytes: leaves, then a row for each different part, behind what it is made of.
 
 Parts that are equal field by field are written once. The text is JSON: `kinds` names the types,
 `leaves` are numbers and words, and row n makes a value of the kind `heads[n]` of the values that
