@@ -98,7 +98,7 @@ class KeptConstant(Constant):
         self._layouts = WeakValueDictionary()
 
     @cached_property
-    def array(self) -> np.ndarray:  # type: ignore[override]
+    def array(self) -> np.ndarray:
         """The value; read-only."""
         found = np.ascontiguousarray(self._batch.arrays[self._number])
         found = found.reshape(self._row.shape)

@@ -99,7 +99,7 @@ def _options(options: Any) -> dict[str, str] | None:
     told: dict[str, str] = {}
     for group in fields(options):
         held = getattr(options, group.name)
-        names = field_names(type(held))
+        names = field_names(type(held))  # type: ignore[arg-type]
         values = {f"{group.name}.{n}": getattr(held, n) for n in names} or {group.name: held}
         for name, value in values.items():
             text = _text(value)
@@ -131,7 +131,7 @@ def _is_ours(value: Any, seen: set[int]) -> bool:
     elif isinstance(value, tuple | frozenset | list):
         held = list(value)
     else:
-        held = [object.__getattribute__(value, name) for name in field_names(kind)]
+        held = [object.__getattribute__(value, name) for name in field_names(kind)]  # type: ignore[arg-type]
         held += getattr(value, "__dict__", {}).values()
         if kind_of(kind.__module__) != "ours":
             return False
