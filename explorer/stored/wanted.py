@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache as once
 from importlib.metadata import distributions, version
 from types import FunctionType
@@ -16,10 +16,12 @@ from explorer import cache
 from explorer.budget import budget
 from explorer.devices.model import Device
 from explorer.frontends.model import Model
+from explorer.ir.decisions import Decisions
+from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbolic
-from explorer.passes.pipeline.fingerprint import pass_key
+from explorer.passes.pipeline.fingerprint import pass_key, program_key
 from explorer.passes.pipeline.own_pass import OwnPass
-from explorer.passes.pipeline.pipeline import Step, step_key
+from explorer.passes.pipeline.pipeline import Step, steps_key
 from explorer.passes.pipeline.where_from import field_names, kind_of, module_of
 
 FORMAT = "whole-program-1"
@@ -54,23 +56,24 @@ def wanted(
     """What the last program of these steps depends on. `setting` stands for all that they depend on
     besides their options, as `run_steps` takes it.
 
-    None where nobody can tell what a step or an option does, and where a clock decides.
+    None where nobody can tell what a step, an option or the model itself does, and where a clock
+    decides.
     """
-    keys = [step_key(step, setting) for step in steps]
-    told = _options(options)
-    if any(key is None for key in keys) or told is None:
+    key, told = steps_key(steps), _options(options)
+    if key is None or setting is None or told is None or not _is_plain(given.program):
         return None
     if options.roller.measure or options.grinder.measure:
         return None
     ours = setting == repr(device) and _is_ours((steps, options), set())
     parts = {
         "model": f"{given.digest} {given.name}",
+        "program": program_key(replace(given.program, constants={})),
         "target": device.name,
         "device": cache.content_key(repr(device)),
         "donate": ", ".join(donated),
         "compiler": compiler_key(),
         "memory": str(budget()),
-        "steps": cache.content_key(*map(str, keys)),
+        "steps": cache.content_key(key, setting),
         "packages": "" if ours else _packages(),
         **_tools(),
         **told,
@@ -107,6 +110,18 @@ def _options(options: Any) -> dict[str, str] | None:
                 return None
             told[name] = text
     return told
+
+
+def _is_plain(program: Program) -> bool:
+    """Whether a program is told by its content in every process: it holds no function."""
+    attrs = (v for _, b in program.bindings() for _, v in getattr(b.expr, "attrs", ()))
+    return program.decisions == Decisions() and all(map(_is_data, attrs))
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_data, value))
+    return isinstance(value, PLAIN) or is_symbolic(value)
 
 
 def _text(value: Any) -> str | None:

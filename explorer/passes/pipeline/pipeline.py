@@ -189,8 +189,15 @@ def run_steps(
     return program, tuple(snapshots)
 
 
-def step_key(step: Step, device_key: str | None) -> str | None:
-    """What a step does, by content: the same in every process. None where nobody can tell."""
+def steps_key(steps: Sequence[Step]) -> str | None:
+    """What steps do, by content: the same in every process. None where nobody can tell it of one of
+    them.
+    """
+    told = all(getattr(step.run, "remembered", True) for step in steps)
+    return pass_key(tuple(steps)) if told else None
+
+
+def _step_key(step: Step, device_key: str | None) -> str | None:
     run = pass_key(step.run)
     if run is None or device_key is None:
         return None
@@ -208,11 +215,11 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     What a step makes is not remembered where nobody can tell what the step is, or where it changed
     what it refers to while it ran.
     """
-    own_key = step_key(step, device_key)
-    key = _joined(before.key, own_key or f"unremembered {next(_serial)}")
+    step_key = _step_key(step, device_key)
+    key = _joined(before.key, step_key or f"unremembered {next(_serial)}")
     found = None
-    if own_key is not None:
-        found = memory.get(key) or _of_same_content(before, own_key, memory)
+    if step_key is not None:
+        found = memory.get(key) or _of_same_content(before, step_key, memory)
     if found is not None:
         counters.add("pass_hits")
         return memory.put(key, found), True
@@ -223,11 +230,11 @@ def _run(before: Result, step: Step, device_key: str | None, memory: Memo) -> tu
     given = replace(before, before=None)  # not all that led there
     result = Result(after, key, perf_counter() - start, given)
     counters.add("pass_runs")
-    if own_key is None or step_key(step, device_key) != own_key:
+    if step_key is None or _step_key(step, device_key) != step_key:
         return result, False
     for n in count():
-        if memory.get((own_key, n)) is None:
-            memory.put((own_key, n), result)
+        if memory.get((step_key, n)) is None:
+            memory.put((step_key, n), result)
             break
     return memory.put(key, result), False
 
