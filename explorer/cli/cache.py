@@ -73,7 +73,9 @@ def why(flags: Namespace) -> Answer:
     from explorer.compiler import why_not_kept
 
     if flags.model is None:
-        raise BadOption("which model? ", where="cache why", expected="an ONNX file, or zoo:NAME")
+        raise BadOption(
+            "no model was named", where="cache why", expected="an ONNX file, or zoo:NAME"
+        )
     found = why_not_kept(loaded(flags), flags.target, options(flags))
     if found.found:
         text = f"{found.model} is kept whole: no pass runs, and no kernel is compiled"
