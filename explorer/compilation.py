@@ -25,7 +25,7 @@ from explorer.measure.profile import Profile, profile_of
 from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
-from explorer.passes.pipeline.pipeline import Snapshot
+from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import index_limits, random_inputs
 from explorer.rammer import Schedule
 from explorer.roller.policy import weigh
@@ -72,7 +72,9 @@ class Compilation:
         model: Model,
         device: Device,
         options: Options,
-        snapshots: tuple[Snapshot, ...],
+        program: Program,
+        steps: tuple[StepTime, ...],
+        snapshots: Callable[[], tuple[Snapshot, ...]],
         codes: Mapping[str, KernelCode],
         recompile: Callable[[Options], Compilation],
         check: bool = False,
@@ -82,7 +84,9 @@ class Compilation:
         self.model = model
         self.device = device
         self.options = options
-        self.snapshots = snapshots
+        self.program = program  # after the last step
+        self.steps = steps
+        self._snapshots = snapshots
         self.codes = codes
         self._recompile = recompile
         self.check = check  # runs write over NaN, so that what no task writes shows
@@ -103,10 +107,12 @@ class Compilation:
             )
         return self._recompile(replace(self.options, **groups))
 
-    @property
-    def program(self) -> Program:
-        """The program after the last step."""
-        return self.snapshots[-1].after if self.snapshots else self.model.program
+    @cached_property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """What each step made of the program; where the last one was found on disk, all are run
+        when this is first asked for.
+        """
+        return self._snapshots()
 
     @property
     def stage(self) -> Stage:
@@ -116,7 +122,7 @@ class Compilation:
     @property
     def seconds(self) -> float:
         """Time spent in the steps that were not remembered."""
-        return sum(s.seconds for s in self.snapshots if not s.kept)
+        return sum(s.seconds for s in self.steps if not s.kept)
 
     @property
     def hint(self) -> dict[str, int]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from os import PathLike, fspath
-from time import perf_counter
 from typing import Any
 
 import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
-from explorer.codegen.all_written import check_written
-from explorer.codegen.build import KernelCode, build
-from explorer.codegen.cpu.object.helper_count import HelpersAhead
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -22,25 +17,21 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.garbage import rare_collections
 from explorer.grinder import BothSides, Grind
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
-from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.making import Asked, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.ops.own_operators import own_operators
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
-from explorer.passes.pipeline.fingerprint import pass_key, program_key
-from explorer.passes.pipeline.own_pass import blaming
 from explorer.passes.pipeline.own_passes import placed
-from explorer.passes.pipeline.pipeline import Snapshot, Step, changed_by_own, run_steps
+from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
@@ -62,10 +53,10 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
+from explorer.stored.why_not import WhyNot, why_not
 from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
-REMEMBERED_CODES = 32
 
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
@@ -205,48 +196,52 @@ def _compiled(
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     donated: tuple[str, ...] = (),
+    looks: bool = True,
+    keeps: bool = True,
 ) -> Compilation:
-    """With the passes that the options hold, and no others."""
-    printed = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
-    last = min(stage_of(until), printed)
-    steps = [s for s in pipeline(chosen, device) if s.stage <= last]
-    key = f"{given.digest} {given.name}"
-    codes: Mapping[str, KernelCode] = {}
-    operators = _operators(given) if last >= Stage.EMITTED else 0
-    with rare_collections(), HelpersAhead(f"{key} {device}", operators) as ahead:
-        program, snapshots = run_steps(
-            given.program,
-            steps,
-            device_key=_setting_key(device),
-            check=check,
-            progress=progress,
-            cancelled=cancelled,
-            key=key,
-        )
-        if last >= Stage.EMITTED:
-            with blaming("generate code", changed_by_own(snapshots)):
-                emitted, codes = _emit(program, device, snapshots, progress, cancelled, ahead)
-            snapshots = (*snapshots, emitted)
+    """With the passes that the options hold, and no others. `looks`: it may lie on disk already;
+    `keeps`: it will. What is compiled from it with other options will not, as people turn knobs,
+    nor is it looked for where the passes have run: this process remembers more of them.
+    """
+    asked = _asked(given, device, chosen, until, check, donated)
 
     def again(changed: Options) -> Compilation:
-        return _compiled(given, device, changed, last, check, donated=donated)
+        rest = (asked.last, check, None, None, donated, found is not None, False)
+        return _compiled(given, device, changed, *rest)
 
-    return Compilation(given, device, chosen, snapshots, codes, again, check, donated)
+    whole = asked.wanted if looks else None
+    found = opened(asked, whole, again, progress, cancelled)
+    return found or made(asked, whole if keeps else None, again, progress, cancelled)
 
 
-def _setting_key(device: Device) -> str | None:
-    """What every step depends on besides its program and its options: the device, and operators of
-    the user's own. None where nobody can tell what these do.
+def _asked(
+    given: Model,
+    device: Device,
+    chosen: Options,
+    until: Stage | str = Stage.EMITTED,
+    check: bool = False,
+    donated: tuple[str, ...] = (),
+) -> Asked:
+    end = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
+    last = min(stage_of(until), end)
+    steps = tuple(s for s in pipeline(chosen, device) if s.stage <= last)
+    return Asked(given, device, chosen, steps, last, last == end, check, donated)
+
+
+def why_not_kept(
+    model: Any,
+    target: str | PathLike[str] | Device = "cpu",
+    options: Options | None = None,
+    *,
+    donate: Collection[str] = (),
+) -> WhyNot:
+    """Whether a later process would find this compilation on disk, and if not, why: arguments as
+    `compile` takes them.
     """
-    own = own_operators()
-    if not own:
-        return repr(device)
-    key = pass_key(tuple(own.values()))
-    return None if key is None else f"{device!r} {key}"
-
-
-def _operators(model: Model) -> int:
-    return sum(len(f.body) for f in model.program.functions)
+    given = model if isinstance(model, Model) else load(model)
+    chosen = (options or Options()).entered
+    asked = _asked(given, device_of(target), chosen, donated=_donated(given, donate))
+    return why_not(given.name, asked.wanted)
 
 
 def stage_of(until: Stage | str) -> Stage:
@@ -279,42 +274,12 @@ def device_of(target: str | PathLike[str] | Device) -> Device:
     return this_cpu() if name in HERE else plugins.device(name)
 
 
-_codes: OrderedDict[tuple[str, Device], tuple[dict[str, KernelCode], float]] = OrderedDict()
-
-
-def _emit(
-    program: Program,
-    device: Device,
-    snapshots: tuple[Snapshot, ...],
-    progress: Progress | None,
-    cancelled: Callable[[], bool] | None,
-    ahead: HelpersAhead,
-) -> tuple[Snapshot, dict[str, KernelCode]]:
-    """The code of every kernel, kept for as long as the tiled program is: other threads or policies
-    compile nothing.
-    """
-    rolled = next(s.after for s in reversed(snapshots) if s.stage is Stage.ROLLED)
-    after = replace(program, stage=Stage.EMITTED)
-
-    def told(name: str, done: int, total: int) -> bool:
-        if progress is not None:
-            progress(f"generate code: {name}", done, total)
-        return not (cancelled is not None and cancelled())
-
-    key = program_key(rolled), device
-    if key in _codes:
-        _codes.move_to_end(key)
-        codes, seconds = _codes[key]
-        return Snapshot("generate code", Stage.EMITTED, program, after, seconds, kept=True), codes
-    begin = perf_counter()
-    codes = build(rolled, device, told, ahead)
-    check_written(rolled, codes)
-    ahead.remember()
-    seconds = perf_counter() - begin
-    _codes[key] = (codes, seconds)
-    while len(_codes) > REMEMBERED_CODES:
-        _codes.popitem(last=False)
-    return Snapshot("generate code", Stage.EMITTED, program, after, seconds), codes
-
-
-__all__ = ["Cancelled", "Compilation", "compile", "device_of", "pipeline", "stage_of"]
+__all__ = [
+    "Cancelled",
+    "Compilation",
+    "compile",
+    "device_of",
+    "pipeline",
+    "stage_of",
+    "why_not_kept",
+]

@@ -26,6 +26,8 @@ class Counts:
     cache_evictions: int = 0  # entries removed to stay within the size bound
     host_reads: int = 0  # device values that Python waited for
     library_calls: int = 0  # returns to Python to run a library's operator
+    program_hits: int = 0  # compilations found whole in the cache folder
+    program_misses: int = 0  # compilations looked for in the cache folder and not found
     pass_runs: int = 0  # passes that did their work
     pass_hits: int = 0  # passes whose result was remembered
     tilings_measured: int = 0  # candidates of Roller's that were compiled and timed

@@ -16,6 +16,7 @@ from tests.two_inputs import two_inputs
 MODEL = Path(__file__).parent / "data" / "tiny_skip.onnx"
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_the_second_compile_of_a_process_compiles_no_kernel() -> None:
     first = explorer.compile(MODEL)
     with explorer.counters.delta() as did:

@@ -8,6 +8,7 @@ one user alone, because object code is loaded from it.
 
 import os
 import struct
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -15,11 +16,13 @@ from typing import Any
 
 from platformdirs import user_cache_dir
 
+from explorer.cache.parts import Difference, nearest, with_parts
 from explorer.cache.results import Memory, MemoryStats
 from explorer.cache.store import DiskStats, DiskStore, Verified
 from explorer.forking import ForkLock
 
 __all__ = [
+    "Difference",
     "DiskStats",
     "DiskStore",
     "Memory",
@@ -28,10 +31,12 @@ __all__ = [
     "clear",
     "code_key",
     "content_key",
+    "differences",
     "disk",
     "get",
     "memory",
     "put",
+    "remember_parts",
     "stats",
     "verify",
 ]
@@ -104,3 +109,19 @@ def clear() -> int:
 def verify() -> Verified:
     """Read every entry of the user's store and remove the damaged ones."""
     return disk().verify()
+
+
+def remember_parts(subject: str, parts: Mapping[str, str]) -> None:
+    """Keep what the key of an entry of this subject is made of, for `differences` to tell."""
+    key = content_key("parts of keys", subject)
+    put(key, with_parts(get(key), parts))
+
+
+def differences(
+    subject: str, parts: Mapping[str, str], is_there: Callable[[Mapping[str, str]], bool]
+) -> tuple[Difference, ...] | None:
+    """Why a key of these parts has no entry: what differs from the entry of this subject that is
+    most alike, of those that `is_there` knows by their parts. None where there is none; () where
+    it has one.
+    """
+    return nearest(get(content_key("parts of keys", subject)), parts, is_there)

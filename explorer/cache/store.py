@@ -81,6 +81,22 @@ class DiskStore:
             return False
         return True
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry under this key, intact or not."""
+        name = entry.entry_name(key)
+        try:
+            with self._opened(make=False) as folder:
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def discard(self, key: str) -> None:
+        """After: there is no entry under this key, which was whole, and of no use to its reader."""
+        with suppress(OSError), self._opened(make=False) as folder:
+            if entry.remove(folder, key):
+                counters.add("cache_damaged")
+
     def stats(self) -> DiskStats:
         """What the folder holds; nothing where it is not there."""
         try:

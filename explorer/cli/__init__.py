@@ -41,7 +41,7 @@ COMMANDS = {
     "time": "how long a run takes, in all and per operator",
     "race": "the same model in other runtimes, answers compared first",
     "devices": "what hardware is known, and this machine, as measured or by default",
-    "cache": "what is kept on disk: stats, clear, verify",
+    "cache": "what is kept on disk: stats, clear, verify, why",
     "zoo": "models that are here by name",
     "bug-report": "what a report of a fault needs, and nothing private",
     "report": "one offline file: every stage, its pictures, the timings",

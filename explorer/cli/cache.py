@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 
 from explorer import cache
 from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, parsed
+from explorer.cli.arguments import Parser, model_flags, parsed
 from explorer.cli.text import counted, percent, size
+from explorer.errors import BadOption
+
+SHOWN = 40  # characters of a digest
 
 
 def main(given: Sequence[str]) -> int:
-    """Look at the cache, empty it, or read all of it."""
+    """Look at the cache, empty it, read all of it, or say why a model would be compiled again."""
     parser = Parser(
         "cache", "What is kept on disk: compiled kernels and measurements, each with its checksum."
     )
-    parser.add_argument("action", nargs="?", choices=("stats", "clear", "verify"), default="stats")
+    actions = ("stats", "clear", "verify", "why")
+    parser.add_argument("action", nargs="?", choices=actions, default="stats")
+    model_flags(parser, optional=True)
+    parser.set_defaults(bind=[])
     flags = parsed(parser, given)
+    if flags.action == "why":
+        return tell(why(flags), flags.json)
     return tell({"stats": stats, "clear": clear, "verify": verify}[flags.action](), flags.json)
 
 
@@ -56,3 +65,31 @@ def verify() -> Answer:
     if found.removed:
         words += f", {found.removed:,} damaged and removed"
     return Answer({"intact": found.intact, "removed": found.removed}, words, yes=not found.removed)
+
+
+def why(flags: Namespace) -> Answer:
+    """Whether a compilation would be found whole, and if not, what differs: then it is a no."""
+    from explorer.cli.compiled import loaded, options
+    from explorer.compiler import why_not_kept
+
+    if flags.model is None:
+        raise BadOption(
+            "no model was named", where="cache why", expected="an ONNX file, or zoo:NAME"
+        )
+    found = why_not_kept(loaded(flags), flags.target, options(flags))
+    if found.found:
+        text = f"{found.model} is kept whole: no pass runs, and no kernel is compiled"
+    elif found.untold:
+        text = f"{found.model} is never kept: nobody can tell what a pass or a policy will do"
+    elif not found.differs:
+        text = f"nothing is kept of a model named {found.model}"
+    else:
+        rows = (
+            f"  {d.part}: it was {_short(d.then)}, and is {_short(d.now)}" for d in found.differs
+        )
+        text = "\n".join((f"{found.model} is kept, but not this one:", *rows))
+    return Answer(found, text, yes=found.found)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

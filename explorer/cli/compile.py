@@ -17,7 +17,7 @@ from explorer.ir.stage import Stage
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
-    from explorer.passes.pipeline.pipeline import Snapshot
+    from explorer.passes.pipeline.pipeline import StepTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _compiled(
         stage=c.stage.name.lower(),
         target=c.device.name,
         sizes=bound,
-        steps=(read, *map(_step, c.snapshots)),
+        steps=(read, *map(_step, c.steps)),
         operators=_operators(c),
         kernels=_kernels(c, did),
         seconds=perf_counter() - begin,
@@ -134,7 +134,7 @@ def _compiled(
     )
 
 
-def _step(s: Snapshot) -> StepRow:
+def _step(s: StepTime) -> StepRow:
     return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked)
 
 

@@ -14,7 +14,7 @@ from explorer.codegen.cpu.object.jit_linker import object_of, optimised
 from explorer.codegen.cpu.object.object_code import MachineCode, compile_cfunc, in_memory
 from explorer.codegen.cpu.object.shelves import MOST, Shelves
 from explorer.codegen.cpu.print import DECORATOR, HEADER
-from explorer.compiler import _codes
+from explorer.codegen.emitted import _codes
 from explorer.errors import KernelCompileError
 from tests.tile.programs import TARGET
 

@@ -43,6 +43,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTime:
+    """What one step took, or took at first where it was `kept`; `checked` as in `Snapshot`."""
+
+    name: str
+    stage: Stage
+    seconds: float
+    kept: bool = False
+    checked: None | bool | str = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What one step made of a program. `kept`: it was remembered, not run; `seconds` is then what
     it took at first.
@@ -64,6 +75,11 @@ class Snapshot:
     def decisions(self) -> Decisions:
         """Everything that was decided up to here."""
         return self.after.decisions
+
+    @property
+    def time(self) -> StepTime:
+        """What it took."""
+        return StepTime(self.name, self.stage, self.seconds, self.kept, self.checked)
 
 
 def changed_by_own(snapshots: Sequence[Snapshot]) -> tuple[str, ...]:
@@ -171,6 +187,14 @@ def run_steps(
     if progress is not None and steps:
         progress(steps[-1].name, len(steps), len(steps))
     return program, tuple(snapshots)
+
+
+def steps_key(steps: Sequence[Step]) -> str | None:
+    """What steps do, by content: the same in every process. None where nobody can tell it of one of
+    them.
+    """
+    told = all(getattr(step.run, "remembered", True) for step in steps)
+    return pass_key(tuple(steps)) if told else None
 
 
 def _step_key(step: Step, device_key: str | None) -> str | None:

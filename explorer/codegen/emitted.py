@@ -1,0 +1,60 @@
+"""The last step: the code of every kernel, kept for as long as the tiled program is."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+
+from explorer.codegen.all_written import check_written
+from explorer.codegen.build import KernelCode, build
+from explorer.codegen.cpu.object.helper_count import HelpersAhead
+from explorer.devices.model import Device
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from explorer.passes.pipeline.fingerprint import program_key
+from explorer.passes.pipeline.pipeline import Progress, Snapshot
+
+STEP = "generate code"
+REMEMBERED_CODES = 32
+
+_codes: OrderedDict[tuple[str, Device], tuple[dict[str, KernelCode], float]] = OrderedDict()
+
+
+def emit(
+    program: Program,
+    device: Device,
+    snapshots: tuple[Snapshot, ...],
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
+    ahead: HelpersAhead,
+) -> tuple[Snapshot, dict[str, KernelCode]]:
+    """The step, and the code of each kernel call: other threads or policies compile nothing."""
+    rolled = next(s.after for s in reversed(snapshots) if s.stage is Stage.ROLLED)
+
+    def told(name: str, done: int, total: int) -> bool:
+        if progress is not None:
+            progress(f"{STEP}: {name}", done, total)
+        return not (cancelled is not None and cancelled())
+
+    key = program_key(rolled), device
+    if key in _codes:
+        _codes.move_to_end(key)
+        codes, seconds = _codes[key]
+        return emitted(program, seconds), codes
+    begin = perf_counter()
+    codes = build(rolled, device, told, ahead)
+    check_written(rolled, codes)
+    ahead.remember()
+    seconds = perf_counter() - begin
+    _codes[key] = (codes, seconds)
+    while len(_codes) > REMEMBERED_CODES:
+        _codes.popitem(last=False)
+    return emitted(program, seconds, kept=False), codes
+
+
+def emitted(program: Program, seconds: float, *, kept: bool = True) -> Snapshot:
+    """The step itself; `kept`: the code is there already."""
+    after = replace(program, stage=Stage.EMITTED)
+    return Snapshot(STEP, Stage.EMITTED, program, after, seconds, kept)

@@ -1,0 +1,143 @@
+"""Whole programs in the cache folder: kept once, found by later processes."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from explorer import cache
+from explorer.codegen.build import KernelCode
+from explorer.codegen.cpu.object.object_code import loaded
+from explorer.counters import counters
+from explorer.devices.model import Device
+from explorer.forking import ForkLock
+from explorer.frontends.model import Model
+from explorer.ir.program import Program
+from explorer.stored import constants
+from explorer.stored.read import Unreadable, read
+from explorer.stored.vocabulary import Code, StepRow, Whole
+from explorer.stored.wanted import Wanted
+from explorer.stored.written import Unwritable, written
+
+REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Found:
+    """A program as it was kept, with its code in memory; what each step took when it ran."""
+
+    program: Program
+    codes: Mapping[str, KernelCode]
+    steps: tuple[StepRow, ...]
+
+
+_made: OrderedDict[str, None] = OrderedDict()  # keys of what this process compiled itself
+_found: WeakValueDictionary[str, Found] = WeakValueDictionary()
+_lock = ForkLock()
+
+
+def find(wanted: Wanted, given: Model, device: Device, remake: constants.Remake) -> Found | None:
+    """The program under a key. None where there is none, or none that can be used, which is then
+    removed; and where this process has compiled it: it remembers more than the folder does.
+    `remake` runs the passes for their constants, should these be gone when they are asked for.
+    """
+    with _lock:
+        if wanted.key in _made:
+            return None
+        found = _found.get(wanted.key)
+    if found is None:
+        found = _on_disk(wanted.key, given, device, remake)
+        counters.add("program_misses" if found is None else "program_hits")
+    if found is not None:
+        with _lock:
+            _found[wanted.key] = found
+    return found
+
+
+def keep(
+    wanted: Wanted,
+    given: Model,
+    program: Program,
+    codes: Mapping[str, KernelCode],
+    steps: Sequence[StepRow],
+) -> bool:
+    """After: the program is under its key, unless it holds what no entry may hold, or too much."""
+    with _lock:
+        _made[wanted.key] = None
+        while len(_made) > REMEMBERED:
+            _made.popitem(last=False)
+    if cache.disk().has(wanted.key):
+        return True
+    known = _given(given)
+    own = {id(value) for value in known.values()}
+    names = {id(c): name for name, c in program.constants.items() if id(c) not in own}
+    derived = {name: program.constants[name] for name in names.values()}
+    rows = constants.kept(derived)
+    if rows is None:
+        return False
+    known.update({f"derived {name}": constant for name, constant in derived.items()})
+    whole = Whole(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
+    try:
+        text = written(whole, known)
+    except Unwritable:
+        return False
+    cache.remember_parts(wanted.model, wanted.parts)
+    return cache.put(wanted.key, json.dumps(rows).encode() + b"\n" + text)
+
+
+def _given(given: Model) -> dict[str, object]:
+    """What every process has that has the model."""
+    return {
+        "sources": given.program.sources,
+        **{f"constant {name}": c for name, c in given.program.constants.items()},
+    }
+
+
+def _code(name: str, code: KernelCode) -> Code:
+    return Code(name, code.key, code.source, code.tile_program, code.arguments)
+
+
+def _on_disk(key: str, given: Model, device: Device, remake: constants.Remake) -> Found | None:
+    data = cache.get(key)
+    if data is None:
+        return None
+    try:
+        found = _opened(data, given, device, remake)
+    except Unreadable:
+        found = None
+    if found is None:
+        cache.disk().discard(key)
+    return found
+
+
+def _opened(data: bytes, given: Model, device: Device, remake: constants.Remake) -> Found | None:
+    """None where a constant or the code of a kernel is not there any more."""
+    head, _, text = data.partition(b"\n")
+    batch = constants.Batch(_rows(head), remake)
+    if not batch.is_there:
+        return None
+    derived = {
+        f"derived {row.name}": constants.KeptConstant(batch, n) for n, row in enumerate(batch.rows)
+    }
+    whole = read(text, {**_given(given), **derived})
+    if not isinstance(whole, Whole) or not isinstance(whole.program, Program):
+        raise Unreadable("it holds another value")
+    codes: dict[str, KernelCode] = {}
+    for code in whole.codes:
+        machine = loaded(code.key)
+        if machine is None:
+            return None
+        codes[code.call] = KernelCode(
+            code.source, machine, code.tile_program, code.arguments, device.target
+        )
+    return Found(whole.program, codes, whole.steps)
+
+
+def _rows(head: bytes) -> list[constants.Row]:
+    try:
+        return [constants.row_of(told) for told in json.loads(head)]
+    except Exception as problem:  # bytes that others wrote may be anything
+        raise Unreadable(f"{type(problem).__name__}: {problem}") from problem

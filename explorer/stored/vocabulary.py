@@ -1,0 +1,100 @@
+"""The types of which an entry may hold values: frozen data of these modules, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import ModuleType
+
+from explorer.codegen import build
+from explorer.grinder import options as grinder_options
+from explorer.ir import calls, decisions, kernel, program, stage, tile_program, types
+from explorer.ir.shapes import dims
+from explorer.rammer import options as rammer_options
+from explorer.rammer import task_profile
+from explorer.relax import options as relax_options
+from explorer.relax import pattern_kinds
+from explorer.relax.dispatch import pattern
+from explorer.relax.dispatch import policy as dispatch_policy
+from explorer.relax.fusion import model as fusion_model
+from explorer.relax.memory import plan, workspace
+
+MODULES: tuple[ModuleType, ...] = (
+    build,
+    calls,
+    decisions,
+    dims,
+    dispatch_policy,
+    fusion_model,
+    grinder_options,
+    kernel,
+    pattern,
+    pattern_kinds,
+    plan,
+    program,
+    rammer_options,
+    relax_options,
+    stage,
+    task_profile,
+    tile_program,
+    types,
+    workspace,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of a kernel call: the key of its entry in the cache, and what was printed for it."""
+
+    call: str
+    key: str
+    source: str
+    tile_program: tile_program.TileProgram
+    arguments: tuple[build.Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step that led to the program, and the seconds that it took when it ran."""
+
+    name: str
+    stage: stage.Stage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What an entry holds."""
+
+    program: program.Program
+    codes: tuple[Code, ...]
+    steps: tuple[StepRow, ...]
+
+
+@cache
+def kinds() -> Mapping[str, type]:
+    """The types by the names that entries call them."""
+    found: dict[str, type] = {"Whole": Whole, "Code": Code, "StepRow": StepRow}
+    for module in MODULES:
+        for name, kind in vars(module).items():
+            own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if own and (is_dataclass(kind) or issubclass(kind, Enum)) and not _is_called(kind):
+                found[f"{module.__name__}.{name}"] = kind
+    return found
+
+
+@cache
+def names() -> Mapping[type, str]:
+    """The names by type."""
+    return {kind: name for name, kind in kinds().items()}
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a frozen value, in the order in which it is made of them."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+
+
+def _is_called(kind: type) -> bool:
+    return any("__call__" in vars(base) for base in kind.__mro__)
