@@ -43,7 +43,8 @@ def test_a_command_of_the_readme_works(
     pytest.importorskip("onnxruntime")
     code = cli.main(words[1:])
     out, err = capsys.readouterr()
-    assert (code, err) == (0, "") and out
+    answers = (0, 1) if words[1:3] == ["cache", "why"] else (0,)  # whether it is kept: yes, or no
+    assert code in answers and not err and out
 
 
 @pytest.mark.slow
