@@ -13,7 +13,7 @@ import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
 from explorer.frontends.tracing.scans import scan
 from explorer.gradients import value_and_grad
-from explorer.training.optimizers.checks import at_least
+from explorer.training.optimizers.checks import at_least, counts
 from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.tree import each, leaves
 
@@ -55,7 +55,7 @@ class Recipe:
     precision: str = ""
 
     def __post_init__(self) -> None:
-        at_least(1, parts=self.parts)
+        counts(1, parts=self.parts)
         if self.clip_norm is not None:
             at_least(0.0, clip_norm=self.clip_norm)
         if self.precision not in ("", *FEW_BITS):

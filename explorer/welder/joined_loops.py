@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import count
 
+from explorer.cached_property import cached_property
 from explorer.ir.calls import KernelCall, MatchCast, Var, View, updates_of
 from explorer.ir.kernel import Kernel, reads, rename_tensors
 from explorer.ir.kernels.in_place import written_over
@@ -18,6 +20,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 
 MOST = 16  # tensors that one loop walks along: each is an address to advance
+NEAREST = 32  # loops of one value that are looked at, the last ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +73,13 @@ class _Choice:
 
     def __init__(self, function: Function, facts: Facts) -> None:
         self.body, self.facts = function.body, facts
-        self.depends = _Depends(self.body)
+        self.numbers = count(len(self.body))
         self.readers: dict[str, set[int]] = {v.name: {len(self.body)} for v in function.outputs}
         for n, b in enumerate(self.body):
             for v in b.reads:
                 self.readers.setdefault(v.name, set()).add(n)
         self.loops: dict[int, Loop] = {}
-        self.near: dict[str, set[int]] = {}  # the loops that read or make a value
+        self.near: dict[str, list[int]] = {}  # the loops that read a value whole, or make it
         over = written_over(self.body)
         for n, b in enumerate(self.body):
             if not isinstance(b.expr, KernelCall) or not maps_one_grid(b.expr.kernel):
@@ -84,6 +87,11 @@ class _Choice:
             if b.name in facts.rows or any(v.name in over for v in (*b.expr.args, *b.vars)):
                 continue
             self._add(_alone(n, b, b.expr))
+
+    @cached_property
+    def depends(self) -> _Depends:
+        """Made where a pair is worth a look: it grows with the square of the body."""
+        return _Depends(self.body)
 
     def made(self) -> Iterable[Loop]:
         """The loops when no pair spares anything any more."""
@@ -101,18 +109,18 @@ class _Choice:
         return self.loops.values()
 
     def _add(self, loop: Loop) -> int:
-        number = len(self.body) + len(self.loops) if len(loop.places) > 1 else loop.places[0]
-        while number in self.loops:
-            number += 1
+        number = next(self.numbers)
         self.loops[number] = loop
-        for name in loop.values:
-            self.near.setdefault(name, set()).add(number)
+        for name in loop.whole.union(loop.kernel.outputs):
+            self.near.setdefault(name, []).append(number)
         return number
 
     def _pairs(self, n: int) -> Iterator[tuple[int, int, int]]:
         """The bytes that joining it to another would spare, negative, and both numbers."""
         mine = self.loops[n]
-        for m in {m for name in mine.values for m in self.near[name] if m in self.loops} - {n}:
+        names = mine.whole.union(mine.kernel.outputs)
+        found = {m for name in names for m in self.near[name][-NEAREST:]}
+        for m in found & self.loops.keys() - {n}:
             spared = self._spared(mine, self.loops[m])
             if spared > 0:
                 yield -spared, min(n, m), max(n, m)

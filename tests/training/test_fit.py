@@ -252,8 +252,8 @@ def test_batches_are_made_while_steps_run() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"epochs": 0}, "epochs is a number from 1 on"),
-        ({"ahead": 0}, "ahead is a number"),
+        ({"epochs": 0}, "epochs is a whole number from 1 on"),
+        ({"ahead": 1.5}, "ahead is a whole number"),
         ({"patience": 2}, "need batches to `validate` with"),
         ({"metrics": {"right": right}}, "need batches"),
     ],
@@ -287,3 +287,13 @@ def test_threads_of_the_program_change_no_loss() -> None:
         for threads, ahead in ((1, 1), (1, 4), (2, 2))
     ]
     assert found[0] == found[1] == found[2]
+
+
+def test_parts_of_files_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a[1].safetensors"
+    old, new = (tmp_path / f".{path.name}.{n}.part" for n in ("old", "new"))
+    for part in (old, new):
+        part.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    explorer.fit(loss, params(), [(X, Y)], checkpoint=path)
+    assert path.exists() and new.exists() and not old.exists()

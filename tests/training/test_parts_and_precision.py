@@ -105,7 +105,7 @@ def test_float16_overflows_and_the_scale_goes_down_until_it_fits() -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(BadOption, match="no precision 'int8'"):
         explorer.fit(loss, START, [(X, Y)], precision="int8")
-    with pytest.raises(BadOption, match="parts is a number from 1 on"):
+    with pytest.raises(BadOption, match="parts is a whole number from 1 on"):
         explorer.fit(loss, START, [(X, Y)], parts=0)
     with pytest.raises(ShapeError, match="taken in 5 parts"):
         explorer.fit(loss, START, [(X, Y)], parts=5)

@@ -22,6 +22,13 @@ def at_least(low: float, **given: float) -> None:
             raise BadOption(f"{name} is a number from {low} on, not {value!r}", where=name)
 
 
+def counts(low: int, **given: int) -> None:
+    """BadOption for what is no whole number, or less."""
+    for name, value in given.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < low:
+            raise BadOption(f"{name} is a whole number from {low} on, not {value!r}", where=name)
+
+
 def below(high: float, **given: float) -> None:
     """BadOption for a number that is not less."""
     for name, value in given.items():

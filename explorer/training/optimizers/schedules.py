@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import cos, pi
 from typing import TypeAlias
 
-from explorer.training.optimizers.checks import at_least
+from explorer.training.optimizers.checks import at_least, counts
 
 Schedule: TypeAlias = Callable[[int], float]  # the factor of the learning rate at a step, from 0
 
@@ -24,8 +24,9 @@ class Cosine:
     last: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least(1, steps=self.steps)
-        at_least(0, warmup=self.warmup, last=self.last)
+        counts(1, steps=self.steps)
+        counts(0, warmup=self.warmup)
+        at_least(0, last=self.last)
 
     def __call__(self, step: int) -> float:
         """The factor at a step."""
@@ -43,7 +44,7 @@ class Stairs:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        at_least(1, steps=self.steps)
+        counts(1, steps=self.steps)
         at_least(0, factor=self.factor)
 
     def __call__(self, step: int) -> float:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from explorer.training.runs.timeline import Timeline
 
 T = TypeVar("T")
+LONGEST = 10.0  # seconds to wait for a thread that hangs while it makes a batch; it is a daemon
 PATIENCE = 0.05  # seconds after which a thread that waits looks whether it is still wanted
 
 
@@ -45,7 +46,7 @@ class Ahead(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(LONGEST)
 
     def __iter__(self) -> Iterator[T]:
         while True:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
+from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -22,13 +25,18 @@ from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.training.runs.names import names_of
 
 FORMAT = "ironworks training 1"
+STALE = 600  # seconds after which nobody is writing a part any more
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write them, at once or not at all. OSError where the folder cannot be written."""
     made = {n: np.asarray(a, order="C") for n, a in arrays.items()}
     data = save(made, {"format": FORMAT})
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    for old in path.parent.glob(f".{escape(path.name)}.*.part"):  # of a process that was killed
+        with suppress(OSError):
+            if time() - old.stat().st_mtime > STALE:
+                old.unlink()
+    beside = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         with beside.open("wb") as file:
             file.write(data)

@@ -11,7 +11,7 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.options import Options
 from explorer.training.optimizers.adam import Adam
-from explorer.training.optimizers.checks import at_least
+from explorer.training.optimizers.checks import counts
 from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.optimizers.schedules import Schedule
 from explorer.training.runs.fitted import Fitted
@@ -65,8 +65,8 @@ def fit(
     came to is kept. Raises what making a batch raised, BadOption, BadCheckpoint, and what `trace`
     and `compile` raise.
     """
-    at_least(1, epochs=epochs, ahead=ahead, every=every)
-    at_least(0, patience=patience)
+    counts(1, epochs=epochs, ahead=ahead, every=every)
+    counts(0, patience=patience)
     chosen = Adam() if optimizer is None else optimizer
     recipe = Recipe(loss, scale, clip_norm, parts, precision)
     if validate is None and (patience or metrics):
