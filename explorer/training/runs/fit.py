@@ -16,6 +16,7 @@ from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.optimizers.schedules import Schedule
 from explorer.training.runs.fitted import Fitted
 from explorer.training.runs.programs import Setting
+from explorer.training.runs.replicas import Ranks
 from explorer.training.runs.run import Plan, Run
 from explorer.training.runs.validation import Data, Validation
 from explorer.training.step import Optimizer, Recipe
@@ -42,6 +43,7 @@ def fit(
     resume: bool = True,
     ahead: int = 2,
     sync_free: bool = True,
+    ranks: Ranks | None = None,
     options: Options | None = None,
     progress: Callable[[Fitted], object] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -59,7 +61,10 @@ def fit(
     become less for `patience` passes (0: never), the run ends. A `checkpoint` is a file that is
     written every so many steps and at the end; where it exists, and `resume`, the run goes on from
     there, with the same losses to the bit. `ahead` batches at most are made ahead. With `sync_free`
-    off, the host reads in each step whether gradients are finite, as ordinary optimizers do.
+    off, the host reads in each step whether gradients are finite, as ordinary optimizers do. With
+    `ranks` this is one of several replicas (`explorer.training.Mpi()`, or one of `on_threads(n)`
+    in each of n threads), all with the same arguments: each takes its rows of every batch, and the
+    loss is a mean over them; the first one writes the checkpoint.
 
     `progress(fitted)` is called after every step. `cancelled()` ends the run after a step; what it
     came to is kept. Raises what making a batch raised, BadOption, BadCheckpoint, and what `trace`
@@ -75,11 +80,15 @@ def fit(
     validation = None if validate is None else Validation(asked, validate, options)
     path = None if checkpoint is None else Path(checkpoint)
     plan = Plan(epochs, ahead, patience, path, every, progress or _nobody, cancelled or _never)
-    run = Run(Setting(recipe, chosen, options), params, seed, schedule, sync_free)
+    run = Run(Setting(recipe, chosen, options), params, seed, schedule, sync_free, ranks)
     try:
         if path is not None and resume and path.exists():
             run.restore(path, tuple(asked))
         run.passes(data, plan, validation)
+    except BaseException:
+        if ranks is not None:
+            ranks.leave()
+        raise
     finally:
         run.close()
     return run.fitted

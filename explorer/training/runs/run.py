@@ -18,6 +18,7 @@ from explorer.training.runs.checkpoint import load_arrays, nested_like, save_arr
 from explorer.training.runs.fitted import Epoch, Fitted
 from explorer.training.runs.names import names_of
 from explorer.training.runs.programs import Batch, Ordinary, Programs, Setting, Step, SyncFree
+from explorer.training.runs.replicas import Ranks, Replicated
 from explorer.training.runs.timeline import Timeline
 from explorer.training.runs.validation import Data, Validation, as_batch
 from explorer.training.step import first_state
@@ -47,6 +48,7 @@ class Run:
         seed: int | None,
         schedule: Schedule | None,
         sync_free: bool,
+        ranks: Ranks | None = None,
     ) -> None:
         if not leaves(params):
             raise BadOption("there is no parameter to train", expected="nested arrays")
@@ -58,7 +60,7 @@ class Run:
         self.fitted = Fitted(own, state)
         self.timeline: Timeline = self.fitted.timeline
         self.arrays, self.nesting = flatten((own, state))
-        self.sync_free = sync_free
+        self.sync_free, self.ranks = sync_free, ranks
         self.programs = Programs(self._make, self.timeline)
 
     def close(self) -> None:
@@ -67,6 +69,8 @@ class Run:
     def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
         at = self.fitted
         given = self.setting, at.params, at.state, self.numbers(), batch, cancelled
+        if self.ranks is not None:
+            return Replicated(*given, self.ranks)
         return SyncFree(*given) if self.sync_free else Ordinary(*given, self.timeline)
 
     def numbers(self) -> dict[str, np.ndarray]:
@@ -133,8 +137,10 @@ class Run:
             return validation.means(self.fitted.params, self.fitted.epoch)
 
     def save(self, path: Path) -> None:
-        """Write where the run is."""
+        """Write where the run is; of several replicas the first one does."""
         at = self.fitted
+        if self.ranks is not None and self.ranks.rank:
+            return
         names = names_of(at.params, "params") + names_of(at.state, "state")
         found = dict(zip(names, self.arrays, strict=True))
         found["losses"] = np.array(at.losses, np.float64)
