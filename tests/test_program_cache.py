@@ -126,6 +126,19 @@ def test_the_same_again_is_found_and_what_differs_is_not(monkeypatch: pytest.Mon
     assert not opens(traced())
 
 
+def test_which_operand_is_which_is_in_the_key() -> None:
+    """Once one took the other's entry elsewhere (pytorch/xla, issue 8353)."""
+    kinds = [explorer.tensor("float32", 5)] * 3
+    one = explorer.trace(lambda a, b, c: (a * b) + c)(*kinds)
+    two = explorer.trace(lambda a, b, c: (a * c) + b)(*kinds)
+    assert not opens(one) and not opens(two)
+    assert opens(one) and opens(two)
+    a, b, c = (np.full(5, n, np.float32) for n in (2, 3, 5))
+    for model, right in ((one, 11), (two, 13)):
+        (found,) = explorer.compile(model).run(a, b, c).values()
+        assert (found == right).all()
+
+
 def test_weights_are_told_apart_by_what_they_hold() -> None:
     def model(seed: int) -> explorer.Model:
         weights = np.random.default_rng(seed).standard_normal((64, 512)).astype(np.float32)
