@@ -15,6 +15,7 @@ from traceback import format_exception
 
 __all__ = [
     "AnswerMismatch",
+    "BadCheckpoint",
     "BadModelFile",
     "BadOperator",
     "BadOption",

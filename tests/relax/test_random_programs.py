@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 from explorer.compiler import pipeline
 from explorer.devices.model import Device, MemoryLevel
+from explorer.errors import ShapeError
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import evaluate_shape
@@ -86,7 +87,10 @@ def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
 ) -> None:
     note(print_program(program))
     runs = [inputs_of(program, sizes, seed) for sizes in (one, other)]
-    wanted = [results(program, inputs) for inputs in runs]
+    try:
+        wanted = [results(program, inputs) for inputs in runs]
+    except ShapeError:  # sides of a branch whose shapes differ, and an operator that takes one
+        assume(False)
     for step in steps:
         program = step.run(program)
         verify(program)
