@@ -42,7 +42,7 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert again == (losses, 0, 0, 2)  # one for each size of batch
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_eight_processes_at_once_learn_the_same(tmp_path: Path) -> None:
     found = [ended(p) for p in [started(tmp_path / "cache") for _ in range(8)]]
     assert all(losses == found[0][0] for losses, *_ in found)
