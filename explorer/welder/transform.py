@@ -18,6 +18,7 @@ from explorer.ir.types import Tensor
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.welder.groups.groups import Facts, Group, alone
 from explorer.welder.groups.loop_rows import loop_rows
+from explorer.welder.joined_loops import bytes_of
 from explorer.welder.model import Price
 from explorer.welder.named_policies import apart, policy_of
 from explorer.welder.options import Options
@@ -125,13 +126,8 @@ def _welded(binding: Binding, group: Group) -> Binding:
     return replace(binding, expr=call, origin=group.origin)
 
 
-def _bytes(v: Var, env: ShapeEnv) -> int:
-    known = isinstance(v.type, Tensor) and v.type.is_known
-    return env.hint(v.type.bytes) if known and isinstance(v.type, Tensor) else 0
-
-
 def _summary(g: Group, results: tuple[Var, ...], program: Program, device: Device) -> FusionGroup:
-    after = sum(_bytes(v, program.env) for v in (*g.args, *results))
+    after = sum(bytes_of(v, program.env) for v in (*g.args, *results))
     inside = sum(program.env.hint(e.bytes) for e in g.inner)
     plan = None
     if g.tile is not None:
@@ -153,7 +149,7 @@ def _outer_edges(
             fits = [
                 m.name
                 for m in device.levels
-                if m.shared and m.capacity_bytes and _bytes(a, env) <= m.capacity_bytes // 2
+                if m.shared and m.capacity_bytes and bytes_of(a, env) <= m.capacity_bytes // 2
             ]
             level = fits[0] if fits else device.levels[-1].name
             out.append(
