@@ -12,6 +12,7 @@ import explorer
 from explorer.errors import BadOption, InternalFault, IronworksError, ShapeError, TooLarge, fault
 from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
+from widgets.page.report import document
 from widgets.session.jobs import Jobs
 from widgets.session.session import Session
 
@@ -96,6 +97,19 @@ def test_a_fault_in_an_answer_of_the_house_is_ours(
     with pytest.raises(InternalFault, match=f"in the question '{kind}'") as caught:
         session.answer(kind, {"op": 0} if kind == "operator" else {})
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_saved_page_tells_a_fault_of_ours_where_its_answer_would_be(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any) -> Any:
+        return {}["a name of ours"]
+
+    monkeypatch.setattr("widgets.rooms.inspection.data", broken)
+    answers = document(session, code=False)["answers"]
+    found = {key: a for key, a in answers.items() if key.startswith("operator|")}
+    assert found and all("a fault of Ironworks" in a["error"]["sentence"] for a in found.values())
+    assert all("data" in a for key, a in answers.items() if key not in found)
 
 
 @pytest.mark.parametrize(

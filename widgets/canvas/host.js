@@ -55,7 +55,8 @@ export function fileHost({ parts, bytes, answers }) {
     has: (kind, args) => questionKey(kind, args) in answers,
     ask(kind, args = {}) {
       const found = answers[questionKey(kind, args)];
-      return found ? Promise.resolve(found) : Promise.reject({ sentence: "This saved page does not hold that; open the model in JupyterLab." });
+      if (!found) return Promise.reject({ sentence: "This saved page does not hold that; open the model in JupyterLab." });
+      return found.error ? Promise.reject(found.error) : Promise.resolve(found);
     },
   };
 }

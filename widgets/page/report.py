@@ -11,11 +11,12 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from explorer.errors import IronworksError
+from explorer.errors import InternalFault, IronworksError
 from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
 from widgets.rooms import gallery
+from widgets.session.jobs import error_parts
 from widgets.session.session import Session
 
 LANGUAGES = ("numba", "llvm", "assembly")
@@ -34,6 +35,8 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
     def ask(kind: str, **args: Any) -> None:
         try:
             answers[question_key(kind, args)] = {"data": session.answer(kind, args)}
+        except InternalFault as problem:
+            answers[question_key(kind, args)] = {"error": error_parts(problem, f"a saved {kind}")}
         except IronworksError:
             return  # the page then says that it does not hold the answer
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from explorer.compilation import Compilation
 from explorer.compiler import compile as compile_model
-from explorer.errors import IronworksError
+from explorer.errors import InternalFault, IronworksError
 from explorer.frontends.load import load
 from explorer.measure.compare import comparison, measurement
 from explorer.measure.machine import machine
@@ -181,6 +181,8 @@ def prepared(
             found = compiled.run(inputs)
             seconds = perf_counter() - begin
             plans.append(_planned(policy, compiled, inputs, sizes, seconds))
+        except InternalFault:
+            raise
         except IronworksError as problem:
             skipped[policy] = problem.sentence
             continue
