@@ -55,6 +55,7 @@ OF_ONE = frozenset({
     "Softplus", "Sigmoid", "Tanh", "LSTM", "GRU", "RNN", "Erf", "Softmax", "Gelu", "Mish",
     "LogSoftmax", "ReduceLogSum", "ReduceLogSumExp",
 })  # fmt: skip
+BELOW_ZERO = {"Elu": 1.0, "Celu": 1.0, "Selu": 1.6732632}  # alpha: times exp(x) - 1
 FILTER_TILE = 4  # results of one tile along a dim, at most
 WIDEST_GELU = 5.5  # beyond it the error function is 1 in float32
 SQUASHED = 3.5  # units of 1: functions that libraries cut off, and logarithms of sums near 1
@@ -156,7 +157,7 @@ class _Rounding(Interpreter):
         if self.errors is not None and call.op in NORMS:
             slip = _slip(call, wide[call.args[0].name if call.args[0] else ""])
             found[0] = found[0] + slip * self.errors.upto(found[0].shape)
-        return [self._rounded(call.op, v, a) for v, a in zip(binding.vars, found)]
+        return [self._rounded(call, v, a) for v, a in zip(binding.vars, found)]
 
     def _in_any_order(
         self,
@@ -200,8 +201,9 @@ class _Rounding(Interpreter):
         unit = _unit("float64" if dtype_of(array) == "float64" else "float32")
         return wide * (1 + unit * depth * self.errors.upto(wide.shape))
 
-    def _rounded(self, op: str, var: Var, array: Any) -> Any:
+    def _rounded(self, call: OpCall, var: Var, array: Any) -> Any:
         """A result in the type that it is declared with, with errors of a few units."""
+        op = call.op
         if not isinstance(array, np.ndarray) or not isinstance(var.type, Tensor):
             return array
         dtype = var.type.dtype
@@ -210,14 +212,15 @@ class _Rounding(Interpreter):
         wide = array.astype(np.float64)
         if self.errors is not None and op not in EXACT:
             wide = wide * (1 + ULPS * _unit(dtype) * self.errors.upto(wide.shape))
-            wide = wide + self._absolute(op, wide, dtype) * self.errors.signs(wide.shape)
+            wide = wide + self._absolute(call, wide, dtype) * self.errors.signs(wide.shape)
         if self.errors is not None:
             signed = np.copysign(wide, self.errors.upto(wide.shape))
             wide = np.where(wide == 0, signed, wide)
         return wide.astype(_numpy(dtype))
 
-    def _absolute(self, op: str, wide: np.ndarray, dtype: str) -> float:
+    def _absolute(self, call: OpCall, wide: np.ndarray, dtype: str) -> Any:
         """Errors that are no share of the element itself."""
+        op = call.op
         if op == "Resize":  # coordinates are rounded, too
             finite = np.abs(wide[np.isfinite(wide)])
             return _unit("float32") * max(wide.shape, default=1) * float(finite.max(initial=0))
@@ -225,6 +228,10 @@ class _Rounding(Interpreter):
             finite = np.abs(wide[np.isfinite(wide)])
             return FILTERED * float(finite.max(initial=0)) / REACH
         unit = _unit("float64" if dtype == "float64" else "float32")
+        if op in BELOW_ZERO:  # ONNX defines them by exp(x) - 1: off by a unit of 1
+            given: dict[str, Any] = dict(call.attrs)
+            times = abs(given.get("alpha", BELOW_ZERO[op]) * given.get("gamma", 1.0507010))
+            return np.where(wide < 0, times * SQUASHED * unit / REACH, 0.0)
         times = WIDEST_GELU / 2 if op == "Gelu" else 1.0  # x / 2 times what is off by units of 1
         return times * SQUASHED * unit / REACH if op in OF_ONE else 0.0
 
