@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from explorer.garbage import rare_collections
 
 if TYPE_CHECKING:
+    from explorer.options import Options
     from widgets.model.compiled import Arrays, Compiled
     from widgets.page.shell import House, Room, Rooms
     from widgets.rammer.race_chart import Result
@@ -22,17 +23,26 @@ __all__ = ["data", "explore", "race", "show"]
 
 
 def explore(
-    c: Compiled,
+    given: Any,
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
     kept: str = "",
+    target: Any = "cpu",
+    options: Options | None = None,
 ) -> House:
-    """The whole house: every stage, picture and knob of a compilation, linked by one selection."""
+    """The whole house: every stage, picture and knob of a compilation, linked by one selection.
+
+    `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
+    takes, which is compiled here for `target` with `options`. A model whose compilation ends in an
+    error is shown as far as it came, with the error.
+    """
     with rare_collections():
         from widgets.page import shell
 
-        return shell.explore(c, sizes=sizes, inputs=inputs, kept=kept)
+        return shell.explore(
+            given, sizes=sizes, inputs=inputs, kept=kept, target=target, options=options
+        )
 
 
 def show(

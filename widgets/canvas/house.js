@@ -25,8 +25,9 @@ export function mount(el, host) {
   root.append(defs);
   const colours = palette(root, host.get("hatches"));
   const saved = host.get("state") ?? {};
+  const reached = name => { const ran = (host.get("stages") ?? []).filter(c => c.ran).map(c => c.stage); return !ran.length || ran.includes(name) ? name : ran.at(-1); };
   const state = {
-    stage: saved.stage ?? "RAMMED", op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
+    stage: reached(saved.stage ?? "RAMMED"), op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
     language: saved.language ?? "numba", tab: saved.tab ?? "p", inspector: saved.inspector ?? "tile", graph: saved.graph ?? "",
     room: saved.room ?? "",
   };
@@ -125,15 +126,17 @@ export function mount(el, host) {
   async function text() {
     const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
     const steps = cell?.steps ?? [], all = host.get("steps") ?? [];
-    const at = steps.includes(state.step) ? state.step : steps.at(-1) ?? -1;
-    const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => { state.step = Number(e.target.value); text(); } }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, at >= 0 ? `after ${all[at]}` : "");
+    const before = (host.get("stages") ?? []).findIndex(c => c === cell), earlier = (host.get("stages") ?? []).slice(0, before).flatMap(c => c.steps).at(-1) ?? -1;
+    const at = steps.includes(state.step) ? state.step : steps.at(-1) ?? earlier;
+    const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => { state.step = Number(e.target.value); text(); } }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, !cell?.ran ? "" : at < 0 ? "as it was imported" : steps.length ? `after ${all[at]}` : `unchanged, as after ${all[at]}`);
     put(heads.p, h("h2", {}, "Program"), narrow("p"), chooser, h("span", { class: "sp" }), tabs([[false, "After"], [true, "Diff"]], state.diff, diff => { state.diff = diff; remember(); text(); }, "Program"));
-    if (at < 0) { program.show([{ mark: " ", number: 0, text: cell?.ran === false ? "# this stage was not run" : "# this stage leaves the program as it is", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
+    if (cell?.ran === false) { program.show([{ mark: " ", number: 0, text: "# this stage was not run", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
     try {
-      const { data } = await host.ask("program", { step: at });
+      const { data } = await (at < 0 ? host.ask("imported") : host.ask("program", { step: at }));
       if (number !== reads.text) return;
       const failed = (data.failed ? [data.failed] : []).map(text => ({ mark: "-", number: 0, text: `# the check failed: ${text}`, family: "", ops: [] }));
-      const lines = [...failed, ...rows(data.lines)], shown = state.diff ? around(lines) : [...failed, ...lines.filter(l => l.mark !== "-")];
+      const lines = [...failed, ...rows(data.lines)], left = lines.filter(l => l.mark !== "-");
+      const shown = !steps.length ? left.map(l => ({ ...l, mark: " " })) : state.diff ? around(lines) : [...failed, ...left];
       program.show(shown, "program"); counted.program = program.light(); status();
     } catch (error) { if (number === reads.text) program.show([{ mark: " ", number: 0, text: `# ${error.sentence ?? error}`, family: "", ops: [] }], "program"); }
   }
@@ -160,13 +163,15 @@ export function mount(el, host) {
     clearTimeout(waiting);
   }
 
+  const runs = () => host.alive && host.get("verdict")?.runs !== false; // a data sheet, or an early stage, has no code
+
   // The main picture follows the stage
   async function picture_() {
     const mine = pictures(), shown = mine.find(p => p.name === state.room) ?? mine[0], number = ++reads.picture, own = shown.live === "wall";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
-    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : "planned; not measured yet") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
+    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
       h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(mine.map(p => [p.name, p.title, p.words]), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
-      own && host.alive && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
+      own && runs() && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
     body.querySelector(".pw").setAttribute("aria-label", shown.title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
@@ -241,7 +246,7 @@ export function mount(el, host) {
   }
   function verdict() {
     const v = host.get("verdict") ?? {}, x = r => 8 + (clamp(r, v.from ?? 0.8, v.to ?? 1.25) - (v.from ?? 0.8)) / ((v.to ?? 1.25) - (v.from ?? 0.8)) * 134;
-    put(knobs.verdict, h("div", {}, h("div", { class: "big" }, v.big ?? ""), h("div", { class: "sm", title: v.small ?? "" }, v.small ?? "")),
+    put(knobs.verdict, h("div", {}, h("div", { class: "big" }, v.big ?? ""), h("div", { class: v.failed ? "sm far" : "sm", title: v.small ?? "", role: v.failed ? "alert" : null }, v.small ?? "")),
       v.ratio ? s("svg", { width: 150, height: 44, class: "opt", role: "img", "aria-label": v.small },
         s("path", { d: `M${x(1)} 4V28`, stroke: "var(--ink2)", "stroke-dasharray": "2 2" }), s("path", { d: "M8 28.5H142", stroke: "var(--line2)" }),
         s("path", { d: `M${x(v.low)} 16H${x(v.high)}M${x(v.low)} 12v8M${x(v.high)} 12v8`, stroke: "var(--ink)", "stroke-width": 1.6, fill: "none" }),
@@ -331,7 +336,7 @@ export function mount(el, host) {
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey;
     const acts = {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
-      r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && host.alive && !wall.measured ? (remeasure(), true) : false,
+      r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && runs() && !wall.measured ? (remeasure(), true) : false,
       ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
       Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
@@ -377,7 +382,7 @@ export function mount(el, host) {
   restore();
   async function restore() {
     const text_ = new URLSearchParams(location.hash.slice(1)).get("ironworks");
-    if (!text_ || !host.alive) { if (host.alive && !host.get("verdict")?.n) quietly(command("measure")); return; }
+    if (!text_ || !host.alive) { if (runs() && !host.get("verdict")?.n) quietly(command("measure")); return; }
     try { const { data } = await host.ask("restore", { text: text_ }); say(data.said); Object.assign(state, data.state, { op: -1 }); everything(); const at = operators().findIndex(o => o[0] === data.state.op); if (at >= 0) select(at); } catch (error) { say(error.sentence ?? String(error)); }
   }
   const driver = { state, select, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };

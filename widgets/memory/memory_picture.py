@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
 from widgets.draw.symbol_marks import named
@@ -201,6 +202,8 @@ def _turn(t: TurnRow, symbols: Sequence[str], on: bool, marks: list[str], y: flo
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
+    if s.plan is None:
+        raise BadOption("no memory is planned yet: compile through PLANNED")
     rows = memory_plan.data(s.plan)
     c, sizes = s.now.compiled, dict(s.now.sizes)
     policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))

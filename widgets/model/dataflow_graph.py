@@ -11,7 +11,15 @@ from explorer.ir.calls import Branch, Loop, Var
 from explorer.ir.program import Binding, Function, Program
 from widgets.draw.layered import layered
 from widgets.model.compiled import Compiled
-from widgets.model.operators import Operator, call_family, head, is_call, operators, short_label
+from widgets.model.operators import (
+    Operator,
+    call_family,
+    has_kernels,
+    head,
+    is_call,
+    operators,
+    short_label,
+)
 
 FOLD_ABOVE = 60  # more operators than this are first shown folded by kernel
 
@@ -47,7 +55,7 @@ class Graph:
 def data(c: Compiled, folded: bool | None = None, known: tuple[Operator, ...] = ()) -> Graph:
     """The graph of a compilation; what no kernel computes is left out and its edges joined."""
     known = known or operators(c)
-    shown = [o for o in known if o.calls]
+    shown = [o for o in known if o.calls or not has_kernels(c.program)]
     if folded is None:
         folded = len(shown) > FOLD_ABOVE
     program = c.program if folded else c.model.program

@@ -31,6 +31,7 @@ def operators(c: Compiled) -> tuple[Operator, ...]:
     families = _families(_legalized(c))
     calls = calls_by_operator(c.program)
     dropped = dict(c.program.dropped)
+    why = "no kernel computes it" if has_kernels(c.program) else "no kernel is made yet"
     return tuple(
         Operator(
             s.name,
@@ -38,10 +39,15 @@ def operators(c: Compiled) -> tuple[Operator, ...]:
             short_label(s.name, s.op),
             families.get(s.name, "layout"),
             calls.get(s.name, ()),
-            "" if calls.get(s.name) else dropped.get(s.name, "no kernel computes it"),
+            "" if calls.get(s.name) else dropped.get(s.name, why),
         )
         for s in c.model.program.sources
     )
+
+
+def has_kernels(program: Program) -> bool:
+    """Whether operators have become kernels: before that each of them stands for itself."""
+    return program.stage >= Stage.LEGALIZED
 
 
 def calls_by_operator(program: Program) -> dict[str, tuple[str, ...]]:
@@ -105,7 +111,7 @@ def _families(program: Program) -> dict[str, str]:
     """The family of each operator: that of the binding that comes from the fewest others."""
     best: dict[str, tuple[int, str]] = {}
     for _, binding in program.bindings():
-        if not is_call(binding):
+        if not is_call(binding) and has_kernels(program):
             continue
         kind = family(binding)
         for name in binding.origin:

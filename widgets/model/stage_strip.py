@@ -11,7 +11,7 @@ from explorer.ir.program import Program
 from explorer.ir.stage import PROMISES, Stage
 from widgets.model.compiled import Compiled, Snapshot
 
-OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it ran
+OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did something
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ def data(c: Compiled) -> tuple[StageCell, ...]:
     return tuple(
         _cell(c, stage)
         for stage in Stage
-        if stage not in OPTIONAL or any(s.stage == stage for s in c.snapshots)
+        if stage not in OPTIONAL
+        or any(s.stage == stage and changes(s.before, s.after) for s in c.snapshots)
     )
 
 

@@ -45,8 +45,9 @@ def _report(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     c = compiled(model, flags, chosen, check=flags.check)
     session = Session(c, sizes=bound, inputs=arrays(c, flags, bound))
-    with doing("measuring"):
-        session.measure()
+    if session.runs:
+        with doing("measuring"):
+            session.measure()
     with doing("drawing"):
         text = page(session, code=not flags.no_code)
     _write(path, text)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from explorer.errors import InternalFault, IronworksError
+from explorer.errors import BadOption, InternalFault, IronworksError
 from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
@@ -40,6 +40,7 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
         except IronworksError:
             return  # the page then says that it does not hold the answer
 
+    ask("imported")
     for step in range(len(session.now.compiled.snapshots)):
         ask("program", step=step)
     for op in range(len(session.house.operators)):
@@ -59,7 +60,13 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
 def _pictures(session: Session, answers: dict[str, Any]) -> None:
     """Each picture; those that follow the selection once a kernel, or once an operator."""
     for picture in gallery.PICTURES:
-        whole = session.answer("picture", {"room": picture.name, "op": -1})
+        try:
+            whole = session.answer("picture", {"room": picture.name, "op": -1})
+        except IronworksError as problem:  # of a stage that was not reached, or a fault of ours
+            refused = {"error": error_parts(problem, f"the picture {picture.name!r}")}
+            for op in range(-1, len(session.house.operators)):
+                answers[question_key("picture", {"room": picture.name, "op": op})] = refused
+            continue
         for op, answer in _of_operators(session, picture, whole):
             key = question_key("picture", {"room": picture.name, "op": op})
             answers[key] = {"data": answer}
@@ -147,11 +154,14 @@ def _inert(text: str) -> str:
 
 
 def _room(session: Session, picture: Picture) -> str:
-    _, figure, table = picture.draw(session, "")
     title, words = escape(picture.title), escape(picture.words)
+    head = f'<article class="room"><header><b>{title}</b><span class="s">{words}</span></header>'
+    try:
+        _, figure, table = picture.draw(session, "")
+    except BadOption as problem:
+        return f"{head}<p>{escape(problem.sentence)}</p></article>"
     return (
-        f'<article class="room"><header><b>{title}</b><span class="s">{words}</span></header>'
-        f'<div class="picture">{figure.text()}</div>'
+        f'{head}<div class="picture">{figure.text()}</div>'
         f"<details><summary>Table</summary>{table.html()}</details></article>"
     )
 

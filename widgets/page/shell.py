@@ -12,6 +12,7 @@ import traitlets
 
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
+from explorer.options import Options
 from widgets.draw.svg import Svg, stacked
 from widgets.draw.table import Table
 from widgets.grinder.iterations_picture import TRIPS
@@ -19,6 +20,7 @@ from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.picture import Picture
 from widgets.page import front_end
+from widgets.page.opening import opened
 from widgets.program import stages_picture
 from widgets.rammer import brick_wall_picture, png, race_chart
 from widgets.rooms import gallery
@@ -90,7 +92,8 @@ class House(Asked):
     locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
 
     def __init__(self, session: Session) -> None:
-        session.run_once()
+        if session.runs:
+            session.run_once()
         super().__init__(**gallery.page_parts(), **_told(session))
         self.session = session
         self.on_msg(self._asked)
@@ -114,10 +117,12 @@ class House(Asked):
         table.
         """
         bundle = super()._repr_mimebundle_(**kwargs)
-        figure = brick_wall_picture.PICTURE.draw(self.session, "")[1]
-        walls = self.session.walls
-        image = png.wall(walls.planned, walls.measured) if walls.planned else b""
-        return _with_still(bundle, figure, _words(self.session), image)
+        walls, stages = self.session.walls, stages_picture.PICTURE.draw(self.session, "")
+        if walls.planned is None:
+            return _with_still(bundle, stages[1], stages[2].text())
+        _, figure, table = brick_wall_picture.PICTURE.draw(self.session, "")
+        words = f"{table.caption}\n{stages[2].text()}"
+        return _with_still(bundle, figure, words, png.wall(walls.planned, walls.measured))
 
 
 CHANGES = frozenset(
@@ -144,11 +149,6 @@ def refused(data: Any) -> bool:
 
 def _told(session: Session) -> dict[str, Any]:
     return {**session.parts(), **session.buffers()}
-
-
-def _words(session: Session) -> str:
-    stages = stages_picture.PICTURE.draw(session, "")[2].text()
-    return f"{brick_wall_picture.PICTURE.draw(session, '')[2].caption}\n{stages}"
 
 
 def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
@@ -242,15 +242,18 @@ class Room(anywidget.AnyWidget):
 
 
 def explore(
-    c: Compiled,
+    given: Any,
     *,
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
     kept: str = "",
+    target: Any = "cpu",
+    options: Options | None = None,
 ) -> House:
     """The whole house. `kept` is a saved state (the text of a snapshot file)."""
     before = state.parsed(kept) if kept else state.State()
-    session = Session(c, sizes=sizes, inputs=inputs, kept=before)
+    c, failed = opened(given, target, options)
+    session = Session(c, sizes=sizes, inputs=inputs, kept=before, failed=failed)
     if kept:
         if before.digest != c.model.digest:
             raise BadOption(
@@ -275,7 +278,7 @@ def show(
     Roller's rooms, and the ways of a crossing point."""
     picture = gallery.named(room)
     session = Session(c, sizes=sizes, inputs=inputs)
-    if picture.live == "wall" and c.program.stage is Stage.EMITTED:  # a sheet has no code
+    if picture.live == "wall" and session.runs:
         session.run_once()
     if measured:
         session.time_shown(picture, op)

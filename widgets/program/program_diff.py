@@ -125,9 +125,9 @@ def _around_changes(rows: tuple[DiffLine, ...], context: int = 2) -> list[DiffLi
 
 def _draw(s: OnShow, op: str) -> Drawn:
     """The largest step: from graph operators to kernels, if that was reached."""
-    steps = s.now.compiled.snapshots
-    step = next((x for x in steps if x.stage == Stage.LEGALIZED), steps[-1])
-    rows = data(step.before, step.after)
+    c = s.now.compiled
+    steps = [x for x in c.snapshots if x.stage == Stage.LEGALIZED] or c.snapshots[-1:]
+    rows = data(steps[0].before, steps[0].after) if steps else data(c.program, c.program)
     return rows, figure(rows), table(rows)
 
 

@@ -4,7 +4,7 @@ picture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from widgets.model.on_show import OnShow, Times, View, Walls
 from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
+from widgets.program.program_diff import DiffLine
 from widgets.rooms import gallery, inspection
 from widgets.session.questions import check_question, item, position
 
@@ -25,8 +26,19 @@ def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
     lines = program_diff.data(snapshot.before, snapshot.after)
-    rows = [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
-    return {"lines": rows, "failed": snapshot.checked if isinstance(snapshot.checked, str) else ""}
+    failed = snapshot.checked if isinstance(snapshot.checked, str) else ""
+    return {"lines": _rows(s, lines), "failed": failed}
+
+
+def imported(s: OnShow) -> Any:
+    """The lines of the program as it was imported."""
+    steps = s.now.compiled.snapshots
+    program = steps[0].before if steps else s.now.compiled.program
+    return {"lines": _rows(s, program_diff.data(program, program)), "failed": ""}
+
+
+def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
+    return [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
 
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
@@ -138,6 +150,7 @@ def _more(
 
 READERS: Mapping[str, Callable[..., Any]] = {
     "program": program,
+    "imported": imported,
     "kernel": kernel,
     "operator": operator,
     "picture": picture,

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer.errors import BadOption, IronworksError, fault
-from explorer.ir.decisions import Wall
+from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.measure.walls import compare_walls
@@ -65,7 +65,10 @@ class Session:
         compare: Callable[..., Comparison] = compare,
         timer: Timer = timed,
         hands: Hands | None = None,
+        failed: IronworksError | None = None,
     ) -> None:
+        """`failed`: the error that a compilation came no further for."""
+        self.failed = failed
         self.compare = compare
         self.bench = Bench(timer)
         self.hands = hands or Hands()
@@ -95,15 +98,24 @@ class Session:
         """Read a setting's compilation, and run it once; nothing changes if that fails."""
         c, sizes = step.setting.compiled, dict(step.setting.sizes)
         house = read(c)
-        planned = brick_wall.data(c.planned_wall(sizes), house.calls)
-        more = self._more_units(step.setting, house)
+        scheduled = c.program.stage >= Stage.PLANNED
         self.house: House = house
-        self.walls = Walls(planned, None)
-        self.views = WallViews(self.walls, more, tuple(c.schedules(sizes)))
-        self.plan = c.memory(sizes)
+        self.walls = Walls(None, None)
+        self.views = WallViews(self.walls, None, ())
+        self.plan: MemoryPlan | None = None
+        if scheduled:
+            self.walls = Walls(brick_wall.data(c.planned_wall(sizes), house.calls), None)
+            more = self._more_units(step.setting, house)
+            self.views = WallViews(self.walls, more, tuple(c.schedules(sizes)))
+            self.plan = c.memory(sizes)
         self.hands.clear()
         self._made = None
         self.revision += 1
+
+    @property
+    def runs(self) -> bool:
+        """Whether what is on show can be run here: a data sheet or an earlier stage has no code."""
+        return self.now.compiled.program.stage is Stage.EMITTED
 
     @property
     def inputs(self) -> Arrays:
@@ -169,7 +181,11 @@ class Session:
     # Times
 
     def verdict(self) -> dict[str, Any]:
-        """The time on show, against A where that is another setting of the same sizes."""
+        """The time on show, against A where that is another setting of the same sizes; where there
+        is no code, how far it came and why.
+        """
+        if not self.runs:
+            return verdict.without_code(self.past[-1], self._planned_us(), self.failed)
         return verdict.verdict(self.past[-1], self.pinned, self._planned_us())
 
     def _planned_us(self) -> float:
@@ -262,7 +278,10 @@ class Session:
         self._take(step)
         self.past = [*self.past, step][-MOST_STEPS:]
         self.future = []
-        return {"said": f"{step.what}: planned {time_text(self._planned_us())}", "measure": True}
+        return {
+            "said": f"{step.what}: planned {time_text(self._planned_us())}",
+            "measure": self.runs,
+        }
 
     # The wall
 
@@ -451,7 +470,7 @@ class Session:
         self._take(self.past[-2])
         self.future = [*self.future, self.past[-1]]
         self.past = self.past[:-1]
-        return {"said": f"Undone: {self.future[-1].what}", "measure": True}
+        return {"said": f"Undone: {self.future[-1].what}", "measure": self.runs}
 
     def redo(self) -> Any:
         """The setting that was undone last."""
@@ -460,12 +479,12 @@ class Session:
         self._take(self.future[-1])
         self.past = [*self.past, self.future[-1]]
         self.future = self.future[:-1]
-        return {"said": f"Done again: {self.past[-1].what}", "measure": True}
+        return {"said": f"Done again: {self.past[-1].what}", "measure": self.runs}
 
     def pin(self) -> Any:
         """Make the setting on show the one that others are compared with from now on."""
         step = self.past[-1]
-        if step.time is None:
+        if step.time is None and self.runs:
             step = self._timed(step)
         self.past = [replace(s, versus=None) for s in (*self.past[:-1], step)]
         self.future = [replace(s, versus=None) for s in self.future]
@@ -519,5 +538,5 @@ class Session:
         return {
             "said": "The state of the link is restored.",
             "state": state.view(found),
-            "measure": True,
+            "measure": self.runs,
         }

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from explorer.errors import IronworksError
+from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from widgets.draw.table import time_text
 from widgets.model.compiled import Measurement
@@ -32,6 +34,23 @@ def verdict(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     other = "; A has other sizes" if step.setting.sizes != base.setting.sizes else ""
     small = f"99% interval {low} to {high}, n = {step.time.n}{other}"
     return {"big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n}
+
+
+def without_code(step: Step, planned_us: float, failed: IronworksError | None) -> dict[str, Any]:
+    """What is known of a step that has no code to run here: a prediction, or how far it came, and
+    the error that it came no further for.
+    """
+    c = step.setting.compiled
+    stage = c.program.stage
+    if failed is not None:
+        big = f"came as far as {stage.name}"
+        return {"big": big, "small": failed.sentence, "runs": False, "failed": True}
+    if stage < Stage.PLANNED:
+        words = "nothing runs before code is generated: compile without `until`"
+        return {"big": f"compiled until {stage.name}", "small": words, "runs": False}
+    on = f"on {c.device.name}" if c.device.kind != "cpu" else f"compiled until {stage.name}"
+    words = "a prediction: no code of it runs on this machine"
+    return {"big": f"{time_text(planned_us)} {on}", "small": words, "runs": False}
 
 
 def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[dict[str, Any]]:

@@ -1,0 +1,80 @@
+"""The house of a compilation that has no code: an early stage, a data sheet, an error."""
+
+from typing import Any
+
+import pytest
+
+import explorer
+import widgets
+from explorer.errors import BadModelFile, InternalFault, IronworksError
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from widgets.page.opening import opened
+from widgets.page.report import document
+from widgets.rooms import gallery
+from widgets.session.session import Session
+
+BERT = "tests/data/tiny_bert.onnx"
+
+
+def drawn(session: Session) -> set[str]:
+    """The pictures that are drawn; of the others each is refused with a sentence."""
+    found = set()
+    for picture in gallery.PICTURES:
+        try:
+            session.answer("picture", {"room": picture.name, "op": 3})
+        except InternalFault:
+            raise
+        except IronworksError as problem:
+            assert problem.sentence
+        else:
+            found.add(picture.name)
+    return found
+
+
+@pytest.mark.parametrize("stage", [Stage.IMPORTED, Stage.TYPED, Stage.WELDED, Stage.PLANNED])
+def test_every_stage_opens_with_what_there_is(stage: Stage) -> None:
+    c = explorer.compile(BERT, until=stage)
+    session = widgets.explore(c).session
+    assert session.answer("imported", {})["lines"]
+    assert [n.kind for n in session.house.graphs["operators"].nodes].count("operator") > 50
+    assert ("rammer" in drawn(session)) == (stage >= Stage.PLANNED)
+    told = session.parts()["verdict"]
+    assert told["runs"] is False and stage.name in told["big"]
+    assert {"stages", "program"} <= drawn(session)
+
+
+def test_a_data_sheet_opens_and_everything_is_a_prediction() -> None:
+    house = widgets.explore(BERT, target="v100")
+    told = house.session.parts()["verdict"]
+    assert told["big"].endswith("on v100") and "prediction" in told["small"]
+    for room in ("rammer", "memory", "roller"):
+        assert house.session.answer("picture", {"room": room, "op": 3})["svg"]
+    knob = next(k for k in house.session.knobs() if k.name == "fusion")
+    said = house.session.answer("turn", {"knob": "fusion", "index": (knob.now + 1) % 3})
+    assert said["measure"] is False and "planned" in said["said"]
+    with pytest.raises(IronworksError, match="data sheet"):
+        house.session.answer("measure", {})
+    assert house.session.answer("pin", {})
+    bundle: Any = house._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert data["image/png"] and data["image/svg+xml"]
+
+
+def test_a_model_that_fails_opens_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(program: Program) -> Program:
+        raise KeyError("planted")
+
+    monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
+    c, problem = opened(BERT)
+    assert isinstance(problem, InternalFault) and c.program.stage < Stage.LEGALIZED
+    session = Session(c, failed=problem)
+    told = session.parts()["verdict"]
+    assert told["failed"] and told["small"] == problem.sentence
+    assert "relax" in drawn(session)
+    assert document(session)["answers"]["imported"]["data"]["lines"]
+
+
+def test_what_is_no_model_is_refused_as_before() -> None:
+    with pytest.raises(BadModelFile):
+        widgets.explore("nothing.onnx")
