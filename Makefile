@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 NOTEBOOK ?= notebooks/00_tour.ipynb
 REPORT ?= report.html
-PYTEST_FLAGS ?= -n 2 --dist loadfile
+PYTEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 QUICK_FLAGS ?= -q -x
 
 # An environment is as old as what it was made from, so its stamp carries the digest of that.

@@ -9,7 +9,7 @@ from explorer.codegen.build import KernelCode
 from explorer.codegen.cpu.object.helper_count import HelpersAhead
 from explorer.codegen.emitted import STEP, emit, emitted
 from explorer.compilation import Compilation
-from explorer.devices.model import Device
+from explorer.devices.model import Device, text_of_device
 from explorer.frontends.model import Model
 from explorer.garbage import rare_collections
 from explorer.ir.program import Constant, Program
@@ -163,6 +163,6 @@ def _setting_key(device: Device) -> str | None:
     """
     own = own_operators()
     if not own:
-        return repr(device)
+        return text_of_device(device)
     key = pass_key(tuple(own.values()))
-    return None if key is None else f"{device!r} {key}"
+    return None if key is None else f"{text_of_device(device)} {key}"

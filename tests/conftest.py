@@ -1,5 +1,6 @@
 """What every test stands on: its own cache folder, golden files, and honest skips."""
 
+import gc
 import os
 import shutil
 import signal
@@ -13,10 +14,28 @@ import pytest
 from hypothesis import settings
 
 from explorer.counters import counters
+from explorer.garbage import YOUNG
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN_CACHE = pytest.StashKey[str]()
+LONGEST = (  # files that take a worker longest begin first, so that none is left to one at the end
+    "conformance/test_onnx_nodes.py",
+    "widgets/test_notebooks.py",
+    "conformance/test_zoo_models.py",
+    "conformance/test_light_models.py",
+    "browser/test_tour_in_lab.py",
+    "codegen/test_guard_pages.py",
+    "test_processes.py",
+    "training/test_real_runs.py",
+    "fuzz/test_net.py",
+    "frontends/test_zoo_control_flow.py",
+    "test_program_cache.py",
+    "test_readme.py",
+    "conformance/test_onnx_nodes_expanded.py",
+    "conformance/test_onnx_nodes_r_to_z.py",
+    "conformance/test_onnx_nodes_l_to_q.py",
+)
 
 # A shell gives what it starts in the background no Ctrl-C, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,8 +68,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No test reads or fills the user's cache; all workers of one run share one of their own.
 
-    ``$IRONWORKS_TEST_CACHE`` keeps it from run to run.
+    ``$IRONWORKS_TEST_CACHE`` keeps it from run to run. Thousands of tests are many objects, which
+    Python would look through again and again.
     """
+    gc.set_threshold(YOUNG)
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     kept = os.environ.get("IRONWORKS_TEST_CACHE")
@@ -65,6 +86,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {SNAPSHOTS.parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
     no_browser = find_chromium() is None
     for item in items:
         if no_browser and item.get_closest_marker("browser"):

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 
 from explorer.garbage import YOUNG, rare_collections
+
+
+@pytest.fixture(autouse=True)
+def as_python_begins() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
 
 
 def test_the_collector_is_as_it_was_after_the_block_even_after_an_error() -> None:

@@ -93,8 +93,9 @@ def test_later_processes_run_no_pass_and_compile_no_kernel_whatever_their_hashes
 
 
 @pytest.mark.slow
-def test_eight_processes_at_once_are_all_right_and_leave_one_entry() -> None:
-    team = [process(MODEL) for _ in range(8)]
+@pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.exhaustive)])
+def test_processes_at_once_are_all_right_and_leave_one_entry(count: int) -> None:
+    team = [process(MODEL) for _ in range(count)]
     found = [ended(child) for child in team]
     assert len({one["bits"] for one in found}) == 1
     assert cache.verify().removed == 0

@@ -56,7 +56,7 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_work_is_linear_in_the_steps(layers: int) -> None:
     counts: dict[int, int] = {}
     for steps in (3, FEW, MANY):  # the first one imports and reads what is needed once

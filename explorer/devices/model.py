@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from explorer.devices.costs import Costs
 from explorer.devices.target import Target
+from explorer.ir.by_identity import by_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +98,13 @@ class Device:
     def all_gb_per_s(self, level: MemoryLevel) -> float:
         """What all units together read from a level, in GB/s."""
         return self.each_gb_per_s(level) * max(1, self.units)
+
+
+def _text(device: Device) -> str:
+    return repr(device)
+
+
+text_of_device = by_identity(_text, most=64)
+"""All that a device is, as text that no other has: it stands in the keys of all that is made for
+it, many times in one compilation.
+"""

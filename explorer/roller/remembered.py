@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from explorer import cache as store
-from explorer.devices.model import Device
+from explorer.devices.model import Device, text_of_device
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
@@ -90,7 +90,7 @@ class _Question:
         kernel, env, names = canonical_symbols(kernel, env)
         sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
         binding = repr(sorted(sizes.items()))
-        parts = (text_of(kernel), repr(device), repr(env), binding, str(top_k), policy)
+        parts = (text_of(kernel), text_of_device(device), repr(env), binding, str(top_k), policy)
         key = store.content_key("roller", store.code_key(*FOLDERS), *parts)
         return _Question(key, kernel, device, env, sizes, top_k, policy)
 

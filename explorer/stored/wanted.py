@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer import cache
 from explorer.budget import budget
-from explorer.devices.model import Device
+from explorer.devices.model import Device, text_of_device
 from explorer.frontends.model import Model
 from explorer.ir.decisions import Decisions
 from explorer.ir.program import Program
@@ -64,12 +64,12 @@ def wanted(
         return None
     if options.roller.measure or options.grinder.measure:
         return None
-    ours = setting == repr(device) and _is_ours((steps, options), set())
+    ours = setting == text_of_device(device) and _is_ours((steps, options), set())
     parts = {
         "model": f"{given.digest} {given.name}",
         "program": program_key(replace(given.program, constants={})),
         "target": device.name,
-        "device": cache.content_key(repr(device)),
+        "device": cache.content_key(text_of_device(device)),
         "donate": ", ".join(donated),
         "compiler": compiler_key(),
         "memory": str(budget()),

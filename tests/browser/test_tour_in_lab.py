@@ -1,4 +1,7 @@
-"""The tour in JupyterLab, as a reader sees it: nothing from outside, every cell run."""
+"""The tour in JupyterLab, as a reader sees it: nothing from outside, every cell run.
+
+The house follows a theme that changes; that it also begins with a dark one is for `test-all`.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 from tests.browser.driver import Lab, Tab
 from tests.browser.test_house import PIXELS
+from widgets.draw import theme
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -43,7 +47,10 @@ class Tour:
         )
 
 
-@pytest.fixture(scope="module", params=["JupyterLab Light", "JupyterLab Dark"])
+@pytest.fixture(
+    scope="module",
+    params=["JupyterLab Light", pytest.param("JupyterLab Dark", marks=pytest.mark.exhaustive)],
+)
 def tour(
     request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tour]:
@@ -125,6 +132,19 @@ def test_the_notebook_does_not_hear_the_keys_of_the_house(tour: Tour) -> None:
         assert focus == "house", f"{focus!r} has the focus when {key} is pressed"
         tour.page.keyboard.press(key)
     assert tour.page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_the_house_follows_the_theme_of_the_lab(tour: Tour) -> None:
+    ground = f"getComputedStyle(document.querySelector('{HOUSE} .house')).backgroundColor"
+    of_lab = "data-jp-theme-light"
+    before = tour.page.get_attribute("body", of_lab)
+    for light, tokens in (("false", theme.DARK), ("true", theme.LIGHT), (before, None)):
+        tour.page.evaluate(f"document.body.setAttribute('{of_lab}', '{light}')")
+        tour.page.wait_for_timeout(300)
+        if tokens is not None:
+            rgb = ", ".join(str(int(tokens["pane"][i : i + 2], 16)) for i in (1, 3, 5))
+            assert tour.page.evaluate(ground) == f"rgb({rgb})"
+            assert tour.page.evaluate(LAB_PIXELS, "f-conv") > 1000
 
 
 def test_a_picture_of_the_house_is_taken(tour: Tour, request: pytest.FixtureRequest) -> None:

@@ -1,7 +1,7 @@
 """Kernels between pages that nobody may touch: an access outside of any buffer ends the process.
 
-`python -m tests.codegen.guard_pages SIDE FAMILY` runs the cases of a family with the end, or the
-beginning, of every buffer at such a page, and says which one it runs before it does.
+`python -m tests.codegen.guard_pages FAMILY` runs the cases of a family with the end, and then
+with the beginning, of every buffer at such a page, and says which one it runs before it does.
 """
 
 from __future__ import annotations
@@ -99,13 +99,14 @@ def _block(
                 yield sizes[a.name]
 
 
-def main(side: str, family: str) -> None:
+def main(family: str) -> None:
     """Every case of a family; the name of each stands on a line of its own before it runs."""
     from tests.codegen.guarded_cases import FAMILIES  # imports this module
 
     for case in FAMILIES[family]():
-        print(case.name, flush=True)
-        case.check(side)
+        for side in SIDES:
+            print(f"{case.name} at the {side}", flush=True)
+            case.check(side)
 
 
 if __name__ == "__main__":

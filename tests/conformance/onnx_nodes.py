@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -60,6 +61,7 @@ class Outcome:
     seconds: float = 0.0
 
 
+@cache
 def cases() -> Sequence[Any]:
     """All node tests of the onnx package."""
     with warnings.catch_warnings():

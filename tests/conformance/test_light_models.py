@@ -26,7 +26,7 @@ LIGHT = [
     pytest.param("inception_v1"),
     pytest.param("inception_v2", marks=pytest.mark.exhaustive),  # the operators of version 1
     pytest.param("densenet121"),
-    pytest.param("zfnet512"),
+    pytest.param("zfnet512", marks=pytest.mark.exhaustive),  # AlexNet's operators
     pytest.param("bvlc_alexnet", marks=pytest.mark.slow),
     pytest.param("vgg19", marks=pytest.mark.exhaustive),  # AlexNet's operators, more often
 ]

@@ -29,7 +29,7 @@ from tests.benchmarks.recursive_autoencoder import (
     random_tree,
 )
 
-PROGRAMS = 300
+QUICK, PROGRAMS = 100, 300
 WIDE = 5
 VECTOR, COUNT = tensor("float32", WIDE), tensor("int64")
 MATRIX = np.random.default_rng(1).standard_normal((WIDE, WIDE)).astype(np.float32) / 3
@@ -103,7 +103,13 @@ def agree(compiled: Any, model: Any, inputs: dict[str, Any]) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, 25))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(n, marks=pytest.mark.exhaustive if n >= QUICK else ())
+        for n in range(0, PROGRAMS, 25)
+    ],
+)
 def test_random_recursions_equal_python_on_arrays(first: int) -> None:
     for seed in range(first, first + 25):
         model = recursion(seed)

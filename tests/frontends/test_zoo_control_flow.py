@@ -25,6 +25,7 @@ from tests.frontends.flows_in_numpy import run
 Feeds = dict[str, np.ndarray]
 REDUCED = [e.name for e in GRINDER if e.name.startswith(zoo.SMALL)]
 FULL = [e.name for e in GRINDER if e.name not in REDUCED]
+EXHAUSTIVE = {"skipnet", "blockdrop", "beam_search"}  # their reduced forms are held every time
 KINDS = {  # what control flow is in each
     "nasrnn": {"loop"},
     "looped_lstm": {"loop"},
@@ -210,7 +211,10 @@ def test_one_seed_gives_one_model() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.exhaustive if n in EXHAUSTIVE else ()) for n in FULL],
+)
 def test_a_full_model_answers_like_numpy(name: str) -> None:
     given = feeds(name, 1)
     near(compiled(name).run(given), run(flow_of(name), given))

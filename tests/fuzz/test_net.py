@@ -22,7 +22,8 @@ from tests.fuzz.net import Worker, cast
 from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
 
-TRIES = {"graph": (505, 25), "file": (510, 120), "state": (500, 100), "crash": (500, 3)}
+# Of the crashes one is a kill, one a full disk.
+TRIES = {"graph": (505, 25), "file": (510, 120), "state": (500, 100), "crash": (500, 2)}
 
 
 @pytest.mark.slow

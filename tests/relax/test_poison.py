@@ -37,7 +37,8 @@ STORAGES = st.builds(
         share=st.sampled_from([True, True, True, False]),
     ),
 )
-RANDOM = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+RANDOM, MANY = settings(max_examples=50, **QUIET), settings(max_examples=500, **QUIET)
 POLICY = pytest.mark.parametrize("policy", ["arena", "storages"])
 
 
@@ -62,6 +63,13 @@ def test_a5_10_a_poisoned_run_with_the_arena_gives_what_numpy_gives(case, seed):
 @RANDOM
 @given(programs(STORAGES), st.integers(0, 99))
 def test_a5_10_a_poisoned_run_with_storages_gives_what_numpy_gives(case, seed):
+    check(case, seed)
+
+
+@pytest.mark.exhaustive
+@MANY
+@given(programs(ARENA) | programs(STORAGES), st.integers(0, 99))
+def test_a5_10_five_hundred_poisoned_runs_give_what_numpy_gives(case, seed):
     check(case, seed)
 
 

@@ -80,9 +80,28 @@ def results(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, np.
     return dict(zip(main.output_names, found, strict=True))
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs(), SIZES, SIZES, st.integers(0, 99), st.sampled_from([STEPS, OTHER]))
+ANY = (programs(), SIZES, SIZES, st.integers(0, 99), st.sampled_from([STEPS, OTHER]))
+QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+@settings(max_examples=150, **QUIET)
+@given(*ANY)
 def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
+    program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
+) -> None:
+    keeps_values(program, one, other, seed, steps)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=1000, **QUIET)
+@given(*ANY)
+def test_a5_04_every_stage_of_a_thousand_programs_has_the_same_values(
+    program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
+) -> None:
+    keeps_values(program, one, other, seed, steps)
+
+
+def keeps_values(
     program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
 ) -> None:
     note(print_program(program))

@@ -171,9 +171,20 @@ def agree(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(ours, right, 0, 4e-6 * scale)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_layer_of_any_attributes_is_as_onnxruntime_says(seed: int) -> None:
+    is_as_onnxruntime_says(seed)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_hundred_layers_are_as_onnxruntime_says(seed: int) -> None:
+    is_as_onnxruntime_says(seed)
+
+
+def is_as_onnxruntime_says(seed: int) -> None:
     layer = Layer(seed)
     compiled = compiled_of(layer.model(layer.by_batch), {"seq": (0, 64)})
     is_one_loop(compiled.program)

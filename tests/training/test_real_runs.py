@@ -189,6 +189,7 @@ def test_a_recurrent_network_adds_two_numbers_of_a_sequence() -> None:
     assert np.mean(found.losses[-20:]) < 0.02, np.mean(found.losses[-20:])  # a guess of 1: 0.167
 
 
+@pytest.mark.exhaustive  # the layers of the language model, the data of the other networks
 def test_a_vision_transformer_reads_digits() -> None:
     images, labels = digits()
     draw, width = np.random.default_rng(5), 32

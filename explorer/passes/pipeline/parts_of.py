@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from explorer.cached_property import cached_property
+from explorer.devices.model import Device, text_of_device
 from explorer.ir.program import Constant
 
 PARTS: dict[type, Callable[[Any], object]] = {
@@ -40,6 +41,7 @@ PARTS: dict[type, Callable[[Any], object]] = {
     UnionType: lambda a: a.__args__,
     type(lru_cache(len)): lambda f: f.__wrapped__,
     Constant: lambda c: c.digest,
+    Device: text_of_device,
     np.dtype: repr,
     np.ufunc: lambda f: f.__name__,
     **dict.fromkeys(
