@@ -11,7 +11,7 @@ from math import gcd, prod
 from explorer.cost.loops import Loops
 from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
-from explorer.devices.model import Device
+from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
@@ -22,10 +22,8 @@ Extents = Mapping[str, int]  # of each axis of a compute
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
-PAGE_BYTES, WAYS = 4096, 16  # L1 has as many sets as fit a page; L2's ways where none are known
 STREAMS = 16  # pages that a core iterates over at once and still fetches ahead
 ROOM = 0.5  # of a set is there for one operand
-LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
 WASTE = 1.1  # of a run of rows, by a last tile that is moved back
 BLOCK = 16  # rows and columns of a turned block
 ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
@@ -74,7 +72,7 @@ def step_cycles(rows: int, vectors: int, device: Device) -> float:
     """Cycles of one step of the depth: rows x vectors fused multiply-adds, a value loaded a row and
     a vector a column group, and no sum needed before it is there.
     """
-    return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, LATENCY_FMA)
+    return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, device.pipeline_cycles)
 
 
 def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
@@ -82,10 +80,9 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
     lines of one set drive each other out of a cache before it is full.
     """
     cycles = 0.0
-    for n, (level, wait) in enumerate(zip(device.levels, MISS_CYCLES)):
-        capacity = level.capacity_bytes or 0
-        ways = level.ways or (max(1, capacity // PAGE_BYTES) if n == 0 else WAYS)
-        sets = max(1, capacity // (level.line_bytes * ways))
+    for level, wait in zip(device.levels, MISS_CYCLES):
+        ways = device.ways(level)
+        sets = max(1, (level.capacity_bytes or 0) // (level.line_bytes * ways))
         whole, rest = divmod(stride_bytes, level.line_bytes)
         used = sets if rest or not whole else sets // gcd(sets, whole)
         if lines > used * ways * ROOM:

@@ -79,9 +79,11 @@ def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
     return tuple(cut)
 
 
-def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
+def lower(
+    kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv(), device: Device | None = None
+) -> TileProgram:
     """The plain program of one task of a kernel in normal form: its output tile, and all in between
-    in scratch.
+    in scratch. Without a device no tensor is too large for the caches.
 
     Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
     what is made inside is read past its border as different values.
@@ -91,7 +93,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     blocks = block_by_block(kernel, regions)
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
-    places = Places(kernel, env, grid, tiling, regions)
+    places = Places(kernel, env, grid, tiling, regions, device)
     places.reduced = _reduced(kernel)
     places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)

@@ -15,12 +15,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN, Elements
+from explorer.devices.model import LINE_BYTES
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.patterns.forms import Form
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
-LINE_BYTES = 64
 AHEAD_BYTES = 4096  # processors fetch ahead by themselves, but to the end of a page only
 IN_L2, IN_L1 = 2, 3  # LLVM's localities
 SHORT_STEP = 12  # products of vectors: where registers are 16, hints took 3 % of the time
