@@ -15,17 +15,16 @@ from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
+from explorer.tile.rewriting.register_tiles import WASTE_SHARE
+from explorer.tile.rewriting.vectorise import SIDES
 
 Extents = Mapping[str, int]  # of each axis of a compute
 
 # by their places in NAMES
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
-MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
-STREAMS = 16  # pages that a core iterates over at once and still fetches ahead
-ROOM = 0.5  # of a set is there for one operand
-WASTE = 1.1  # of a run of rows, by a last tile that is moved back
-BLOCK = 16  # rows and columns of a turned block
+SIDE = SIDES[4]  # rows and columns of a turned block of float32 elements
+ROOM_SHARE = 0.5  # of a set is there for one operand
 ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
 
 
@@ -80,12 +79,12 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
     lines of one set drive each other out of a cache before it is full.
     """
     cycles = 0.0
-    for level, wait in zip(device.levels, MISS_CYCLES):
+    for level, wait in zip(device.levels, device.costs.misses):
         ways = device.ways(level)
         sets = max(1, (level.capacity_bytes or 0) // (level.line_bytes * ways))
         whole, rest = divmod(stride_bytes, level.line_bytes)
         used = sets if rest or not whole else sets // gcd(sets, whole)
-        if lines > used * ways * ROOM:
+        if lines > used * ways * ROOM_SHARE:
             cycles = wait
     return cycles
 
@@ -133,7 +132,7 @@ def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
             run = prod(sides.size[a.name] for a in rows)
     elif len(rows) > 1:
         last, here = full[rows[-1].name], sides.size[rows[-1].name]
-        wasted = -(-last // micro.rows) * micro.rows > last * WASTE
+        wasted = -(-last // micro.rows) * micro.rows > last * WASTE_SHARE
         if min(last, here) >= micro.rows and not wasted:
             run, known = here, 1 if sides.clipped(rows[-1]) else last
     if run is None or (known % micro.rows and not f.settled):
@@ -168,7 +167,7 @@ def _count_packing(
     out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, micro: Micro
 ) -> None:
     wide = panels * micro.columns
-    if f.dense_columns or micro.columns % BLOCK:
+    if f.dense_columns or micro.columns % SIDE:
         out.each[PACK] += batch * depth * wide
         out.each[STRIP] += batch * depth
     else:
@@ -178,10 +177,10 @@ def _count_packing(
 
 def _count_turn(out: Counts, times: int, depth: int, columns: int) -> None:
     """A copy that swaps two axes: whole blocks in registers, what remains one by one."""
-    inside = (columns // BLOCK) * (depth // BLOCK) * BLOCK * BLOCK
+    inside = (columns // SIDE) * (depth // SIDE) * SIDE * SIDE
     out.each[TURN] += times * inside
     out.each[PACK] += times * (columns * depth - inside)
-    out.each[STRIP] += times * columns / BLOCK
+    out.each[STRIP] += times * columns / SIDE
 
 
 def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
@@ -196,10 +195,11 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
         times = points // max(1, depth * length)
         _count_turn(out, times, length, depth)
         wait = miss_cycles(depth, loops.stride_bytes, device)
-        out.waits += times * (length % BLOCK) * depth * wait
-        lines = (length // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
+        out.waits += times * (length % SIDE) * depth * wait
+        lines = (length // SIDE) * (depth // SIDE) * SIDE  # of blocks, each written whole
         pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
-        out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
+        late = max(0.0, 1 - device.costs.prefetched_pages / max(1, pages))
+        out.waits += times * lines * device.costs.misses[0] * late
     elif loops.to is not None:
         _count_scatter(out, loops, loops.to, sides, points, lanes)
     elif not c.reduce or loops.order == "scan":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.costs import Costs
+from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 
 LINE_BYTES = 64  # of a cache: x86 and most of Arm
@@ -74,6 +75,7 @@ class Device:
     pipeline_cycles: int = 4  # of most CPUs: Fog, Instruction tables, 2025
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()
+    python: PythonTimes = PythonTimes()
     figures: str = ""  # "measured" or "default": how those of a machine that is here were found
     target: Target = Target()  # what code for a CPU is made for
 

@@ -30,6 +30,7 @@ SOURCES = (
     ("ways", "the operating system, /sys/devices/system/cpu"),
     ("pipeline_cycles", PIPELINE_SOURCE),
     ("costs", f"cycles {KEPT}"),
+    ("python", KEPT),
 )
 
 

@@ -21,6 +21,7 @@ from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
 from explorer.devices.host import cache_bytes, cache_ways, is_x86, lanes, registers, target
 from explorer.devices.model import LINE_BYTES, Device, MemoryLevel
+from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 from explorer.measure.this_machine.default_cpu import (
     FMA_PER_CYCLE,
@@ -47,6 +48,7 @@ SOURCES = (
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("ways", "the operating system, /sys/devices/system/cpu"),
     ("pipeline_cycles", PIPELINE_SOURCE),
+    ("python", "a copy and a look, the median of many; regions and libraries as by default"),
     ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),
 )
 PRODUCT = """
@@ -102,6 +104,7 @@ def from_json(text: str) -> Device:
     fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
     fields["costs"] = costs_from(fields["costs"])
+    fields["python"] = PythonTimes(**fields["python"])
     about = fields["target"]
     fields["target"] = Target(about["processor"], tuple(about["features"]))
     return Device(**fields)
@@ -140,6 +143,7 @@ def measure() -> Device:
         task_ns=round(own.task_ns, 1),
         sources=SOURCES,
         costs=Costs(stores=stores, together=together),
+        python=PythonTimes(round(own.copy_us, 3), round(own.look_us, 3)),
         figures="measured",
         target=target(),
     )

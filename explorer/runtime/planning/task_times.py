@@ -22,7 +22,6 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import TaskProfile
 from explorer.runtime.planning.extents import Extents
 
-LIBRARY_US = 10.0  # from one launch to the library's code, and back to the next launch
 Key = tuple[str, tuple[tuple[str, int], ...]]
 
 
@@ -103,7 +102,7 @@ class TaskTimes:
         names = [*(a for a in task.args if a is not None), *task.results]
         moved = sum(extents.bytes(name) for name in names)
         farthest = levels_of(self.device).levels[-1]
-        return TaskFact(1, LIBRARY_US + moved / farthest.bytes_per_us)
+        return TaskFact(1, self.device.python.library_us + moved / farthest.bytes_per_us)
 
     def library_key(self, task: LibraryTask, extents: Extents) -> Key:
         """The same for a library call: its function, its attributes, the shapes of its operands."""

@@ -26,7 +26,7 @@ from explorer.ir.tile_program import (
     fetches,
 )
 
-WASTE = 1.1  # of a run of rows, by its last tile
+WASTE_SHARE = 1.1  # of a run of rows, computed, over what there is: its last tile is moved back
 PANEL_SHARE = 2 / 3  # of the nearest cache: the rest is for rows and results
 ON_REGISTERS = ("add", "sub", "mul", "div", "max", "min")  # of float elements
 ON_WHOLE_NUMBERS = ("add", "sub", "mul")
@@ -121,7 +121,7 @@ def _run_of(s: Panels, operands: tuple[Fetch, ...]) -> Run | None:
         found = _run((), _size(s.rows), rest, rows)
     if found is None and len(s.rows) > 1 and isinstance(inner.size, int):
         size = inner.size
-        wasted = -(-size // rows) * rows > size * WASTE
+        wasted = -(-size // rows) * rows > size * WASTE_SHARE
         if _is_fixed(inner) and not wasted:
             found = _run(s.rows[:-1], size, size, rows)
         elif inner.least >= rows and not wasted:
