@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ from explorer.codegen.cpu.print import emit
 from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
+from explorer.ir.calls import efficient_binding
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
@@ -187,7 +188,8 @@ def build(
     progress: Progress | None = None,
     helpers: Helpers | None = None,
 ) -> dict[str, KernelCode]:
-    """The code of every kernel call of a program, by the binding's name.
+    """The code of every kernel call of a program, by the binding's name; that of a second tiling by
+    `efficient_binding` of it.
 
     `helpers` are processes that were started before; they are gone afterwards.
     `progress(name, done, total)` is told of each; Cancelled is raised where it answers False.
@@ -198,11 +200,11 @@ def build(
 
     def told(name: str) -> None:
         nonlocal done
-        if progress is not None and progress(name, done, len(calls)) is False:
+        if progress is not None and progress(name, done, len(printed)) is False:
             raise Cancelled("code generation was cancelled")
         done += 1
 
-    printed = {b.name: _print(b, program.env, device) for b in calls}
+    printed = {name: made for b in calls for name, made in _print(b, program.env, device)}
     users: dict[str, list[str]] = {}  # by key
     for name, (source, _, _) in printed.items():
         users.setdefault(key_of(source, device.target), []).append(name)
@@ -230,6 +232,9 @@ def build(
     }
 
 
-def _print(binding: Binding, env: ShapeEnv, device: Device) -> Printed:
-    call = binding.kernel_call
-    return print_kernel(call.kernel, call.tiling or Tiling(), env, device)
+def _print(binding: Binding, env: ShapeEnv, device: Device) -> Iterator[tuple[str, Printed]]:
+    """Each implementation of a call, under its name."""
+    call, name = binding.kernel_call, binding.name
+    yield name, print_kernel(call.kernel, call.tiling or Tiling(), env, device)
+    if call.efficient is not None:
+        yield efficient_binding(name), print_kernel(call.kernel, call.efficient, env, device)

@@ -9,25 +9,22 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from explorer.cost.loops import Loops
+from explorer.cost.rows import Lie
 from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
-from explorer.devices.model import Device
+from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
+from explorer.tile.rewriting.vectorise import SIDES
 
 Extents = Mapping[str, int]  # of each axis of a compute
 
 # by their places in NAMES
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
-MISS_CYCLES = 20.0, 120.0  # of L1 and of L2, with others under way
-PAGE_BYTES, WAYS = 4096, 16  # L1 has as many sets as fit a page; L2's ways where none are known
-STREAMS = 16  # pages that a core iterates over at once and still fetches ahead
-ROOM = 0.5  # of a set is there for one operand
-LATENCY_FMA = 4  # cycles until a fused multiply-add's result can be used
-WASTE = 1.1  # of a run of rows, by a last tile that is moved back
-BLOCK = 16  # rows and columns of a turned block
+SIDE = SIDES[4]  # rows and columns of a turned block of float32 elements
+ROOM_SHARE = 0.5  # of a set is there for one operand
 ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
 
 
@@ -43,11 +40,6 @@ class Sides:
         """Whether a tile may leave the axis: its extent is no multiple, or is not known."""
         even = self.whole[axis.name] % max(1, self.full[axis.name]) == 0
         return not even or not isinstance(axis.extent, int)
-
-    def inner_rows_whole(self, f: Facts) -> bool:
-        """Whether of the rows of a contraction only the first axis is cut."""
-        assert f.found is not None
-        return all(self.full[a.name] == self.whole[a.name] for a in f.found.rows[1:])
 
 
 @dataclass(slots=True)
@@ -74,7 +66,7 @@ def step_cycles(rows: int, vectors: int, device: Device) -> float:
     """Cycles of one step of the depth: rows x vectors fused multiply-adds, a value loaded a row and
     a vector a column group, and no sum needed before it is there.
     """
-    return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, LATENCY_FMA)
+    return max(rows * vectors / device.fma_per_cycle, (rows + vectors) / 2, device.pipeline_cycles)
 
 
 def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
@@ -82,18 +74,19 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
     lines of one set drive each other out of a cache before it is full.
     """
     cycles = 0.0
-    for n, (level, wait) in enumerate(zip(device.levels, MISS_CYCLES)):
-        capacity = level.capacity_bytes or 0
-        ways = level.ways or (max(1, capacity // PAGE_BYTES) if n == 0 else WAYS)
-        sets = max(1, capacity // (level.line_bytes * ways))
+    for level, wait in zip(device.levels, device.costs.misses):
+        ways = device.ways(level)
+        sets = max(1, (level.capacity_bytes or 0) // (level.line_bytes * ways))
         whole, rest = divmod(stride_bytes, level.line_bytes)
         used = sets if rest or not whole else sets // gcd(sets, whole)
-        if lines > used * ways * ROOM:
+        if lines > used * ways * ROOM_SHARE:
             cycles = wait
     return cycles
 
 
-def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
+def count_contraction(
+    out: Counts, f: Facts, sides: Sides, lie: Lie, tiling: Tiling, device: Device
+) -> None:
     """Register tiles over packed columns: each runs whole, also at the edges."""
     found, size = f.found, sides.size
     assert found is not None
@@ -103,7 +96,9 @@ def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, devic
     columns, batch = size[found.column.name], prod(size[a.name] for a in found.batch)
     panels = -(-columns // micro.columns)
     parts = -(-depth // tiling.depth_block) if tiling.depth_block else 1
-    run = run_of_rows(f, sides, micro)
+    run = None
+    if lie.run is not None:
+        run = sides.size[lie.last] if lie.run.outer else rows
     blocks = -(-rows // micro.rows) if run is None else rows // run * -(-run // micro.rows)
     tiles = batch * blocks * panels
     out.multiply += tiles * depth * step_cycles(micro.rows, micro.vectors, device)
@@ -111,37 +106,13 @@ def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, devic
     out.each[SUM] += tiles * micro.rows * micro.vectors * (3 * parts - 2)
     if run is None:
         out.each[ROW] += batch * blocks * micro.rows * parts
-        whole = rows // micro.rows * micro.rows if f.registers and sides.inner_rows_whole(f) else 0
+        whole = rows // micro.rows * micro.rows if lie.registers else 0
         _count_edges(out, f, rows - whole, rows, columns, batch * parts, micro)
     else:
         _count_edges(out, f, 0, blocks * micro.rows, columns, batch * parts, micro)
     out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.functions
     if f.packs and not _in_place(f, sides, tiling):
         _count_packing(out, f, batch, depth * f.group, columns, panels, micro)
-
-
-def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
-    """How many rows follow each other a constant distance apart, where register tiles iterate over
-    those and the last one is moved back; None where rows stand in a table.
-    """
-    assert f.found is not None
-    rows, full = f.found.rows, sides.full
-    if not rows or not f.registers:
-        return None
-    run = None
-    if f.joined and sides.inner_rows_whole(f):
-        inner = prod(full[a.name] for a in rows[1:])
-        known = inner if sides.clipped(rows[0]) else inner * full[rows[0].name]
-        if known >= micro.rows:
-            run = prod(sides.size[a.name] for a in rows)
-    elif len(rows) > 1:
-        last, here = full[rows[-1].name], sides.size[rows[-1].name]
-        wasted = -(-last // micro.rows) * micro.rows > last * WASTE
-        if min(last, here) >= micro.rows and not wasted:
-            run, known = here, 1 if sides.clipped(rows[-1]) else last
-    if run is None or (known % micro.rows and not f.settled):
-        return None
-    return run
 
 
 def _count_edges(
@@ -171,7 +142,7 @@ def _count_packing(
     out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, micro: Micro
 ) -> None:
     wide = panels * micro.columns
-    if f.dense_columns or micro.columns % BLOCK:
+    if f.dense_columns or micro.columns % SIDE:
         out.each[PACK] += batch * depth * wide
         out.each[STRIP] += batch * depth
     else:
@@ -181,10 +152,10 @@ def _count_packing(
 
 def _count_turn(out: Counts, times: int, depth: int, columns: int) -> None:
     """A copy that swaps two axes: whole blocks in registers, what remains one by one."""
-    inside = (columns // BLOCK) * (depth // BLOCK) * BLOCK * BLOCK
+    inside = (columns // SIDE) * (depth // SIDE) * SIDE * SIDE
     out.each[TURN] += times * inside
     out.each[PACK] += times * (columns * depth - inside)
-    out.each[STRIP] += times * columns / BLOCK
+    out.each[STRIP] += times * columns / SIDE
 
 
 def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
@@ -199,10 +170,11 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
         times = points // max(1, depth * length)
         _count_turn(out, times, length, depth)
         wait = miss_cycles(depth, loops.stride_bytes, device)
-        out.waits += times * (length % BLOCK) * depth * wait
-        lines = (length // BLOCK) * (depth // BLOCK) * BLOCK  # of blocks, each written whole
+        out.waits += times * (length % SIDE) * depth * wait
+        lines = (length // SIDE) * (depth // SIDE) * SIDE  # of blocks, each written whole
         pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
-        out.waits += times * lines * MISS_CYCLES[0] * max(0.0, 1 - STREAMS / max(1, pages))
+        late = max(0.0, 1 - device.costs.prefetched_pages / max(1, pages))
+        out.waits += times * lines * device.costs.misses[0] * late
     elif loops.to is not None:
         _count_scatter(out, loops, loops.to, sides, points, lanes)
     elif not c.reduce or loops.order == "scan":

@@ -35,8 +35,6 @@ from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
 ALWAYS = ("compute", "task")  # the other terms stand where there is something of them
-JUMP_CYCLES = 12.0  # of plain loops, until a page's first line is there, others being under way
-UNHIDDEN = 0.1  # of the time of a shared memory that computing could hide
 
 
 def tasks(kernel: Kernel, tiling: Tiling, sizes: Sizes) -> int:
@@ -88,6 +86,9 @@ class Estimate:
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
+        self.rows = {
+            f.number: f.rows.of(tiling, known.axes[f.number]) for f in parts.facts if f.rows
+        }
         self.halos = tuple(
             _part(parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims)
             for h in parts.halos
@@ -177,7 +178,7 @@ class Estimate:
             full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
             sides = Sides(size, full, {name: numbers[a.extent] for name, a in axes.items()})
             if f.found is not None:
-                count_contraction(out, f, sides, self.tiling, self.device)
+                count_contraction(out, f, sides, self.rows[f.number], self.tiling, self.device)
             else:
                 count_loops(out, f, sides, self.device)
         for part in self.halos:
@@ -195,7 +196,7 @@ class Estimate:
         for level, moved in zip(known.levels, self._moved(numbers, short, kept)):
             if moved:
                 time_us = moved / level.bytes_per_us
-                shown = UNHIDDEN * min(time_us, longest) if level.shared else 0.0
+                shown = self.device.costs.unhidden * min(time_us, longest) if level.shared else 0.0
                 terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
         terms.append(("task", costs[START] * us))
@@ -218,7 +219,10 @@ class Estimate:
             moved[home] += count * weight
             if jumps and self.streams and known.levels[home].shared:
                 moved[home] += (
-                    jumps * JUMP_CYCLES * known.cycle_us * known.levels[home].bytes_per_us
+                    jumps
+                    * self.device.costs.jump
+                    * known.cycle_us
+                    * known.levels[home].bytes_per_us
                 )
         for f, axes in self.works:
             if f.found is not None:

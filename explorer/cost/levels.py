@@ -7,7 +7,7 @@ from typing import NamedTuple
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 
-ROOM = 0.5  # of a memory's capacity may be one operand
+ROOM_SHARE = 0.5  # of a memory's capacity may be one operand
 REMEMBERED = 4
 
 
@@ -70,7 +70,7 @@ def _levels(device: Device) -> Levels:
     levels = [
         Level(
             m.name,
-            None if m.capacity_bytes is None else m.capacity_bytes * ROOM,
+            None if m.capacity_bytes is None else m.capacity_bytes * ROOM_SHARE,
             m.shared,
             device.each_gb_per_s(m) * 1e3,
             stores.get(m.name, 1.0),

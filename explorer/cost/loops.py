@@ -23,12 +23,16 @@ from explorer.ir.tile_program import (
     fetches,
 )
 from explorer.tile.rewriting.collapse import joined_axes
-from explorer.tile.rewriting.vectorise import FEW, formed
+from explorer.tile.rewriting.vectorise import FEW_POINTS, formed
 
-TURNED = 6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
-PREFIX = 48.0  # instructions of a vector's running reduction, most of them waiting for the last one
-ROW_AFTER_ROW = 3.0  # instructions of a running reduction across vectors
-REST = 2.0  # the sums so far are loaded and stored where they lie in memory
+TURNED_INSTRUCTIONS = (
+    6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
+)
+PREFIX_INSTRUCTIONS = (
+    48.0  # instructions of a vector's running reduction, most of them waiting for the last one
+)
+ROW_INSTRUCTIONS = 3.0  # instructions of a running reduction across vectors
+REST_INSTRUCTIONS = 2.0  # the sums so far are loaded and stored where they lie in memory
 UNROLLED = LoopForm("unrolled")  # a few reduced points, left to LLVM
 ONE_BY_ONE = LoopForm("one by one")
 
@@ -60,7 +64,7 @@ def loops_of(kernel: Kernel, c: Compute, whole: Statement, device: Device) -> Lo
     if isinstance(whole, Scan):
         prefix = any(isinstance(s, Scan) and s.form is not None for s in made)
         last = tuple(a.name for a in c.axes[-1:])
-        return Loops("scan", last, PREFIX if prefix else ROW_AFTER_ROW)
+        return Loops("scan", last, PREFIX_INSTRUCTIONS if prefix else ROW_INSTRUCTIONS)
     inner = innermost(made)
     if not isinstance(inner, Map | Reduce):
         raise TypeError(f"{type(inner).__name__} is no loop over the points of {c.out}")
@@ -77,10 +81,10 @@ def loops_of(kernel: Kernel, c: Compute, whole: Statement, device: Device) -> Lo
     work, functions = operations(c.expr, vector) + 1.0, function_cycles(c.expr, vector)
     strided = sum(_is_strided(f, along) for f in dict.fromkeys(fetches(inner.expr)))
     if form.order == "turned":
-        return Loops("turned", axes, work + TURNED * strided, 0, functions)
+        return Loops("turned", axes, work + TURNED_INSTRUCTIONS * strided, 0, functions)
     if isinstance(inner, Map):
         strided += _is_strided(inner.target, along)
-    rest = REST if form.order in ("rows", "sums in memory") else 0.0
+    rest = REST_INSTRUCTIONS if form.order in ("rows", "sums in memory") else 0.0
     return Loops(form.order, axes, work + rest, strided, functions)
 
 
@@ -111,7 +115,7 @@ def _plain(s: Map | Reduce) -> LoopForm:
         if not isinstance(span.size, int):
             return ONE_BY_ONE
         count *= span.size
-    return UNROLLED if count <= FEW else ONE_BY_ONE
+    return UNROLLED if count <= FEW_POINTS else ONE_BY_ONE
 
 
 def _vectors(s: Map | Reduce, order: str) -> tuple[Span, ...]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
+from explorer.devices.model import LINE_BYTES, PAGE_BYTES
 from explorer.ir.patterns.regions import Interval
 from explorer.ir.shapes.dims import Dim
 
 Numbers: TypeAlias = Sequence[int]  # the dims of a kernel under one binding
 Short: TypeAlias = Mapping[str, int]  # by tile variable: how much shorter than a whole tile
-
-LINE_BYTES, PAGE_BYTES = 64, 4096
 
 
 def place(dims: list[Dim], dim: Dim) -> int:

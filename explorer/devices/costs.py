@@ -37,6 +37,12 @@ class Costs:
     load or store that is not dense, a lane (`strided`), the sum across a vector (`horizontal`), and
     how much of its listed cycles an elementary function takes (`function`). A task begins in
     `start`.
+
+    Of memory, and not fitted: what a line waits that is not in the nearest cache, and not in the
+    next, with others under way (`misses`); until a page's first line is there, others being under
+    way (`jump`); how many pages a core iterates over at once and still fetches ahead
+    (`prefetched_pages`); the share of a shared memory's time that computing does not hide, though
+    it could (`unhidden`).
     """
 
     tile: float = 30.0
@@ -55,6 +61,10 @@ class Costs:
     horizontal: float = 12.0
     function: float = 1.0
     start: float = 20.0
+    misses: tuple[float, ...] = (20.0, 120.0)
+    jump: float = 12.0
+    prefetched_pages: int = 16
+    unhidden: float = 0.1
     stores: tuple[tuple[str, float], ...] = ()  # a byte stored to a level, in bytes read from it
     together: tuple[tuple[str, float], ...] = ()  # GB/s of a level for each unit, when all read
     fits: tuple[Fit, ...] = ()
@@ -75,4 +85,5 @@ def costs_from(fields: Mapping[str, Any]) -> Costs:
     named = dict(fields)
     for name in ("stores", "together"):
         named[name] = tuple((str(level), float(x)) for level, x in named[name])
+    named["misses"] = tuple(map(float, named["misses"]))
     return Costs(**named | {"fits": tuple(Fit(**fit) for fit in named["fits"])})

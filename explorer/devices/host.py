@@ -5,6 +5,7 @@ and features, caches, clock. Nothing else asks what machine this is.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -48,18 +49,30 @@ def is_x86() -> bool:
 def cache_bytes() -> dict[str, int]:
     """The size of each data cache, as the kernel tells it, else a common one."""
     found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
-    for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
-        try:
-            kind, level = (
-                (entry / "type").read_text().strip(),
-                (entry / "level").read_text().strip(),
-            )
-            text = (entry / "size").read_text().strip()
-        except OSError:
-            continue
-        if kind in ("Data", "Unified") and text[-1:] in "KM" and text[:-1].isdigit():
-            found[f"L{level}"] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
+    for level, entry in _data_caches():
+        text = _told(entry / "size")
+        if text[-1:] in ("K", "M") and text[:-1].isdigit():
+            found[level] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
     return found
+
+
+def cache_ways() -> dict[str, int]:
+    """How many lines a set of each data cache holds, where the kernel tells it."""
+    told = {level: _told(entry / "ways_of_associativity") for level, entry in _data_caches()}
+    return {level: int(text) for level, text in told.items() if text.isdigit() and int(text)}
+
+
+def _data_caches() -> Iterator[tuple[str, Path]]:
+    for entry in sorted(CACHES.glob("index*")) if CACHES.is_dir() else ():
+        if _told(entry / "type") in ("Data", "Unified"):
+            yield f"L{_told(entry / 'level')}", entry
+
+
+def _told(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def clock_ghz() -> float:

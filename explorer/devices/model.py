@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.costs import Costs
+from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 from explorer.ir.by_identity import by_identity
+
+LINE_BYTES = 64  # of a cache: x86 and most of Arm
+PAGE_BYTES = 4096  # the smallest page of x86 and Arm
+FAR_WAYS = 16  # of L2, in Zen 5 and Skylake's server parts: AMD 58455, 2.6; Intel 248966, 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,10 @@ class Device:
     transaction_bytes: int = 0
     sustained_gflops: float = 0.0
     thread_loads: int = 1
-    pipeline_cycles: int = 1
+    pipeline_cycles: int = 4  # of most CPUs: Fog, Instruction tables, 2025
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()
+    python: PythonTimes = PythonTimes()
     figures: str = ""  # "measured" or "default": how those of a machine that is here were found
     target: Target = Target()  # what code for a CPU is made for
 
@@ -87,6 +93,21 @@ class Device:
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name."""
         return next(m for m in self.levels if m.name == name)
+
+    def ways(self, level: MemoryLevel) -> int:
+        """Lines that one set of a cache holds. Where it does not say: the nearest is indexed before
+        translation, so that its sets are a page.
+        """
+        if level.ways or level.name != self.levels[0].name:
+            return level.ways or FAR_WAYS
+        return max(1, (level.capacity_bytes or 0) // PAGE_BYTES)
+
+    @property
+    def cached_bytes(self) -> int:
+        """What the largest cache holds; what is larger than that comes from memory whenever it is
+        read, and 0 where there is none.
+        """
+        return max((m.capacity_bytes or 0 for m in self.levels[:-1]), default=0)
 
     def each_gb_per_s(self, level: MemoryLevel) -> float:
         """What every unit reads from a level while all of them do, in GB/s: as it was measured,

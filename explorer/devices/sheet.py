@@ -78,6 +78,7 @@ LEVELS = {
     "bandwidth": _positive(1e9, "GB/s", all_units=True),
     "line": Number(1, 1 << 16, "bytes"),
     "latency": _time("ns"),
+    "ways": Number(1, 1024),
 }
 WITHIN = (
     ("block_threads", "unit_threads"),
@@ -149,6 +150,7 @@ def _level(level: Mapping[str, Any], units: int) -> MemoryLevel:
         round(level["bandwidth"]["value"] / units, 3),
         level["line"]["value"],
         level["shared"],
+        ways=level.get("ways", {}).get("value", 0),
         latency_ns=level.get("latency", {}).get("value", 0.0),
     )
 
@@ -157,7 +159,7 @@ def _sources(sheet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in _given(sheet):
         yield name, f"{sheet[name]['unit']}: {sheet[name]['source']}"
     for level in sheet["levels"]:
-        for part in ("capacity", "bandwidth", "latency", "line"):
+        for part in ("capacity", "bandwidth", "latency", "line", "ways"):
             if part in level:
                 entry = level[part]
                 yield f"{level['name']} {part}", f"{entry['unit']}: {entry['source']}"

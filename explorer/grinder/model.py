@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from explorer.grinder.calls.words import Words
-from explorer.ir.calls import KernelCall, LibraryCall
+from explorer.ir.calls import KernelCall, LibraryCall, efficient_binding
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
 
@@ -49,6 +49,13 @@ class OperatorTask:
     args: tuple[str, ...]
     results: tuple[str, ...]
     origin: frozenset[str]
+
+    def implementation(self, number: int) -> OperatorTask:
+        """With the tiling that the wall chose: 0 is the fastest, 1 the efficient one."""
+        if not number:
+            return self
+        call = replace(self.call, tiling=self.call.efficient, efficient=None)
+        return replace(self, binding=efficient_binding(self.binding), call=call)
 
 
 @dataclass(frozen=True, slots=True)

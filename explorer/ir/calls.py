@@ -52,12 +52,19 @@ class KernelCall:
     """A loop-level kernel in destination-passing style: `args` are the kernel's inputs in order; it
     writes the binding's values, its outputs in order.
 
-    `tiling` is what Roller decided, None before.
+    `tiling` is what Roller decided, None before: with it the call alone ends first. `efficient` is
+    the one that takes less of all units, where there is such a one: the wall has the choice.
     """
 
     kernel: Kernel
     args: tuple[Var, ...]
     tiling: Tiling | None = None
+    efficient: Tiling | None = None
+
+
+def efficient_binding(binding: str) -> str:
+    """The name under which there is code for a call's efficient tiling, which no binding has."""
+    return f"{binding}\0efficient"
 
 
 def updates_of(call: KernelCall, results: tuple[Var, ...]) -> tuple[tuple[Var, Var], ...]:

@@ -324,6 +324,7 @@ class MeasuredTile:
 class TilingDecision:
     """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set
     by hand. `measured` are those that were timed, fastest first; they lead the candidates.
+    `efficient` is the one that the wall may run instead, where units are short.
     """
 
     binding: str
@@ -331,6 +332,7 @@ class TilingDecision:
     candidates: tuple[Candidate[Tiling], ...]
     pinned: bool = False
     measured: tuple[MeasuredTile, ...] = ()
+    efficient: Tiling | None = None
 
 
 # Rammer: the wall. Evaluated per binding of the symbols.

@@ -120,7 +120,8 @@ class MeasureTiles:
             found = decided.get(binding.name)
             if not isinstance(binding.expr, KernelCall) or found is None or not found.measured:
                 return binding
-            return replace(binding, expr=replace(binding.expr, tiling=found.chosen))
+            timed = replace(binding.expr, tiling=found.chosen, efficient=found.efficient)
+            return replace(binding, expr=timed)
 
         functions = tuple(
             replace(f, body=tuple(chosen(b) for b in f.body)) for f in program.functions
@@ -150,7 +151,9 @@ class MeasureTiles:
         rest = [c for c in found.candidates if c not in first]
         best = rows[ranked[0]].tiling
         measured = tuple(rows[n] for n in ranked)
-        return replace(found, chosen=best, candidates=(*first, *rest), measured=measured)
+        kept = found.efficient if best == found.chosen else None  # whose work the clock did not see
+        ordered = (*first, *rest)
+        return replace(found, chosen=best, candidates=ordered, measured=measured, efficient=kept)
 
     def _times(self, asked: Question, tilings: Sequence[Tiling]) -> dict[Tiling, float]:
         """Microseconds of each; only those that are not known from before are timed."""

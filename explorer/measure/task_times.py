@@ -105,7 +105,7 @@ def _keys(executable: Executable, plan: Plan, sizes: Sizes) -> Iterator[tuple[st
     for task in calls_of(executable.tasks.parts):
         if isinstance(task, LibraryTask):
             yield task.name, times.library_key(task, plan.extents)
-        elif (key := times.key_of(task, sizes)) is not None:
+        elif (key := times.key_of(plan.implementation(task), sizes)) is not None:
             yield task.name, key
 
 
@@ -203,7 +203,7 @@ def _times(
             continue
         ratio = 1.0
         if isinstance(task, OperatorTask):
-            fact = executable.task_times.modelled(task, plan.sizes)
+            fact = executable.task_times.modelled(plan.implementation(task), plan.sizes)
             ratio = fact.kept_us / fact.us if fact.kept_us else 1.0
         time = TaskTime(*key, name, *one.us(ratio), len(traced))
         by_kernel[key].append(time)

@@ -19,7 +19,6 @@ from explorer.roller.construct.alignment import (
     memory_transaction,
     tensor_shape,
 )
-from explorer.roller.construct.cpu_rules import PAGE_BYTES
 from explorer.roller.policy import Inside
 
 EPS = 0.2  # of a register tile's rows and columns
@@ -73,7 +72,7 @@ def _sets(
         if isinstance(i, Affine)
     )
     near = device.levels[0]
-    ways = near.ways or max(1, (near.capacity_bytes or 0) // PAGE_BYTES)
+    ways = device.ways(near)
     sets = cache_sets(near.capacity_bytes or 0, near.line_bytes, ways)
     stride = step * ITEM_BYTES[kernel.dtype(sums.a.tensor)]
     return cache_set(tiling.micro.rows if stride else 1, stride, near.line_bytes, sets, ways)

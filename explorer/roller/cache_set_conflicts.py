@@ -11,7 +11,6 @@ from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.roller.construct.alignment import cache_set, cache_sets
 from explorer.tile.lowering.places import row_major
 
-WAYS = 16  # of the second cache level, in the cores since Zen 2 and Skylake's server parts
 LEAST_ROWS = 32  # rows of a tile that pay for copying the panel
 
 
@@ -23,7 +22,7 @@ def lies_crowded(kernel: Kernel, found: Contraction, device: Device, sizes: Size
     level = next((m for m in reversed(device.levels) if not m.shared and m.capacity_bytes), None)
     if level is None or found.b.tensor in kernel.constants:
         return False
-    line, depth = level.line_bytes, 1
+    line, ways, depth = level.line_bytes, device.ways(level), 1
     steps = []
     for axis in found.depth:
         depth *= evaluate_dim(axis.extent, sizes)
@@ -31,8 +30,8 @@ def lies_crowded(kernel: Kernel, found: Contraction, device: Device, sizes: Size
     step = min((s for s in steps if s), default=0)
     if step < line or step % line:
         return False
-    sets = cache_sets(level.capacity_bytes or 0, line, WAYS)
-    return not cache_set(depth, step, line, sets, WAYS).holds
+    sets = cache_sets(level.capacity_bytes or 0, line, ways)
+    return not cache_set(depth, step, line, sets, ways).holds
 
 
 def _step(kernel: Kernel, read: Read, axis: str, sizes: Sizes) -> int:

@@ -223,15 +223,15 @@ def _inside(
     found = [f for c in kernel.computes if (f := tensor_contraction(kernel, c)) is not None]
     device = sums_of(kernel, device)
     one = Micro(1, 1, device.lanes)
-    plain = lower(kernel, Tiling((), one), env)
-    if not found or lower(kernel, Tiling((), Micro(2, 1, device.lanes)), env) == plain:
+    plain = lower(kernel, Tiling((), one), env, device)
+    if not found or lower(kernel, Tiling((), Micro(2, 1, device.lanes)), env, device) == plain:
         return (one,), (False,), (0,)
-    packed = lower(kernel, Tiling((), one, True), env) != plain
+    packed = lower(kernel, Tiling((), one, True), env, device) != plain
     depth = max(prod(evaluate_dim(a.extent, sizes) for a in f.depth) for f in found)
     blocks = [0]
     block = LEAST_BLOCK
     while block < depth:
-        if lower(kernel, Tiling((), one, False, block), env) != plain:
+        if lower(kernel, Tiling((), one, False, block), env, device) != plain:
             blocks.append(block)
         block *= 2
     return register_tiles(device), (False, True) if packed else (False,), tuple(blocks)

@@ -26,7 +26,8 @@ class LegalTiles:
                 return f"{name!r} has no tiling"
             if normalise(call.kernel) != call.kernel:
                 return f"the kernel of {name!r} is not in normal form any more"
-            why = refusal(call.kernel, call.tiling, self.device, env, env.hints)
-            if why:
-                return f"the tiling of {name!r} is not legal: {why}"
+            for tiling in filter(None, (call.tiling, call.efficient)):
+                why = refusal(call.kernel, tiling, self.device, env, env.hints)
+                if why:
+                    return f"the tiling of {name!r} is not legal: {why}"
         return ""

@@ -29,7 +29,6 @@ SHOWN = 24  # legal candidates that are kept, best first
 AS_GOOD = 1.02  # the model is not more exact than this
 FEW_TASKS = 4  # a unit
 LEAST_TASK_US = 5.0  # of tasks that are worth being cut finer: to begin one takes a part of that
-DEPTH_BLOCK = 512  # a panel of both operands of a register tile is then in L1
 LOWERED, FEWEST = 90, 4  # computes, in all candidates that are tried; candidates
 REFUSED = 6  # and refused ones, the best of them by the model
 
@@ -281,7 +280,15 @@ def _depth_block(shape: Shape, regions: Regions, device: Device, sizes: Sizes) -
         return 0
     depth = prod(evaluate_dim(a.extent, sizes) for a in shape.main[1].depth)
     bytes_ = _rows(shape, regions, sizes) * depth * ITEM_BYTES["float32"]
-    return DEPTH_BLOCK if depth > DEPTH_BLOCK and bytes_ > private_bytes(device) / 2 else 0
+    block = depth_block(device)
+    return block if depth > block and bytes_ > private_bytes(device) / 2 else 0
+
+
+def depth_block(device: Device) -> int:
+    """Products that are summed before the sums rest: so many steps of the depth, of a vector each,
+    fill the nearest cache.
+    """
+    return max(1, (device.levels[0].capacity_bytes or 0) // (device.lanes * ITEM_BYTES["float32"]))
 
 
 def _rows(shape: Shape, regions: Regions, sizes: Sizes) -> int:

@@ -18,6 +18,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.own_policy import Asked
+from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
 from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
@@ -89,8 +90,11 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
             if name not in pinned
             else (chosen, *(c for c in found if c.value != chosen.value))
         )
-        decisions.append(TilingDecision(name, chosen.value, ranked, name in pinned))
-        return replace(binding, expr=replace(call, kernel=kernel, tiling=chosen.value))
+        other = efficient(found, chosen) if device.kind == "cpu" and name not in pinned else None
+        made = TilingDecision(name, chosen.value, ranked, name in pinned, efficient=other)
+        decisions.append(made)
+        tiled = replace(call, kernel=kernel, tiling=chosen.value, efficient=other)
+        return replace(binding, expr=tiled)
 
     functions = tuple(replace(f, body=tuple(rolled(b) for b in f.body)) for f in program.functions)
     left = replace(program.decisions, tilings=tuple(decisions))

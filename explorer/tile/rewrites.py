@@ -50,7 +50,7 @@ def steps(
 
     Raises BadOption where the kernel in normal form has no such tiles.
     """
-    program = lower(kernel, tiling, env)
+    program = lower(kernel, tiling, env, device)
     found = [("lower", program)]
     for name, rewrite in REWRITES:
         program = rewrite(program, device)
@@ -60,7 +60,7 @@ def steps(
 
 def placed(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
     """The program when all has its place: what room a tiling takes is asked of it."""
-    program = lower(kernel, tiling, env)
+    program = lower(kernel, tiling, env, device)
     for _, rewrite in PLACEMENT:
         program = rewrite(program, device)
     return program

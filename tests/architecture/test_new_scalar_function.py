@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import explorer
+from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.cost.operations import function_cycles
 from explorer.errors import IronworksError
 from explorer.ir.kernel import Apply, Read, var
@@ -54,6 +55,30 @@ def test_it_is_evaluated_and_compiled_to_code(shape: tuple[int, ...], dtype: str
     (got,) = c.run({"x": x}).values()
     np.testing.assert_allclose(got, want, 1e-6)
     assert got.dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(7, 13), (2, 1, 101)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_with_a_form_of_its_own_is_a_record_and_that_form(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str
+) -> None:
+    cubed = ScalarFunction("cubed", "float", 1, lambda x: x * x * x, cycles=1.0, vectors="float")
+    monkeypatch.setitem(SCALAR_FUNCTIONS, "cubed", cubed)
+    monkeypatch.setitem(ELEMENTARY, "cubed", lambda x: x * x * x)
+    operator = unary(
+        "Cubed", lambda s, x, d: call("cubed", x), lambda a, args: cubed.numpy(args[0])
+    )
+    own = explorer.operator(operator, domain="own")
+
+    @explorer.trace
+    def model(x: explorer.tensor(dtype, *shape)):  # type: ignore[no-untyped-def,valid-type]
+        return own(x)
+
+    x = np.asarray(np.random.default_rng(1).normal(size=shape), dtype)
+    c = explorer.compile(model)
+    (got,) = c.run({"x": x}).values()
+    np.testing.assert_allclose(got, x * x * x, 1e-6)
+    assert "order='along'" in c.kernels[0].code.source
 
 
 def test_its_dtypes_are_verified() -> None:

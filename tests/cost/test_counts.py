@@ -110,6 +110,14 @@ def test_lines_of_one_set_drive_each_other_out() -> None:
     assert miss_cycles(64, 4096 + 64, DEVICE) == 0
 
 
+def test_what_a_miss_waits_and_how_far_a_core_fetches_ahead_are_the_devices() -> None:
+    slow = replace(DEVICE, costs=replace(DEVICE.costs, misses=(30.0, 200.0)))
+    assert (miss_cycles(64, 4096, slow), miss_cycles(1024, 4096, slow)) == (30, 200)
+    kernel, cut = transpose((1024, 1024), (1, 0)), Tiling((("a1", 64),))
+    far = replace(ONE, costs=replace(ONE.costs, prefetched_pages=64))
+    assert sum(t for _, t in kernel_terms(kernel, cut, far, {})) < us(kernel, cut)
+
+
 def test_a_transpose_that_walks_many_lines_of_one_set_takes_longer() -> None:
     power, odd = transpose((1024, 1024), (1, 0)), transpose((1040, 1040), (1, 0))
     bad = Tiling((("a1", 24),))

@@ -55,6 +55,15 @@ def sheet(tmp_path: Path) -> Callable[..., str]:
     return written
 
 
+def test_a_cache_has_the_ways_of_its_sheet_else_sets_of_a_page(sheet: Callable[..., str]) -> None:
+    line = 'line = { value = 32, unit = "bytes", source = "the blackboard" }'
+    ways = 'ways = { value = 8, unit = "lines a set", source = "the blackboard" }'
+    told = explorer.device(sheet(MINE.replace(line, f"{line}\n{ways}", 1)))
+    silent = explorer.device(sheet())
+    assert (told.ways(told.levels[0]), silent.ways(silent.levels[0])) == (8, 4)
+    assert ("L1 ways", "lines a set: the blackboard") in told.sources
+
+
 def test_a_sheet_in_a_file_is_a_target(sheet: Callable[..., str]) -> None:
     found = explorer.device(sheet())
     assert (found.name, found.units, found.level("DRAM").alone_gb_per_s) == ("lecture", 4, 10)
@@ -173,4 +182,4 @@ def test_every_number_of_every_shipped_sheet_is_within_its_range() -> None:
     for path in SHEETS.iterdir():
         assert read_sheet(path.read_text()) == device(path.name.removesuffix(".toml"))
     assert {*NUMBERS, *LIMITS} <= set(explorer.device("v100").__dataclass_fields__)
-    assert set(LEVELS) == {"capacity", "bandwidth", "line", "latency"}
+    assert set(LEVELS) == {"capacity", "bandwidth", "line", "latency", "ways"}

@@ -24,7 +24,7 @@ from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.options import Options
 from explorer.passes.softmax.online_softmax import (
-    WORTH,
+    LEAST_COLUMNS,
     OnlineSoftmax,
     in_blocks,
     policy,
@@ -190,12 +190,12 @@ def computes(compiled: Compilation) -> int:
 
 
 def test_the_pipeline_walks_long_rows_in_blocks_unless_it_is_told_not_to(tmp_path: Path) -> None:
-    path = model(tmp_path, WORTH)
+    path = model(tmp_path, LEAST_COLUMNS)
     rng = np.random.default_rng(0)
     inputs = {n: rng.standard_normal((1, 40, 16)).astype(np.float32) for n in "q"}
-    inputs |= {n: rng.standard_normal((1, WORTH, 16)).astype(np.float32) for n in "kv"}
-    mask = np.where(rng.random((40, WORTH)) < 0.3, -np.inf, 0).astype(np.float32)
-    mask[3], mask[4, : WORTH // 2], mask[5, 7] = -np.inf, -np.inf, np.nan
+    inputs |= {n: rng.standard_normal((1, LEAST_COLUMNS, 16)).astype(np.float32) for n in "kv"}
+    mask = np.where(rng.random((40, LEAST_COLUMNS)) < 0.3, -np.inf, 0).astype(np.float32)
+    mask[3], mask[4, : LEAST_COLUMNS // 2], mask[5, 7] = -np.inf, -np.inf, np.nan
     inputs["m"] = mask
     together = welder.Options(connect=(("s", "L2"), ("x", "L2"), ("p", "L2")))
     off = Options(welder=together, softmax=OnlineSoftmax(enabled=False))

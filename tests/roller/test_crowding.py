@@ -10,7 +10,7 @@ from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.policy import candidates
+from explorer.roller.policy import candidates, depth_block
 from tests.roller.test_policy import DEVICE
 
 
@@ -40,9 +40,20 @@ def test_few_rows_do_not_pay_for_a_copy() -> None:
     assert not packs(8, 1024, 1024)
 
 
-@pytest.mark.parametrize(("k", "block"), [(8192, 512), (512, 0)])
+@pytest.mark.parametrize(("k", "block"), [(8192, depth_block(DEVICE)), (512, 0)])
 def test_long_sums_over_many_rows_are_done_in_blocks(k: int, block: int) -> None:
     kernel = replace(product(128, 512, k), constants=frozenset({"b"}))
     best = next(candidates(normalise(kernel), DEVICE, ShapeEnv(), {}))
     assert isinstance(best.value, Tiling)
     assert best.value.depth_block == block
+
+
+@pytest.mark.parametrize(
+    ("near_bytes", "lanes", "block"), [(48 << 10, 16, 768), (32 << 10, 8, 1024)]
+)
+def test_a_block_is_as_long_as_the_nearest_cache_holds(
+    near_bytes: int, lanes: int, block: int
+) -> None:
+    near = replace(DEVICE.levels[0], capacity_bytes=near_bytes)
+    device = replace(DEVICE, lanes=lanes, levels=(near, *DEVICE.levels[1:]))
+    assert depth_block(device) == block

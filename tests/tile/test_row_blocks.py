@@ -14,10 +14,11 @@ from explorer.ir.tile_program import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
-from explorer.tile.rewriting.row_blocks import L1_BYTES, ROWS
 from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
-from tests.tile.programs import after
+from tests.tile.programs import HERE, after, with_lanes
+
+ROWS = HERE.lanes
 
 
 def softmax(m: Dim, n: int, dtype: DType = "float32") -> Kernel:
@@ -52,9 +53,16 @@ def test_a_block_has_a_maximum_a_row_and_the_rest_of_the_rows_are_another() -> N
 
 
 def test_rows_that_would_not_stay_in_l1_are_taken_one_by_one() -> None:
-    program = after("share scratch", softmax(40, L1_BYTES // 64))
+    program = after("share scratch", softmax(40, (HERE.levels[0].capacity_bytes or 0) // 64))
     (loop,) = program.body
     assert isinstance(loop, For) and loop.span.size == 40
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_the_results_of_a_block_are_a_vector_of_the_device(lanes: int) -> None:
+    blocks = after("share scratch", softmax(40, 40), device=with_lanes(lanes)).body[0]
+    assert isinstance(blocks, For) and isinstance(blocks.body[0], Reduce)
+    assert blocks.body[0].spans[0].size == lanes
 
 
 def test_few_rows_stay_apart() -> None:

@@ -79,8 +79,8 @@ def _known(rows: CrossingRows) -> Iterator[str]:
     k = rows.constants
     source = "as supposed here" if rows.supposed else k.source
     yield f"a launch {k.launch_us:g} µs, a barrier of all units {k.barrier_us:g} µs ({source})"
-    told = "measured by tests.benchmarks.control_schedules"
-    yield f"a copy from Python {k.deed_us:g} µs, its look at a scalar {k.look_us:g} µs ({told})"
+    copy_us, look_us = k.python.copy_us, k.python.look_us
+    yield f"a copy from Python {copy_us:g} µs, its look at a scalar {look_us:g} µs"
     if rows.timed:
         counts = sorted({t.trips for t in rows.timed})
         yield f"timed on this machine with {', '.join(f'{n:,}' for n in counts)} trips"

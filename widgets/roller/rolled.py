@@ -137,9 +137,11 @@ def weighed(
 ) -> tuple[Choice, ...]:
     """The legal candidates of a decision, best first."""
     legal = [c for c in decision.candidates if not c.refused and isinstance(c.value, Tiling)]
-    timed = {m.tiling: timed_words(m) for m in decision.measured}
+    notes = {m.tiling: timed_words(m) for m in decision.measured}
+    if decision.efficient is not None:
+        notes.setdefault(decision.efficient, "takes less of all units: the wall may run it")
     found = (_choice(kernel, c, device, sizes, times) for c in legal[:MOST])
-    return tuple(replace(c, note=timed.get(c.tiling, "") if c.tiling else "") for c in found)
+    return tuple(replace(c, note=notes.get(c.tiling, "") if c.tiling else "") for c in found)
 
 
 def timed_words(m: MeasuredTile) -> str:

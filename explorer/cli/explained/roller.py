@@ -10,6 +10,7 @@ from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
 from explorer.ir.decisions import TilingDecision
+from explorer.roller.policy import label_of
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -44,7 +45,7 @@ def tiles(c: Compilation, op: str | None) -> Answer:
         )
     parts = [
         f"{t.binding}, from {', '.join(sorted(origins[t.binding]))}\n"
-        f"{candidates(t.candidates)}{_measured(t)}"
+        f"{candidates(t.candidates)}{_efficient(t)}{_measured(t)}"
         for t in found
     ]
     return Answer(data, "\n\n".join(parts))
@@ -61,12 +62,23 @@ def _tiling(t: TilingDecision, origins: Mapping[str, frozenset[str]]) -> dict[st
         "pinned": t.pinned,
         "candidates": candidates,
     }
+    if t.efficient is not None:
+        told["efficient"] = label_of(t.efficient)
     if t.measured:
         told["measured"] = [
             {"rank": m.rank, "predicted_us": m.predicted_us, "measured_us": m.measured_us}
             for m in t.measured
         ]
     return told
+
+
+def _efficient(t: TilingDecision) -> str:
+    """The tile that the wall may run instead."""
+    if t.efficient is None:
+        return ""
+    return (
+        f"\nwhere units are short, the wall may run {label_of(t.efficient)}: it takes less of them"
+    )
 
 
 def _measured(t: TilingDecision) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.ir.dtypes import (
     NARROW_FLOATS,
     DType,
@@ -47,7 +48,6 @@ NUMBER = {
     "uint8": "U8",
     "bool": "B",
 }
-VECTOR_MATH = ("exp", "log", "tanh", "sigmoid", "erf")
 
 
 def dim_text(dim: Dim) -> str:
@@ -211,7 +211,7 @@ class Printer:
                 return f"bit_not({a[0]})"
             case "bitand" | "bitor" | "bitxor" | "shl" | "shr":
                 return f"{op}_({a[0]}, {a[1]})"
-            case _ if op in VECTOR_MATH and real:
+            case _ if op in ELEMENTARY and real:
                 return f"{op}{dtype[-2:]}({a[0]})"
             case _ if op.startswith("cast_"):
                 return self.cast(a[0], source, op.removeprefix("cast_"))

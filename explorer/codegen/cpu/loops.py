@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
 from explorer.codegen.cpu.vector.nest import Nest, Node, Operand, Reduced, Stored
-from explorer.codegen.cpu.vector.vector_operations import BORDER
+from explorer.codegen.cpu.vector.vector_operations import BORDER_BYTES
 from explorer.ir.dtypes import ITEM_BYTES, computed, is_float
 from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.tile_program import (
@@ -25,7 +25,9 @@ from explorer.ir.tile_traversal import Part
 from explorer.tile.lowering.streams import STREAM
 from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
 
-PAGE = 1 << 14  # bytes of a row that is prefetched while the one before it is reduced
+MOST_PREFETCHED_BYTES = (
+    1 << 14
+)  # bytes of a row that is prefetched while the one before it is reduced
 
 
 def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
@@ -153,7 +155,11 @@ class _Plan:
         """How far the next row of an operand lies that no cache holds, where rows are reduced."""
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
         far = f.buffer.level == STREAM and f.buffer.kind == "input"
-        return row if far and self.p.reductions and steps == (1,) and row <= PAGE else 0
+        return (
+            row
+            if far and self.p.reductions and steps == (1,) and row <= MOST_PREFETCHED_BYTES
+            else 0
+        )
 
     def store(
         self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
@@ -164,7 +170,7 @@ class _Plan:
         number = self.operand(target, axes, starts)
         steps = self.operands[number].steps[:-1]
         each = ITEM_BYTES[target.buffer.dtype]
-        whole = all(s is not None and s * each % BORDER == 0 for s in steps)
+        whole = all(s is not None and s * each % BORDER_BYTES == 0 for s in steps)
         return Stored(number, node, whole and target.buffer.level == STREAM)
 
     def reduction(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Reduced:

@@ -242,8 +242,9 @@ class _Parser:
             taken = line.name()
             updates.append((line.name() if line.accept("with") else "", taken))
         tiling = parse_tiling(line) if line.accept("tiled") else None
+        efficient = parse_tiling(line) if line.accept("or") else None
         kernel = Kernel(name, (), (), tuple(inputs), outputs, constants, tuple(updates))
-        return KernelCall(kernel, tuple(args), tiling), constants
+        return KernelCall(kernel, tuple(args), tiling, efficient), constants
 
     def kernel(
         self,

@@ -194,8 +194,11 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
         f"{print_name(n)}={_value(a, constants)}"
         for n, a in zip(kernel.inputs, call.args, strict=True)
     )
-    tiling = call.tiling
-    tiles = f" tiled {print_tiling(tiling)}" if tiling is not None else ""
+    tiles = "".join(
+        f" {word} {print_tiling(tiling)}"
+        for word, tiling in (("tiled", call.tiling), ("or", call.efficient))
+        if tiling is not None
+    )
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
     return f"kernel {print_name(kernel.name)}({args}){known}{_outputs(kernel)}{tiles}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from explorer.allowance import cores
 from explorer.devices.costs import Costs
-from explorer.devices.host import cache_bytes, clock_ghz, lanes, registers, target
-from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.host import cache_bytes, cache_ways, clock_ghz, lanes, registers, target
+from explorer.devices.model import LINE_BYTES, Device, MemoryLevel
 
 FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2
 # Bytes that one core reads in a cycle: of L1 and L2 in vectors, of L3 whatever the vectors are.
@@ -17,9 +17,9 @@ L1_VECTORS, L2_VECTORS, L3_BYTES = 1.25, 0.75, 12.0
 DRAM_GB_PER_S, DRAM_GB_PER_S_OF_ALL = 10.0, 25.0  # of one core, and of a socket's two channels
 STORES = (("L1", 0.5), ("L2", 1.0), ("L3", 1.0), ("DRAM", 0.6))
 SHARED = frozenset({"L3", "DRAM"})
-LINE_BYTES = 64
 LAUNCH_US, BARRIER_US, TASK_NS = 2.0, 0.2, 10.0
 KEPT = "kept by cores of this kind; this machine was not measured"
+PIPELINE_SOURCE = "cores since Skylake and Zen 3: Fog, Instruction tables, 2025"
 SOURCES = (
     ("launch_us", KEPT),
     ("barrier_us", KEPT),
@@ -27,13 +27,16 @@ SOURCES = (
     ("alone_gb_per_s", KEPT),
     ("clock_ghz", "the operating system or the processor's name, else 3 GHz"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+    ("ways", "the operating system, /sys/devices/system/cpu"),
+    ("pipeline_cycles", PIPELINE_SOURCE),
     ("costs", f"cycles {KEPT}"),
+    ("python", KEPT),
 )
 
 
 def default_cpu() -> Device:
     """The device of this process as far as it is known without running anything."""
-    clock, sizes, units = clock_ghz(), cache_bytes(), cores()
+    clock, sizes, ways, units = clock_ghz(), cache_bytes(), cache_ways(), cores()
     vector = 4 * lanes()
     alone = {
         "L1": L1_VECTORS * vector * clock,
@@ -52,7 +55,14 @@ def default_cpu() -> Device:
         fma_per_cycle=FMA_PER_CYCLE,
         clock_ghz=clock,
         levels=tuple(
-            MemoryLevel(name, sizes.get(name), round(rate, 1), LINE_BYTES, shared=name in SHARED)
+            MemoryLevel(
+                name,
+                sizes.get(name),
+                round(rate, 1),
+                LINE_BYTES,
+                shared=name in SHARED,
+                ways=ways.get(name, 0),
+            )
             for name, rate in alone.items()
         ),
         launch_us=LAUNCH_US,

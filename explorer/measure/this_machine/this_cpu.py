@@ -19,10 +19,16 @@ import numpy as np
 from explorer import cache as store
 from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
-from explorer.devices.host import cache_bytes, is_x86, lanes, registers, target
-from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.host import cache_bytes, cache_ways, is_x86, lanes, registers, target
+from explorer.devices.model import LINE_BYTES, Device, MemoryLevel
+from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
-from explorer.measure.this_machine.default_cpu import FMA_PER_CYCLE, SHARED, default_cpu
+from explorer.measure.this_machine.default_cpu import (
+    FMA_PER_CYCLE,
+    PIPELINE_SOURCE,
+    SHARED,
+    default_cpu,
+)
 
 if TYPE_CHECKING:
     from explorer.codegen.cpu.object.object_code import MachineCode
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-10"
+VERSION = "this-cpu-11"
 RUNS = 40
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
@@ -40,6 +46,9 @@ SOURCES = (
     ("alone_gb_per_s", "a vector sum on one core, best of several runs"),
     ("clock_ghz", "from the measured peak of register-resident fused multiply-adds, two a cycle"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
+    ("ways", "the operating system, /sys/devices/system/cpu"),
+    ("pipeline_cycles", PIPELINE_SOURCE),
+    ("python", "a copy and a look, the median of many; regions and libraries as by default"),
     ("costs", "cycles, fitted by least squares to probe kernels that were timed on one core"),
 )
 PRODUCT = """
@@ -95,6 +104,7 @@ def from_json(text: str) -> Device:
     fields["levels"] = tuple(MemoryLevel(**level) for level in fields["levels"])
     fields["sources"] = tuple(tuple(pair) for pair in fields["sources"])
     fields["costs"] = costs_from(fields["costs"])
+    fields["python"] = PythonTimes(**fields["python"])
     about = fields["target"]
     fields["target"] = Target(about["processor"], tuple(about["features"]))
     return Device(**fields)
@@ -104,13 +114,15 @@ def measure() -> Device:
     """A fresh measurement: peak products, bandwidth of every level by one core and by all, what the
     runtime costs, and the constants of the model, fitted to probe kernels.
     """
-    sizes = cache_bytes()
+    sizes, ways = cache_bytes(), cache_ways()
     dram = min(max(4 * sizes["L3"], 64 << 20), 192 << 20)
     spans = {"L1": sizes["L1"] // 2, "L2": sizes["L2"] // 2, "L3": sizes["L3"] // 4, "DRAM": dram}
     rates = _bandwidths(spans)
     levels = tuple(
-        MemoryLevel(rate.level, sizes.get(rate.level), rate.read, 64, shared=rate.level in SHARED)
-        for rate in rates
+        MemoryLevel(
+            r.level, sizes.get(r.level), r.read, LINE_BYTES, r.level in SHARED, ways.get(r.level, 0)
+        )
+        for r in rates
     )
     peak = _peak_gflops()
     width = lanes()
@@ -131,6 +143,7 @@ def measure() -> Device:
         task_ns=round(own.task_ns, 1),
         sources=SOURCES,
         costs=Costs(stores=stores, together=together),
+        python=PythonTimes(round(own.copy_us, 3), round(own.look_us, 3)),
         figures="measured",
         target=target(),
     )

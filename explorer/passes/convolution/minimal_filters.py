@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 TAPS = 3
-BLOCK = 4096  # filters that are transformed at once: they stay in cache
+BLOCK_FILTERS = 4096  # filters that are transformed at once: they stay in cache
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -65,12 +65,12 @@ class MinimalFilter:
         """float32[points, points, ...] from weights[3, 3, ...]: summed in float64, rounded once."""
         flat = weights.reshape(TAPS, TAPS, -1)
         made = np.empty((self.points, self.points, flat.shape[2]), np.float32)
-        for start in range(0, flat.shape[2], BLOCK):
-            part = flat[..., start : start + BLOCK].astype(np.float64)
+        for start in range(0, flat.shape[2], BLOCK_FILTERS):
+            part = flat[..., start : start + BLOCK_FILTERS].astype(np.float64)
             columns = [_combined(self.filter, list(part[:, k])) for k in range(TAPS)]
             for i in range(self.points):
                 row = _combined(self.filter, [c[i] for c in columns])
-                made[i, :, start : start + BLOCK] = row
+                made[i, :, start : start + BLOCK_FILTERS] = row
         return made.reshape(self.points, self.points, *weights.shape[2:])
 
 

@@ -24,7 +24,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.passes.copies.index_maps import Ranges, Split, divide, quotient
 from explorer.passes.pipeline.names import fresh
 
-WIDE = 32  # columns of a contraction, from which on register tiles are full
+LEAST_COLUMNS = 32  # columns of a contraction, from which on register tiles are full
 
 
 def ranges_of(compute: Compute, env: ShapeEnv) -> Ranges:
@@ -70,7 +70,7 @@ def _keeps_contractions(before: Kernel, after: Kernel) -> bool:
 
 def _wide(before: Contraction, after: Contraction) -> bool:
     was, now = before.column.extent, after.column.extent
-    return was == now or (isinstance(now, int) and now >= WIDE)
+    return was == now or (isinstance(now, int) and now >= LEAST_COLUMNS)
 
 
 def contractions(kernel: Kernel) -> list[Contraction | None]:

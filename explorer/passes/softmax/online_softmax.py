@@ -41,7 +41,7 @@ from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
-BLOCK, WORTH = 256, 512  # columns of a block, and of a row that is worth blocks
+BLOCK_COLUMNS, LEAST_COLUMNS = 256, 512  # columns of a block, and of a row that is worth blocks
 MOST_COLUMNS = 1 << 20
 
 
@@ -109,19 +109,19 @@ def policy(kernel: Kernel, found: Softmax) -> Iterator[Candidate[int]]:
     128 columns, 186 and 198 at 512, 184 and 198 at 2,048, 177 and 199 at 8,192.
     """
     columns = kernel.computes[found.product].reduce[0].extent
-    whole, label = Candidate("whole rows", 0), f"blocks of {BLOCK}"
+    whole, label = Candidate("whole rows", 0), f"blocks of {BLOCK_COLUMNS}"
     if not isinstance(columns, int):
         why = "how many columns there are is known in a run only"
-    elif columns < WORTH:
+    elif columns < LEAST_COLUMNS:
         why = f"{columns} columns of a task's rows lie in L2, and blocks cost a second pass"
-    elif columns % BLOCK:
-        why = f"{columns} columns are no blocks of {BLOCK}"
+    elif columns % BLOCK_COLUMNS:
+        why = f"{columns} columns are no blocks of {BLOCK_COLUMNS}"
     else:
-        yield Candidate(label, BLOCK)
+        yield Candidate(label, BLOCK_COLUMNS)
         yield whole
         return
     yield whole
-    yield Candidate(label, BLOCK, refused=why)
+    yield Candidate(label, BLOCK_COLUMNS, refused=why)
 
 
 def softmax_of(kernel: Kernel) -> Softmax | None:

@@ -23,7 +23,7 @@ from explorer.passes.copies.index_maps import quotient
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
-LONG = 1 << 16  # elements whose reading takes longer than handing parts to other units
+LEAST_ELEMENTS = 1 << 16  # elements whose reading takes longer than handing parts to other units
 
 
 @compiler_pass("split-reduction", paper="Relax, ASPLOS 2025, section 4.4: split-K workspaces")
@@ -111,10 +111,10 @@ class SplitReduction:
         if results > self.tiles:
             return f"it has {results} results, which are enough"
         depth = results * prod(env.hint(a.extent) for a in c.reduce)
-        if depth < LONG:
-            return f"it reads {depth} elements, fewer than {LONG}"
+        if depth < LEAST_ELEMENTS:
+            return f"it reads {depth} elements, fewer than {LEAST_ELEMENTS}"
         outer = c.reduce[0]
-        for count in range(min(self.chunks, depth // (LONG // 2)), 1, -1):
+        for count in range(min(self.chunks, depth // (LEAST_ELEMENTS // 2)), 1, -1):
             if quotient(outer.extent, count) is not None:
                 return outer.name, count
         return f"{outer.extent} is not divided by a number of parts for every binding"

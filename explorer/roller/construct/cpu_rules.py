@@ -28,8 +28,6 @@ CACHE_STEPS = tuple(2**n for n in range(16))
 GROWTH = 8  # of a cache's least tile, before the cache is full
 FEW_TILES = 4  # a core: so many more share the work evenly
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
-LATENCY_FMA = 4  # cycles until a sum can be added to again
-PAGE_BYTES = 4096  # a cache that is indexed before translation has a page of sets
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ class CpuRules:
         if len(box) < 2 or rows == 1:
             return 0
         near = self.device.levels[0]
-        ways = near.ways or max(1, (near.capacity_bytes or 0) // PAGE_BYTES)
+        ways = self.device.ways(near)
         sets = cache_sets(near.capacity_bytes or 0, near.line_bytes, ways)
         stride = box[-1] * access.item_bytes
         return set_padding(rows, stride, near.line_bytes, sets, ways) // access.item_bytes
@@ -204,7 +202,7 @@ class CpuRules:
         rows = prod(n for d, n in enumerate(e.extents[: e.spatial - 1]) if self._is_row(d))
         vectors = -(-e.extents[e.spatial - 1] // self.device.lanes) if e.spatial else 1
         starts = self.device.fma_per_cycle if self._tiled else 1  # a cycle: loads bound a stream
-        return min(int(LATENCY_FMA * starts), rows * vectors)
+        return min(int(self.device.pipeline_cycles * starts), rows * vectors)
 
     @cached_property
     def _sums(self) -> bool:

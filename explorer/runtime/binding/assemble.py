@@ -331,7 +331,7 @@ class _Writer:
                 self.rows[unit].append((isa.WAIT, row.unit, row.step, 0, 0))
                 continue
             step += 1
-            operator = by_name[program.calls[row.call]]
+            operator = by_name[program.calls[row.call]].implementation(program.kernel(row.call))
             at = len(self.rows[unit])
             self.runs[unit][at] = RunRow(operator, row.first, row.last, self.assembler.launches)
             call = self.call(operator)

@@ -109,7 +109,7 @@ def crossings(
     source = "measured in runs of this program" if base.profiled else told
     if supposed != Supposed():
         source = "supposed"
-    constants = Constants(base.again_us, base.barrier_us, source)
+    constants = Constants(base.again_us, base.barrier_us, source, device.python)
     return tuple(
         Crossing(
             part.binding,

@@ -35,9 +35,6 @@ from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
 
-DEED_US = 0.5  # NumPy's copy of a small array, from Python; `tests.benchmarks.control_schedules`
-LOOK_US = 0.2  # Python's look at a scalar; the same
-REGION_US = 30.0  # Python's way to what it launches within a call that it follows; the same
 UNCOUNTED = 8  # trips of a loop, or calls of a recursion, where only a run counts them
 
 
@@ -103,7 +100,7 @@ class Tree:
         sizes: Sizes,
         supposed: Supposed = Supposed(),
     ) -> None:
-        self.tasks = uprogram(program, ways)
+        self.tasks, self.python = uprogram(program, ways), device.python
         planner = Planner(
             self.tasks,
             program.env,
@@ -174,9 +171,9 @@ class Tree:
 
     def trip_on_host(self, loop: LoopTask, inside: Inside) -> Time:
         """One trip that Python decides."""
-        looks = LOOK_US * (1 + loop.checked)
+        looks = self.python.look_us * (1 + loop.checked)
         copies = sum(2 if c.staging else c.param != c.result for c in loop.carried)
-        deeds = DEED_US * (copies + len(loop.stacked))
+        deeds = self.python.copy_us * (copies + len(loop.stacked))
         rows = sum(self.host.moved_us(s.value) for s in loop.stacked)
         copied = self.units * (self.host.carried_us(loop) + rows)  # by one thread
         return self.steps(loop.body, inside) + Time(copies=copied, python=looks + deeds)
@@ -194,10 +191,10 @@ class Tree:
         """A branch that Python decides, by its longer side."""
         sides = [
             self.steps(side, inside)
-            + Time(python=DEED_US * sum(row[0] != row[made] for row in branch.results))
+            + Time(python=self.python.copy_us * sum(row[0] != row[made] for row in branch.results))
             for side, made in ((branch.then, 1), (branch.orelse, 2))
         ]
-        return max(sides, key=lambda side: side.us) + Time(python=LOOK_US)
+        return max(sides, key=lambda side: side.us) + Time(python=self.python.look_us)
 
     def calls(self, recursion: RecursionTask) -> tuple[int, str]:
         """How many calls a recursion has, the outermost among them, and how that is known."""
@@ -219,7 +216,7 @@ class Tree:
 
     def called_on_host(self, recursion: RecursionTask, inside: Inside) -> Time:
         """The same where Python follows the calls: each has a region for what is between them."""
-        python = REGION_US * _regions(recursion.body)
+        python = self.python.region_us * _regions(recursion.body)
         return self.parts(recursion.body, inside) + Time(python=python)
 
     def parts(self, parts: Sequence[UTask], inside: Inside) -> Time:

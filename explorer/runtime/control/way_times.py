@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, lcm
 
+from explorer.devices.python_times import PythonTimes
 from explorer.errors import BadOption
 from explorer.ir.decisions import ControlWay
-from explorer.runtime.control.costs import DEED_US, LOOK_US, Time
+from explorer.runtime.control.costs import Time
 
 SAME_US = 1e-6  # times that differ by less are one: sums are rounded
 
@@ -68,14 +69,13 @@ class WayTime:
 @dataclass(frozen=True, slots=True)
 class Constants:
     """What stands between kernels, in microseconds: a launch from Python after the first, a barrier
-    of all units, a copy from Python, and its look at a scalar. `source` is that of the first two.
+    of all units, and what Python takes. `source` is that of the first two.
     """
 
     launch_us: float
     barrier_us: float
     source: str
-    deed_us: float = DEED_US
-    look_us: float = LOOK_US
+    python: PythonTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,16 @@ from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.errors import TooLarge
-from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, Straight, UProgram
+from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
 from explorer.grinder.calls.words import known_sizes
 from explorer.ir.decisions import MemoryPlan, Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.ir.types import ITEM_BYTES
-from explorer.rammer import Facts, Overheads, ROperator, Schedule, VDevice, schedule
+from explorer.rammer import Facts, Overheads, RKernel, ROperator, Schedule, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
-from explorer.runtime.planning.aligned_reads import is_aligned
 from explorer.runtime.planning.allocations import calls_of, loops_of, recursions_of, straights
 from explorer.runtime.planning.donation import overwritable
 from explorer.runtime.planning.extents import Extents, ExtentsOf
@@ -32,7 +31,7 @@ from explorer.runtime.planning.memory import Memory, Placed
 from explorer.runtime.planning.one_unit import one_unit_schedules
 from explorer.runtime.planning.planned_wall import planned_wall
 from explorer.runtime.planning.sheet_times import SheetTimes
-from explorer.runtime.planning.straight_runs import Run
+from explorer.runtime.planning.straight_runs import Run, run_of
 from explorer.runtime.planning.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
 
@@ -69,6 +68,21 @@ class Plan:
     def placed(self) -> Placed:
         """Where each buffer lies."""
         return self.planner.placed(self)
+
+    def implementation(self, operator: OperatorTask) -> OperatorTask:
+        """A call with the tiling that it runs with."""
+        return operator.implementation(self._kernels.get(operator.name, 0))
+
+    @cached_property
+    def _kernels(self) -> Mapping[str, int]:
+        """By operator, where it is not the first."""
+        return {
+            s.facts.operators[share.operator].name: share.kernel
+            for s in self.schedules.values()
+            for program in s.placement.programs
+            for share in program
+            if share.kernel
+        }
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The extents of a value."""
@@ -227,7 +241,7 @@ class Planner:
         return {
             call.name: self.library_facts(call, plan.extents)
             if isinstance(call, LibraryTask)
-            else self.task_facts(call, plan.sizes)
+            else self.task_facts(plan.implementation(call), plan.sizes)
             for call in calls
         }
 
@@ -251,7 +265,7 @@ class Planner:
         for write, before in self.memory.turns:
             turns.setdefault(write, []).extend(before)
         return tuple(
-            _run(part, self.program, begins[key_of(part)], turns)
+            run_of(part, self.program, begins[key_of(part)], turns)
             for part in straights(self.program.parts)
         )
 
@@ -280,6 +294,7 @@ class Planner:
                 tasks = 0  # nothing to write
             waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
             constant, constant_bytes = self._largest_constant(operator, extents)
+            kernels = () if n in run.tied or not tasks else self._kernels(operator, sizes, fact)
             aligned = tuple(w for w in run.aligned[n] if counts[w] == tasks and w in waits)
             counts.append(tasks)
             operators.append(
@@ -289,6 +304,7 @@ class Planner:
                     fact.us,
                     waits,
                     operator.origin,
+                    kernels=kernels,
                     constant=constant,
                     constant_bytes=constant_bytes,
                     kept_us=fact.kept_us,
@@ -298,6 +314,21 @@ class Planner:
             )
             stands_for.append((n,) if tasks else waits)
         return Facts(tuple(operators), self.units)
+
+    def _kernels(
+        self, operator: OperatorTask, sizes: Sizes, fastest: TaskFact
+    ) -> tuple[RKernel, ...]:
+        """What the policy may choose from, where there is a choice."""
+        if operator.call.efficient is None:
+            return ()
+        efficient = self.task_facts(operator.implementation(1), sizes)
+        return tuple(
+            RKernel(name, fact.tasks, fact.us, fact.kept_us, fact.source)
+            for name, fact in (
+                ("fastest", fastest.beside(efficient)),
+                ("efficient", efficient.beside(fastest)),
+            )
+        )
 
     def _largest_constant(self, operator: OperatorTask, extents: Extents) -> tuple[str, int]:
         """Which of its operands is the largest that no run changes, and its bytes."""
@@ -316,42 +347,6 @@ def own_cache_bytes(device: Device) -> int:
     """The farthest memory that a unit has for itself; 0 where a device has no such cache."""
     own = [m.capacity_bytes for m in device.levels if not m.shared and m.capacity_bytes]
     return max(own, default=0) if device.kind == "cpu" else 0
-
-
-def _run(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
-    """Each operator waits for those that write what it reads, for those that read what it writes
-    over, and for those of its run that used the storage that it writes before it.
-    """
-    writers: dict[str, int] = {}
-    readers: dict[str, set[int]] = {}  # since it was written
-    reads, aligned = [], []
-    for n, operator in enumerate(part.operators):
-        roots = [program.values[a].root for a in operator.args]
-        waits = {writers[r] for r in roots if r in writers}
-        written = [program.values[r].root for r in operator.results]
-        waits |= {n for r in written for n in readers.pop(r, ())}
-        for r in {*roots} - {*written}:
-            readers.setdefault(r, set()).add(n)
-        here = begin + n
-        turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
-        aligned.append(
-            tuple(
-                w
-                for w in sorted(waits - turn)
-                if _reads_result(program, operator, part.operators[w])
-                and is_aligned(operator, part.operators[w])
-            )
-        )
-        waits |= turn
-        reads.append(tuple(sorted(waits)))
-        writers |= dict.fromkeys(written, n)
-    return Run(key_of(part), part.operators, tuple(reads), tuple(aligned))
-
-
-def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
-    """Whether it takes another's results as they are, and no views of that memory."""
-    roots = {program.values[r].root for r in producer.results}
-    return all(a in producer.results for a in reader.args if program.values[a].root in roots)
 
 
 def _direct(program: UProgram) -> dict[str, int]:

@@ -2,16 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.grinder import OperatorTask
+from explorer.grinder import OperatorTask, Straight, UProgram
+from explorer.runtime.planning.aligned_reads import is_aligned
+from explorer.runtime.planning.timeline import key_of
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A straight run as Rammer is told of it, but for the numbers that a binding gives."""
+    """A straight run as Rammer is told of it, but for the numbers that a binding gives.
+
+    `tied` are the operators whose tasks line up with those of another one: they keep their tiles.
+    """
 
     key: str
     operators: tuple[OperatorTask, ...]
     reads: tuple[tuple[int, ...], ...]
     aligned: tuple[tuple[int, ...], ...]
+    tied: frozenset[int]
+
+
+def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
+    """Each operator waits for those that write what it reads, for those that read what it writes
+    over, and for those of its run that used the storage that it writes before it.
+    """
+    writers: dict[str, int] = {}
+    readers: dict[str, set[int]] = {}  # since it was written
+    reads, aligned = [], []
+    for n, operator in enumerate(part.operators):
+        roots = [program.values[a].root for a in operator.args]
+        waits = {writers[r] for r in roots if r in writers}
+        written = [program.values[r].root for r in operator.results]
+        waits |= {n for r in written for n in readers.pop(r, ())}
+        for r in {*roots} - {*written}:
+            readers.setdefault(r, set()).add(n)
+        here = begin + n
+        turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
+        aligned.append(
+            tuple(
+                w
+                for w in sorted(waits - turn)
+                if _reads_result(program, operator, part.operators[w])
+                and is_aligned(operator, part.operators[w])
+            )
+        )
+        waits |= turn
+        reads.append(tuple(sorted(waits)))
+        writers |= dict.fromkeys(written, n)
+    return Run(key_of(part), part.operators, tuple(reads), tuple(aligned), _tied(aligned))
+
+
+def _reads_result(program: UProgram, reader: OperatorTask, producer: OperatorTask) -> bool:
+    """Whether it takes another's results as they are, and no views of that memory."""
+    roots = {program.values[r].root for r in producer.results}
+    return all(a in producer.results for a in reader.args if program.values[a].root in roots)
+
+
+def _tied(aligned: Sequence[Sequence[int]]) -> frozenset[int]:
+    readers = frozenset(n for n, found in enumerate(aligned) if found)
+    return readers.union(*aligned)

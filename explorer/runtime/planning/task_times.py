@@ -22,7 +22,6 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import TaskProfile
 from explorer.runtime.planning.extents import Extents
 
-LIBRARY_US = 10.0  # from one launch to the library's code, and back to the next launch
 Key = tuple[str, tuple[tuple[str, int], ...]]
 
 
@@ -32,13 +31,23 @@ class TaskFact:
 
     `us`: a task whose operands come from where they lie after the rest of the program; `kept_us`:
     one whose part of its constants is still in its unit's private cache (0: as `us`). `source`:
-    "modelled", or "measured" by time stamps of runs.
+    "modelled", or "measured" by time stamps of runs, where the model says `modelled_us`.
     """
 
     tasks: int
     us: float
     kept_us: float = 0.0
     source: str = "modelled"
+    modelled_us: float = 0.0
+
+    def beside(self, other: TaskFact) -> TaskFact:
+        """As it compares with the same call's other tiling: where a clock saw that one alone, this
+        one takes as much more than modelled as that does.
+        """
+        if self.source == other.source or not other.modelled_us:
+            return self
+        more = other.us / other.modelled_us
+        return replace(self, us=self.us * more, kept_us=self.kept_us * more)
 
 
 class TaskTimes:
@@ -72,7 +81,8 @@ class TaskTimes:
         if found is None:
             return fact
         kept_us = found.kept_us or found.us * (fact.kept_us / fact.us if fact.us else 0.0)
-        return TaskFact(fact.tasks, found.us, kept_us if kept_us < found.us else 0.0, "measured")
+        kept_us = kept_us if kept_us < found.us else 0.0
+        return TaskFact(fact.tasks, found.us, kept_us, "measured", fact.us)
 
     def modelled(self, operator: OperatorTask, sizes: Sizes) -> TaskFact:
         """What the cost model says of a call under a binding."""
@@ -103,7 +113,7 @@ class TaskTimes:
         names = [*(a for a in task.args if a is not None), *task.results]
         moved = sum(extents.bytes(name) for name in names)
         farthest = levels_of(self.device).levels[-1]
-        return TaskFact(1, LIBRARY_US + moved / farthest.bytes_per_us)
+        return TaskFact(1, self.device.python.library_us + moved / farthest.bytes_per_us)
 
     def library_key(self, task: LibraryTask, extents: Extents) -> Key:
         """The same for a library call: its function, its attributes, the shapes of its operands."""

@@ -1,9 +1,11 @@
-"""What the runtime itself costs on this machine: a task, a barrier between two units, a launch."""
+"""What the runtime itself costs on this machine: a task, a barrier between two units, a launch,
+and what Python does between launches.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from statistics import median
@@ -23,6 +25,7 @@ TASKS, BARRIERS = 4096, 256
 TAKEN = 4  # so often may one worker take another one's unit while the worker comes
 AWAKE_TURNS = 30_000  # of an empty loop: longer than a worker takes to wake up
 BEFORE_SLEEP_S = 0.004
+SMALL_ELEMENTS, DEEDS = 16, 256  # of an array that is copied; in a try
 END: Row = (isa.END, 0, 0, 0, 0)
 BARRIER: Row = (isa.BARRIER, 0, 0, 0, 0)
 
@@ -34,12 +37,18 @@ class Overheads:
     task_ns: float
     barrier_us: float
     launch_us: float
+    copy_us: float
+    look_us: float
 
 
 def overheads() -> Overheads:
     """Measured with a kernel that does nothing, in about a tenth of a second."""
     return Overheads(
-        median(task_times()), median(barrier_times()) / 1000, median(launch_times()) / 1000
+        median(task_times()),
+        median(barrier_times()) / 1000,
+        median(launch_times()) / 1000,
+        median(copy_times()) / 1000,
+        median(look_times()) / 1000,
     )
 
 
@@ -66,6 +75,28 @@ def launch_times(tries: int = TRIES) -> list[float]:
     """Nanoseconds of a launch from Python in which nothing is done, of two units if there are."""
     tried = _Tried([[END]] * min(2, cores()))
     return [tried.outer_ns() for _ in range(tries)]
+
+
+def copy_times(tries: int = TRIES) -> list[float]:
+    """Nanoseconds of NumPy's copy of a small array."""
+    source, target = np.zeros(SMALL_ELEMENTS), np.zeros(SMALL_ELEMENTS)
+    return _python_times(lambda: np.copyto(target, source), tries)
+
+
+def look_times(tries: int = TRIES) -> list[float]:
+    """Nanoseconds of Python's look at a scalar in memory."""
+    flag = np.ones(1, np.bool_)
+    return _python_times(lambda: bool(flag[0]), tries)
+
+
+def _python_times(deed: Callable[[], object], tries: int) -> list[float]:
+    found = []
+    for _ in range(tries):
+        begin = perf_counter_ns()
+        for _ in range(DEEDS):
+            deed()
+        found.append((perf_counter_ns() - begin) / DEEDS)
+    return found
 
 
 def wake_times(tries: int = TRIES) -> list[float]:

@@ -32,7 +32,7 @@ from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import Place, Places, row_major
 from explorer.tile.lowering.transposed_tile import turned_tile
 
-SHORT_RUN = 8
+SHORT_RUN_ELEMENTS = 8
 
 
 def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
@@ -67,7 +67,7 @@ def segments(
 
 def one_by_one(starts: tuple[int, ...], length: Dim, step: int) -> tuple[tuple[int, ...], Dim]:
     """Short runs as a table of every step: a loop of three steps costs more than a load in each."""
-    if len(starts) == 1 or not isinstance(length, int) or not 1 < length < SHORT_RUN:
+    if len(starts) == 1 or not isinstance(length, int) or not 1 < length < SHORT_RUN_ELEMENTS:
         return starts, length
     return tuple(s + i * step for s in starts for i in range(length)), 1
 

@@ -27,12 +27,13 @@ from explorer.ir.tile_program import (
     For,
     Grid,
     Map,
+    Panels,
     Reduce,
     Scan,
     Statement,
     TileProgram,
 )
-from explorer.ir.tile_traversal import without_unused
+from explorer.ir.tile_traversal import statements, without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
@@ -79,9 +80,11 @@ def grid_of(kernel: Kernel, tiling: Tiling) -> tuple[Grid, ...]:
     return tuple(cut)
 
 
-def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TileProgram:
+def lower(
+    kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv(), device: Device | None = None
+) -> TileProgram:
     """The plain program of one task of a kernel in normal form: its output tile, and all in between
-    in scratch.
+    in scratch. Without a device no tensor is too large for the caches.
 
     Raises BadOption where the tile's columns do not begin at a panel of packed weights, and where
     what is made inside is read past its border as different values.
@@ -91,7 +94,7 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
     blocks = block_by_block(kernel, regions)
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
-    places = Places(kernel, env, grid, tiling, regions)
+    places = Places(kernel, env, grid, tiling, regions, device)
     places.reduced = _reduced(kernel)
     places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)
@@ -127,13 +130,21 @@ def lower(kernel: Kernel, tiling: Tiling, env: ShapeEnv = ShapeEnv()) -> TilePro
 
 
 def whole(kernel: Kernel) -> Callable[[int], Statement]:
-    """What makes a compute of a kernel in normal form, by its number, loops over all of its points:
-    no tile cuts it, and what lies past a border is an address like another.
+    """What makes a compute of a kernel in normal form, by its number, over all of its points: no
+    tile cuts it. Loops, where what lies past a border is an address like another, or the register
+    tiles of a contraction.
     """
     places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
 
     def of(n: int) -> Statement:
         c = kernel.computes[n]
+        found = tensor_contraction(kernel, c)
+        made = None
+        if found is not None:
+            halo = places.halos(n, c)[0]
+            made = contract(places, n, c, found, epilogue_of(kernel, c), halo)
+        if made is not None:
+            return next(s for s in statements(made) if isinstance(s, Panels))
         to = scatter(kernel, c)
         if to is not None:
             return scatter_loops(places, n, c, to, {})[0][-1]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product as every
 
+from explorer.devices.model import Device
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernel import (
     Affine,
@@ -79,6 +80,7 @@ class Places:
     grid: tuple[Grid, ...]
     tiling: Tiling
     regions: Regions
+    device: Device | None = None  # None: no tensor is too large for its caches
     places: dict[str, Place] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     packings: list[Packing] = field(default_factory=list)
@@ -114,7 +116,7 @@ class Places:
                 over = any(tensor in pair for pair in kernel.updates)  # its lines are there
                 again = any(scatter(kernel, c) for c in kernel.computes)  # results are read again
                 near = over or again or kind == "constant"
-                level = "memory" if near else level_of(size, dtype, self.env)
+                level = "memory" if near else level_of(size, dtype, self.env, self.device)
                 made = self.buffer(tensor, kind, size, dtype, level)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
         return self.places[tensor]

@@ -31,12 +31,12 @@ from explorer.tile.rewriting.collapse import collapse
 
 CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # what vectors are loaded and stored as
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
-BLOCK = 8  # turns of a loop that are worth a block in registers
-FEW = 8  # results of a reduction this short are left to LLVM, which takes several at once
-MANY = 16  # elements that are read and written at a point
-LONG = 16  # rows that are worth a trip of the results to memory
-LEAST_STACK = 4  # rows that are worth reducing together
-WORK = 12  # of exp and its like, in instructions
+LEAST_SIDE = 8  # elements along either axis that are worth a block in registers
+FEW_ELEMENTS = 8  # results of a reduction this short are left to LLVM, which takes several at once
+HELD_SHARE = 0.5  # of the vector registers, for what is read and written at a point
+LEAST_ROWS = 16  # rows that are worth a trip of the results to memory
+LEAST_STACK_ROWS = 4  # rows that are worth reducing together
+FUNCTION_INSTRUCTIONS = 12  # of exp and its like, in instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ def _mapped(p: Pass) -> tuple[Pass, str] | None:
 def _other_axis(p: Pass, last: Span) -> Span | None:
     """The longest axis along which all loads are dense that are not dense along the last one."""
     turned = [f for f in p.loads if _factor(f, last.axis) not in (0, 1)]
-    if size_of(last) < BLOCK or {f.buffer for f in p.loads} & {t.buffer for t in p.targets}:
+    if size_of(last) < LEAST_SIDE or {f.buffer for f in p.loads} & {t.buffer for t in p.targets}:
         return None
     good = [
         s
         for s in p.over
-        if s != last and size_of(s) >= BLOCK and all(_factor(f, s.axis) == 1 for f in turned)
+        if s != last and size_of(s) >= LEAST_SIDE and all(_factor(f, s.axis) == 1 for f in turned)
     ]
     return max(good, key=size_of, default=None) if turned else None
 
@@ -198,7 +198,7 @@ def _reduced(p: Pass, device: Device) -> str | None:
     if across:
         return _across(p, device)
     short = product(tuple(o.size for o in p.over))
-    if not along or (isinstance(short, int) and short <= FEW and not p.maps):
+    if not along or (isinstance(short, int) and short <= FEW_ELEMENTS and not p.maps):
         return None
     return "along"
 
@@ -211,7 +211,7 @@ def _reduces_vectors(f: Reduce | Scan) -> bool:
 def _across(p: Pass, device: Device) -> str:
     """Results stay in registers, or, where rows are long and many, in memory."""
     narrow = any(is_stored_otherwise(f.target.buffer.dtype) for f in p.reductions)
-    if narrow or size_of(p.over[-1]) < LONG or size_of(p.spans[-1]) <= 8 * _lanes(p, device):
+    if narrow or size_of(p.over[-1]) < LEAST_ROWS or size_of(p.spans[-1]) <= 8 * _lanes(p, device):
         return "across"
     return "rows"
 
@@ -238,7 +238,7 @@ def _is_stack(p: Pass, device: Device) -> bool:
     if not p.reductions or not p.spans:
         return False
     row = p.spans[-1]
-    few = LEAST_STACK <= size_of(row) <= _lanes(p, device) and not row.clip_low
+    few = LEAST_STACK_ROWS <= size_of(row) <= _lanes(p, device) and not row.clip_low
     return few and all(
         _factor(f.target, row.axis) == 1 and not is_stored_otherwise(f.target.buffer.dtype)
         for f in p.reductions
@@ -292,8 +292,8 @@ def _unroll(p: Pass, order: str, device: Device) -> int:
     axes = p.axes(order)
     last = axes[-1]
     work = sum(3 if COMBINERS[f.combiner].picks else 1 for f in p.reductions) + _work(p, last.axis)
-    unroll = 8 if work <= 4 else 4 if work <= WORK else 2
-    if len(p.loads) + len(p.maps) > MANY:  # they would not stay in registers
+    unroll = 8 if work <= 4 else 4 if work <= FUNCTION_INSTRUCTIONS else 2
+    if len(p.loads) + len(p.maps) > device.registers * HELD_SHARE:
         unroll = 1
     if isinstance(last.size, int) and not (last.clip_low or last.clip_high):
         unroll = max(1, min(unroll, last.size // _lanes(p, device)))
@@ -317,7 +317,7 @@ def _work(p: Pass, axis: str) -> int:
             case Do(op, args):
                 moving = any([varies(a) for a in (args[:1] if is_small_power(e) else args)])
                 long = op == "pow" or (op in SCALAR_FUNCTIONS and any(SCALAR_FUNCTIONS[op].ulp))
-                found[e] = (WORK if long else 1) if moving else 0, moving
+                found[e] = (FUNCTION_INSTRUCTIONS if long else 1) if moving else 0, moving
         return found[e][1]
 
     for target, e in p.maps:

@@ -11,7 +11,7 @@ from explorer.ir.tile_program import Map, OnePass, Statement, TileProgram, fetch
 from explorer.ir.tile_traversal import moved, substitute
 from explorer.tile.rewriting.loop_form import vector_form
 
-MOST_TOGETHER = 8  # maps of one loop: what they load stays in registers
+MOST_MAPS = 8  # maps of one loop: what they load stays in registers
 
 
 def group_maps(p: TileProgram, device: Device) -> TileProgram:
@@ -40,7 +40,7 @@ def _joined(group: tuple[Statement, ...], new: Map, device: Device) -> Map | Non
     what they write (but an output at the same point), or writes what they read.
     """
     maps = tuple(m for m in group if isinstance(m, Map))
-    if len(maps) < len(group) or len(maps) == MOST_TOGETHER:
+    if len(maps) < len(group) or len(maps) == MOST_MAPS:
         return None
     if new.target.buffer in {f.buffer for m in maps for f in fetches(m.expr)}:
         return None

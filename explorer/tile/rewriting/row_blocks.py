@@ -34,28 +34,26 @@ from explorer.ir.tile_program import (
 )
 from explorer.ir.tile_traversal import Part, parts_of, touched, with_loads
 
-ROWS = 16  # results of a vector
-LEAST = 4  # rows that are worth a block
-L1_BYTES = 32 * 1024  # what all rows of a block may touch; of longer rows the wait is a small part
+LEAST_ROWS = 4  # that are worth a block
 
 
 def blocks_of_rows(p: TileProgram, device: Device) -> TileProgram:
     """After: rows that are reduced one after the other are taken several at a time."""
     if p.updates:
         return p
-    body, buffers = in_row_blocks(p.body, p.buffers)
+    body, buffers = in_row_blocks(p.body, p.buffers, device)
     return replace(p, body=body, buffers=buffers)
 
 
 def in_row_blocks(
-    body: Iterable[Statement], buffers: Iterable[Buffer]
+    body: Iterable[Statement], buffers: Iterable[Buffer], device: Device
 ) -> tuple[tuple[Statement, ...], tuple[Buffer, ...]]:
     """After: loops over rows that reduce each of them are loops over blocks of rows, and scratch of
     one row holds a block.
     """
     statements = tuple(body)
     uses = Counter(b.name for s in statements for b in touched(s))
-    found = _Rows(uses)
+    found = _Rows(uses, device)
     made = tuple(x for s in statements for x in found.statement(s))
     return made, tuple(found.larger.get(b.name, b) for b in buffers)
 
@@ -69,14 +67,14 @@ class _Rows:
     grew, by name.
     """
 
-    def __init__(self, uses: Mapping[str, int]) -> None:
-        self.uses, self.larger = uses, dict[str, Buffer]()
+    def __init__(self, uses: Mapping[str, int], device: Device) -> None:
+        self.uses, self.device, self.larger = uses, device, dict[str, Buffer]()
 
     def statement(self, s: Statement) -> list[Statement]:
         if not isinstance(s, For):
             return [s]
         parts = [p for x in s.body for p in parts_of(x)]
-        rows = _height(s, parts) if all(parts_of(x) for x in s.body) else 0
+        rows = _height(s, parts, self.device) if all(parts_of(x) for x in s.body) else 0
         if not rows or not self.apart(parts, s.span.axis):
             return [replace(s, body=tuple(x for inner in s.body for x in self.statement(inner)))]
         for b in self.of_one_row(parts, s.span.axis):
@@ -149,19 +147,21 @@ class _Rows:
         )
 
 
-def _height(loop: For, parts: Sequence[Part]) -> int:
-    """How many rows of a loop are a block; 0 where they stay apart."""
+def _height(loop: For, parts: Sequence[Part], device: Device) -> int:
+    """How many rows of a loop are a block, their results a vector and all that they touch in the
+    nearest cache; 0 where they stay apart. Of longer rows the wait is a small part.
+    """
     reductions = [p for p in parts if isinstance(p, Reduce)]
     if loop.span.clip_low or not reductions or any(p.spans or not p.over for p in reductions):
         return 0
     if any(f.dynamic for p in parts for f in _fetched(p)):
         return 0
-    size, row = loop.span.size, _row_bytes(parts)
-    if row is None or row * ROWS > L1_BYTES:
+    size, rows, row = loop.span.size, device.lanes, _row_bytes(parts)
+    if row is None or row * rows > (device.levels[0].capacity_bytes or 0):
         return 0
     if not isinstance(size, int):  # blocks end at the size, so nothing else may clip the rows
-        return ROWS if loop.span.base == Affine() and not loop.span.clip_high else 0
-    return min(ROWS, size) if size >= LEAST else 0
+        return rows if loop.span.base == Affine() and not loop.span.clip_high else 0
+    return min(rows, size) if size >= LEAST_ROWS else 0
 
 
 def _row_bytes(parts: Iterable[Part]) -> int | None:

@@ -36,9 +36,9 @@ from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form
 
 SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an element
-BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
-LEAST_ROW = 8  # results that are worth a vector
-FEW = 16  # reduced points that LLVM unrolls
+BLOCKS_BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
+LEAST_ROW_ELEMENTS = 8  # results that are worth a vector
+FEW_POINTS = 16  # reduced points that LLVM unrolls
 
 
 def vectorise(p: TileProgram, device: Device) -> TileProgram:
@@ -85,7 +85,7 @@ class _Forms:
             turned = _turned(target, expr, spans)
         if turned is not None:
             others = tuple(s for s in spans[:-1] if s is not turned)
-            form = LoopForm("blocks", SIDES[ITEM_BYTES[target.buffer.dtype]], BESIDE)
+            form = LoopForm("blocks", SIDES[ITEM_BYTES[target.buffer.dtype]], BLOCKS_BESIDE)
             return [Map(target, (*others, turned, spans[-1]), expr, form)]
         fixed = _looked_up(expr, spans)
         if fixed < len(spans):
@@ -226,14 +226,14 @@ def _along_last(s: Reduce) -> bool:
     """
     loads = fetches(s.expr)
     sizes = [o.size for o in s.over]
-    if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= FEW:
+    if all(isinstance(n, int) for n in sizes) and product(tuple(sizes)) <= FEW_POINTS:
         return False
     if is_stored_otherwise(s.target.buffer.dtype):  # sums are not rounded on the way
         return False
     if not s.spans:
         return False
     last, inner = s.spans[-1], s.over[-1].axis
-    narrow = isinstance(last.size, int) and last.size < LEAST_ROW
+    narrow = isinstance(last.size, int) and last.size < LEAST_ROW_ELEMENTS
 
     def reduces(f: Fetch) -> bool:
         """Dense along what is summed; one number or a window for a row of results does no harm."""

@@ -15,16 +15,16 @@ from numba import types
 from numba.extending import intrinsic
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN, Elements
+from explorer.devices.model import LINE_BYTES, PAGE_BYTES
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.patterns.forms import Form
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
-LINE_BYTES = 64
-AHEAD_BYTES = 4096  # processors fetch ahead by themselves, but to the end of a page only
+AHEAD_BYTES = PAGE_BYTES  # processors fetch ahead by themselves, but to the end of a page only
 IN_L2, IN_L1 = 2, 3  # LLVM's localities
-SHORT_STEP = 12  # products of vectors: where registers are 16, hints took 3 % of the time
-STEPS = 4
+SHORT_STEP_PRODUCTS = 12  # products of vectors: where registers are 16, hints took 3 % of the time
+STEPS_UNROLLED = 4
 
 Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
 
@@ -153,7 +153,9 @@ class _Emitter:
     def hints_apart(self) -> bool:
         """Whether a hint in every step takes a place that loads need: where a step is short."""
         shape = self.shape
-        return shape.prefetch and shape.rows > 1 and shape.rows * shape.vectors <= SHORT_STEP
+        return (
+            shape.prefetch and shape.rows > 1 and shape.rows * shape.vectors <= SHORT_STEP_PRODUCTS
+        )
 
     def one_by_one(
         self, starts: list[Any], first: list[Any], depth: Any, pace: Any, after: Any
@@ -174,13 +176,13 @@ class _Emitter:
         """The same with a hint for four steps, so long as they move it on by a line at most."""
         b, entry = self.b, self.b.block
         fours, rest, one = (b.append_basic_block(n) for n in ("fours", "rest", "one"))
-        slow = b.icmp_signed("<=", pace, I64(LINE_BYTES // STEPS))
-        whole = b.select(slow, b.and_(depth, I64(-STEPS)), I64(0))
+        slow = b.icmp_signed("<=", pace, I64(LINE_BYTES // STEPS_UNROLLED))
+        whole = b.select(slow, b.and_(depth, I64(-STEPS_UNROLLED)), I64(0))
         b.cbranch(b.icmp_signed(">", whole, I64(0)), fours, rest)
         b.position_at_end(fours)
         within = self.phis(first, entry)
-        along = self.step(starts, within, b.mul(pace, I64(STEPS)))
-        for _ in range(STEPS - 1):
+        along = self.step(starts, within, b.mul(pace, I64(STEPS_UNROLLED)))
+        for _ in range(STEPS_UNROLLED - 1):
             along = self.step(starts, along)
         self.close(within, along, b.icmp_signed("<", along[1], whole), fours, rest)
         left = self.phis(first, entry)

@@ -20,7 +20,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.tile.rewriting.register_tiles import row_step
 
-AHEAD = 2  # register tiles
+TILES_AHEAD = 2  # register tiles
 
 
 def decode(e: Emitter, s: Panels, row: str) -> None:
@@ -179,7 +179,7 @@ def _begin_columns(e: Emitter, s: Panels, tiles: str) -> None:
 def _ask_for_rows(e: Emitter, s: Panels, stride: Dim) -> None:
     """The left operand's next rows, instead of the next panel."""
     c, rows, item = s.contract, s.micro.rows, _item_bytes(s.contract.a)
-    next_rows = affine_text(c.a.offset + AHEAD * rows * stride)
+    next_rows = affine_text(c.a.offset + TILES_AHEAD * rows * stride)
     e.line(f"_ahead = {c.a.buffer.name} + ({next_rows}) * {item}")
     e.line(f"_pace = {rows * item}")
 

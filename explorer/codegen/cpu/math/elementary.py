@@ -245,4 +245,6 @@ ELEMENTARY: dict[str, Callable[[LlvmValue], LlvmValue]] = {
     "sigmoid": sigmoid,
     "erf": erf,
 }
-"""Functions of one float."""
+"""Our functions of one float, by the names of their records: what is here has a form on scalars and
+one on vectors.
+"""

@@ -13,11 +13,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from explorer.codegen.cpu.math.elementary import erf, exp, log, power, sigmoid, tanh
+from explorer.codegen.cpu.math.elementary import ELEMENTARY, power
 from explorer.codegen.cpu.math.llvm_value import LlvmValue
-
-__all__ = [f"{f}{bits}" for f in ("exp", "log", "tanh", "sigmoid", "erf") for bits in (32, 64)]
-__all__ += ["power32"]
 
 
 def _one(function: Callable[[LlvmValue], LlvmValue], number: Any) -> Any:
@@ -38,7 +35,10 @@ def power32(context, x, y):
     return types.float32(types.float32, types.float32), emit
 
 
-exp32, log32, tanh32 = (_one(f, types.float32) for f in (exp, log, tanh))
-sigmoid32, erf32 = (_one(f, types.float32) for f in (sigmoid, erf))
-exp64, log64, tanh64 = (_one(f, types.float64) for f in (exp, log, tanh))
-sigmoid64, erf64 = (_one(f, types.float64) for f in (sigmoid, erf))
+NAMED = {
+    f"{name}{number.bitwidth}": _one(function, number)
+    for name, function in ELEMENTARY.items()
+    for number in (types.float32, types.float64)
+}
+globals().update(NAMED)
+__all__ = [*NAMED, "power32"]

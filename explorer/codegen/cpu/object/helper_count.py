@@ -6,11 +6,13 @@ from explorer import cache
 from explorer.allowance import cores, free_bytes
 from explorer.codegen.cpu.object.compile_processes import Helpers
 
-OPERATORS = 4  # of a model become a kernel, more or less
-EACH = 8  # kernels a process: a helper needs half a second to start, the time of six kernels
+OPERATORS_A_KERNEL = 4  # of a model become a kernel, more or less
+KERNELS_A_HELPER = (
+    8  # kernels a process: a helper needs half a second to start, the time of six kernels
+)
 HELPER_BYTES = 192 << 20  # what one was measured to take, and a third more
 KEPT_FREE_BYTES = 512 << 20  # for what runs beside
-MOST = 7
+MOST_HELPERS = 7
 
 
 class HelpersAhead(Helpers):
@@ -21,7 +23,7 @@ class HelpersAhead(Helpers):
     def __init__(self, model: str, operators: int) -> None:
         super().__init__()
         self.key = cache.content_key("compiled before", model)
-        expected = helpers_for(operators // OPERATORS)
+        expected = helpers_for(operators // OPERATORS_A_KERNEL)
         self.is_new = expected > 0 and cache.get(self.key) is None
         if self.is_new:
             self.grow(expected)
@@ -34,7 +36,7 @@ class HelpersAhead(Helpers):
 
 def helpers_for(kernels: int) -> int:
     """How many processes should help this one to compile that many kernels; none on one core."""
-    if kernels < 2 * EACH:
+    if kernels < 2 * KERNELS_A_HELPER:
         return 0
     room = (free_bytes() - KEPT_FREE_BYTES) // HELPER_BYTES
-    return max(0, min(cores() - 1, kernels // EACH - 1, room, MOST))
+    return max(0, min(cores() - 1, kernels // KERNELS_A_HELPER - 1, room, MOST_HELPERS))

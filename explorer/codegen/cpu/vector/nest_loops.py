@@ -23,7 +23,7 @@ from explorer.ir.dtypes import computed, is_float
 I32, I64 = ir.IntType(32), ir.IntType(64)
 Counters = list[Any]
 Values = dict[int, LlvmValue]
-STRAIGHT = 8  # vectors of a row that are written out without a loop
+STRAIGHT_VECTORS = 8  # vectors of a row that are written out without a loop
 
 
 class Loops:
@@ -74,7 +74,7 @@ class Loops:
         """The body for the positions of all vectors, `unroll` at a time; a last one has a mask."""
         b, lanes, count = self.b, self.nest.lanes, self.counts[-1]
         known = self.nest.counts[-1]
-        if known is not None and known <= STRAIGHT * lanes:
+        if known is not None and known <= STRAIGHT_VECTORS * lanes:
             full = known // lanes
             for first in range(0, full, unroll):
                 body([I64(k * lanes) for k in range(first, min(first + unroll, full))], None)

@@ -21,7 +21,7 @@ from explorer.codegen.cpu.vector.vector_operations import (
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_float
 
-ROWS = 8  # that are reduced at a time in the order "rows"
+ROWS_AT_ONCE = 8  # that are reduced at a time in the order "rows"
 
 
 def identity(f: Reduced) -> Any:
@@ -190,8 +190,8 @@ class Reductions(Loops):
     def blocks(self, lead: Counters) -> None:
         """The last loop but that of vectors, several turns at a time, then those that remain."""
         count = self.counts[-2]
-        many = self.b.and_(count, I64(-ROWS))
-        self.loop(many, ROWS, lambda i: self.several(lead, i, ROWS))
+        many = self.b.and_(count, I64(-ROWS_AT_ONCE))
+        self.loop(many, ROWS_AT_ONCE, lambda i: self.several(lead, i, ROWS_AT_ONCE))
         self.loop(count, 1, lambda i: self.several(lead, i, 1), many)
 
     def several(self, lead: Counters, i: Any, count: int) -> None:

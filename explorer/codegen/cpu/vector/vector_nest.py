@@ -12,7 +12,7 @@ from explorer.codegen.cpu.vector.nest_loops import I64
 from explorer.codegen.cpu.vector.nest_reductions import Reductions
 from explorer.codegen.cpu.vector.row_batched_reductions import Stacks
 from explorer.codegen.cpu.vector.transposed_maps import Turns
-from explorer.codegen.cpu.vector.vector_operations import BORDER
+from explorer.codegen.cpu.vector.vector_operations import BORDER_BYTES
 
 __all__ = ["Nest", "Node", "Operand", "Reduced", "Stored", "vector_nest"]
 
@@ -36,7 +36,7 @@ def _write(b: Any, nest: Nest, given: list[Any]) -> None:
     bits = starts[0]
     for other in starts[1:]:
         bits = b.or_(bits, other)
-    aligned = b.icmp_unsigned("==", b.and_(bits, I64(BORDER - 1)), I64(0))
+    aligned = b.icmp_unsigned("==", b.and_(bits, I64(BORDER_BYTES - 1)), I64(0))
     with b.if_else(aligned) as (then, otherwise):
         with then:
             writer.past = True

@@ -38,7 +38,7 @@ NATIVE = {
     for kind, name in (("v16f32", "ps"), ("v8f64", "pd"))
     for op in ("max", "min")
 }
-BORDER = 16  # bytes: where non-temporal stores may begin; large arrays of NumPy do
+BORDER_BYTES = 16  # bytes: where non-temporal stores may begin; large arrays of NumPy do
 
 
 def operation(
@@ -222,7 +222,7 @@ def store(
     b: Any, at: Any, value: LlvmValue, dtype: str, mask: Any = None, past: bool = False
 ) -> None:
     """A vector to an address, or its lanes that the mask names; a whole one may go `past` the
-    caches, to an address at a whole `BORDER`.
+    caches, to an address at a whole `BORDER_BYTES`.
     """
     kept = encoded(value, dtype)
     kind, size = kept.v.type, _bytes(CELLS[dtype])
@@ -231,7 +231,7 @@ def store(
         return
     place = b.bitcast(at, kind.as_pointer())
     if mask is None:
-        made = b.store(kept.v, place, align=BORDER if past else size)
+        made = b.store(kept.v, place, align=BORDER_BYTES if past else size)
         if past:
             made.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
         return
