@@ -22,7 +22,6 @@ from explorer.ir.tile_program import (
     dtype_of_tile,
 )
 from explorer.ir.tile_traversal import Part
-from explorer.tile.lowering.streams import STREAM
 from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
 
 PAGE = 1 << 14  # bytes of a row that is prefetched while the one before it is reduced
@@ -152,7 +151,7 @@ class _Plan:
     def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
         """How far the next row of an operand lies that no cache holds, where rows are reduced."""
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
-        far = f.buffer.level == STREAM and f.buffer.kind == "input"
+        far = f.buffer.streamed and f.buffer.kind == "input"
         return row if far and self.p.reductions and steps == (1,) and row <= PAGE else 0
 
     def store(
@@ -165,7 +164,7 @@ class _Plan:
         steps = self.operands[number].steps[:-1]
         each = ITEM_BYTES[target.buffer.dtype]
         whole = all(s is not None and s * each % BORDER == 0 for s in steps)
-        return Stored(number, node, whole and target.buffer.level == STREAM)
+        return Stored(number, node, whole and target.buffer.streamed)
 
     def reduction(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Reduced:
         """What one reduction takes."""

@@ -9,9 +9,8 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv, product
 from explorer.ir.types import DType
 
 LEAST_BYTES = 32 << 20  # two cores of Zen 5 beside 32 MiB of L3: a copy of 64 MiB gains 1.2 to 1.5
-STREAM = "stream"  # the level of such a buffer
 
 
-def level_of(size: Dim, dtype: DType, env: ShapeEnv) -> str:
-    """Where a tensor of so many elements comes from or goes to, under the hints."""
-    return STREAM if env.hint(product((size, ITEM_BYTES[dtype]))) > LEAST_BYTES else "memory"
+def is_streamed(size: Dim, dtype: DType, env: ShapeEnv) -> bool:
+    """Whether a tensor of so many elements is too large for caches, under the hints."""
+    return env.hint(product((size, ITEM_BYTES[dtype]))) > LEAST_BYTES
