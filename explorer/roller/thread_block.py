@@ -22,6 +22,10 @@ from explorer.roller.constructed import cut_by
 from explorer.roller.policy import cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
+PREDICTED = (
+    "what would be printed for a thread block of {}, a prediction: there is no printer for it yet"
+)
+
 
 def thread_block_steps(
     kernel: Kernel,

@@ -15,10 +15,11 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_program import For, Reduce, Sync, TileProgram
 from explorer.ir.tile_traversal import dealt, statements
 from explorer.roller.construct.construct import construct
-from explorer.roller.thread_block import block_of
+from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
+from tests.codegen.test_scans import fold
 from tests.tile.gpu.blocks import SMALL, V100, case, is_right, made
 
 SERVED = [c for c in CASES if not c.name.startswith(("embedding", "largest"))]
@@ -66,6 +67,13 @@ def test_a_kernel_is_served_or_the_reason_is_told(c: Case) -> None:
         return
     assert c in SERVED
     assert syncs(found["place syncs"]) <= syncs(found["stage in shared memory"])
+
+
+def test_what_is_not_served_is_told() -> None:
+    with pytest.raises(BadOption, match="y is a running reduction"):
+        thread_block_steps(normalise(fold((5, 7), 1)), V100, ENV, {})
+    with pytest.raises(BadOption, match="has no elements"):
+        made(linear(0, 3, 5, "relu", {}))
 
 
 def test_a_product_is_in_three_levels() -> None:
