@@ -456,6 +456,19 @@ def test_explain_tells_every_rewrite_of_a_tile_program(
     assert code == 2 and "stage rolled" in err
 
 
+def test_explain_tells_what_would_be_printed_for_a_gpu(
+    told: Callable[..., Any], shell: Shell
+) -> None:
+    flags = ("explain", RESNET, "--stage", "roller", "--rewrites", "--target", "v100")
+    found = told(*flags)
+    assert found["predicted_for"] == "v100"
+    for row in found["kernels"]:
+        assert bool(row["steps"]) != bool(row.get("refused"))
+    names = [step["name"] for step in found["kernels"][0]["steps"]]
+    assert names[0] == "lower" and names[-1] == "place syncs"
+    assert "a prediction: there is no printer for it yet" in shell(*flags)[1]
+
+
 def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(
     shell: Shell, told: Callable[..., Any]
 ) -> None:

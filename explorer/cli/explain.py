@@ -50,7 +50,11 @@ def main(given: Sequence[str]) -> int:
     add = parser.add_argument
     add("--stage", type=system, metavar="STAGE", help=f"a stage, or {', '.join(SYSTEMS)}")
     add("--op", metavar="NAME", help="an operator of the source, or a kernel")
-    add("--rewrites", action="store_true", help="each rewrite of the kernels' tile programs")
+    add(
+        "--rewrites",
+        action="store_true",
+        help="each rewrite of the kernels' tile programs; of a GPU, what would be printed",
+    )
     flags = parsed(parser, given)
     if flags.stage is None and flags.op is None:
         known = ", ".join(SYSTEMS)

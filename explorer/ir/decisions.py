@@ -309,6 +309,23 @@ class Tiling:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """The tile of a thread block of a GPU, sizes by output axis as in `Tiling`, and the tiles of
+    nearer levels in it.
+
+    `register`: elements along each axis of the heaviest compute that one of the `threads` has in
+    registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
+    `padding`: elements added to the rows of an operand there, by tensor.
+    """
+
+    tile: tuple[tuple[str, int], ...] = ()
+    threads: int = 1
+    register: tuple[tuple[str, int], ...] = ()
+    shared: tuple[tuple[str, int], ...] = ()
+    padding: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredTile:
     """A tiling that was timed alone on this machine, beside what the model had said; `rank` 1 is
     the model's first.

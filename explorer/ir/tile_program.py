@@ -11,24 +11,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions import Block, Micro
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.scalar_functions import dtype_of_result
 from explorer.ir.shapes.dims import Dim, Sizes, ceil_div, evaluate_dim
 from explorer.ir.types import DType
 
+REGISTER = "register"  # the level of a buffer that every thread has for itself
+FARTHEST = "DRAM"  # what CPUs call their last level; a data sheet may have another name
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Flat memory. `kind`: input, constant, output, scratch (one a worker), packed (a constant laid
-    out for `Contract`), or table (int64 offsets known at compile time).
+    """Flat memory. `kind`: input, constant, output, scratch (one a worker, or a thread block),
+    packed (a constant laid out for `Contract`), or table (int64 offsets known at compile time).
+
+    `level`: the name of the device's memory level that it lies in, or `REGISTER`. `streamed`: no
+    cache holds it, so that stores go past them.
     """
 
     name: str
     kind: str
     size: Dim
     dtype: DType = "float32"
-    level: str = "memory"
+    level: str = FARTHEST
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ class LoopForm:
     several rows side by side; "turned", square blocks change their axes in registers; "scan", a
     prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
     `unroll` blocks beside each other. "sums in memory": one by one, the last spatial axis
-    innermost.
+    innermost. "unrolled": one by one, each point a statement of its own.
     """
 
     order: str
@@ -88,11 +95,36 @@ class LoopForm:
 
 
 @dataclass(frozen=True, slots=True)
+class Threads:
+    """The loop's values are dealt out to `count` threads: value number n, counted from the base, to
+    those at place n mod `count`. Of loops inside of each other the places make the thread's number
+    in its block, the last one fastest; threads past the product of the counts do nothing.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class For:
-    """One iteration of the body for each value of the axis."""
+    """One iteration of the body for each value of the axis: in order, or by `threads` of a block.
+
+    Threads go in any order from one `Sync` to the next. Loops that are not dealt out are gone
+    through by all threads together; a `Sync` stands in no other.
+    """
 
     span: Span
     body: tuple[Statement, ...]
+    threads: Threads | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """No thread of the scope goes on until all are here, and then they see what each has written.
+
+    `scope`: "block", or "warp" where a block is one warp.
+    """
+
+    scope: str = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +170,9 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`target = combiner over `over` of expr` for every point of the spans."""
+    """`target = combiner over `over` of expr` for every point of the spans; `onto`: of what the
+    target holds and of these.
+    """
 
     target: Fetch
     spans: tuple[Span, ...]
@@ -147,6 +181,7 @@ class Reduce:
     expr: TileExpr
     dtype: DType = "float32"
     form: LoopForm | None = None
+    onto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +344,20 @@ class Panels:
 
 
 Statement: TypeAlias = (
-    For | At | Once | Find | Fill | Load | Pack | Map | Reduce | Scan | OnePass | Window | Panels
+    For
+    | At
+    | Once
+    | Find
+    | Fill
+    | Load
+    | Pack
+    | Map
+    | Reduce
+    | Scan
+    | OnePass
+    | Window
+    | Panels
+    | Sync
 )
 
 
@@ -349,7 +397,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class TileProgram:
-    """One task, as a function of the tile variables of `grid`."""
+    """One task, as a function of the tile variables of `grid`: of a worker, or of a thread block.
+
+    `block`: what rewrites for a GPU are to make of it.
+    """
 
     grid: tuple[Grid, ...]
     body: tuple[Statement, ...]
@@ -357,6 +408,7 @@ class TileProgram:
     packings: tuple[Packing, ...] = ()
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
     updates: bool = False  # whether what it reads may be what it writes
+    block: Block | None = None
 
     def tasks(self, sizes: Sizes) -> int:
         """How many tasks there are under a binding."""

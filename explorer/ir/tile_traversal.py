@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.shapes.dims import Dim
@@ -27,6 +28,7 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
+    Sync,
     TileExpr,
     TileProgram,
     Window,
@@ -63,6 +65,27 @@ def parts_of(s: Statement) -> tuple[Part, ...]:
         case OnePass(parts):
             return parts
     return ()
+
+
+def dealt(s: For) -> tuple[tuple[For, ...], tuple[Statement, ...]]:
+    """The loops that are dealt out to threads, each right inside of the one before, and what a
+    thread does in them.
+    """
+    loops = [s]
+    while len(s.body) == 1 and isinstance(s.body[0], For) and s.body[0].threads is not None:
+        s = s.body[0]
+        loops.append(s)
+    return tuple(loops), s.body
+
+
+def threads_of(body: Iterable[Statement]) -> int:
+    """How many threads a block of these statements has, 0 where none is dealt out."""
+    most = 0
+    for s in statements(body):
+        if isinstance(s, For) and s.threads is not None:
+            counts = (x.threads.count for x in dealt(s)[0] if x.threads is not None)
+            most = max(most, prod(counts))
+    return most
 
 
 def spans(s: Statement) -> tuple[Span, ...]:
@@ -107,7 +130,8 @@ def loads(s: Statement) -> tuple[Fetch, ...]:
     """The elements that a statement itself reads, those that say where others lie included; of a
     contraction the first of each operand.
     """
-    read = expressions(s)[0 if isinstance(s, Pack | Find | At | Panels) else 1 :]
+    onto = isinstance(s, Reduce) and s.onto
+    read = expressions(s)[0 if onto or isinstance(s, Pack | Find | At | Panels) else 1 :]
     return tuple(f for e in read for f in fetches(e))
 
 
@@ -159,18 +183,19 @@ def addresses(s: Statement) -> Iterator[Affine]:
         if isinstance(one, Window):
             yield from (b.first for b in one.borders)
         for e in expressions(one):
-            yield from _addresses(e)
+            yield from affines(e)
 
 
-def _addresses(expr: TileExpr) -> Iterator[Affine]:
+def affines(expr: TileExpr) -> Iterator[Affine]:
+    """Every affine value of an expression: where elements lie, indices that are values."""
     match expr:
         case Do(_, args):
             for a in args:
-                yield from _addresses(a)
+                yield from affines(a)
         case Fetch(_, offset, dynamic):
             yield offset
             for index, _, _ in dynamic:
-                yield from _addresses(index)
+                yield from affines(index)
         case IndexValue(index):
             yield index
 
@@ -308,6 +333,8 @@ def with_buffers(
             return replace(s, parts=tuple(p for p in own if isinstance(p, Map | Reduce)))
         case Find(index=index):
             return replace(s, index=with_loads(index, element))
+        case Sync():
+            return s
         case Window(reduction, data, weights, _, target, expr):
             place = fetch(reduction.target)
             return replace(

@@ -1,8 +1,8 @@
 """The meaning of a tile program, in NumPy, one task at a time; every address is checked against its
 buffer.
 
-Scratch starts as NaN, so that a read before a write shows. Run before code is emitted where
-`check=True`.
+Scratch starts as NaN, so that a read before a write shows. The threads of a block go in a random
+order from one `Sync` to the next.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from explorer.ir.kernel import Affine, Const, IndexValue, var
 from explorer.ir.patterns.forms import group_of
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.ir.tile_program import (
+    REGISTER,
     At,
     Buffer,
     Contract,
@@ -38,28 +39,31 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
+    Sync,
     TileExpr,
     TileProgram,
     Window,
 )
-from explorer.ir.tile_traversal import with_loads, writes
+from explorer.ir.tile_traversal import threads_of, with_loads, writes
 from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
+from explorer.tile.thread_order import Env, ThreadBlock
 
 TASKS = 3  # that one worker does in a row
 REDUCED = "_reduced"  # what a window was reduced to
 
-Env = dict[str, Any]
-
 
 class Interpreter:
-    """Runs tasks of one tile program over flat arrays by buffer name."""
+    """Runs tasks of one tile program over flat arrays by buffer name; `seed` is of the order that
+    threads go in.
+    """
 
     def __init__(
-        self, program: TileProgram, arrays: Mapping[str, np.ndarray], sizes: Sizes
+        self, program: TileProgram, arrays: Mapping[str, np.ndarray], sizes: Sizes, seed: int = 0
     ) -> None:
         self.program = program
         self.sizes = sizes
+        self.order = np.random.default_rng(seed)
         self.is_first = True  # the task is its worker's first
         self.arrays = {n: np.ravel(a) for n, a in arrays.items()}
         for q in program.packings:
@@ -69,6 +73,7 @@ class Interpreter:
         """Every task, in order, a few by each worker; the outputs are written in place."""
         counts = [self.dim(g.count) for g in self.program.grid]
         shared = {b.name for s in self.program.body if isinstance(s, Once) for b in writes(s)}
+        is_block = threads_of(self.program.body) > 0
         for n, task in enumerate(np.ndindex(*counts)):
             self.is_first = n % TASKS == 0
             for b in self.program.buffers:
@@ -77,14 +82,26 @@ class Interpreter:
             env: Env = {
                 g.variable: t * g.tile for g, t in zip(self.program.grid, task, strict=True)
             }
+            if is_block:
+                block = ThreadBlock(self.statement, self.values, self.affine, self.arrays)
+                block.run(self.program.body, env, self.registers, self.order)
+                continue
             for s in self.program.body:
                 self.statement(s, env)
 
     def poison(self, b: Buffer) -> None:
         """Scratch as it is before anything is written: a read shows."""
+        self.arrays[b.name] = self.poisoned(b)
+
+    def poisoned(self, b: Buffer) -> np.ndarray:
+        """An array of what nobody has written."""
         room = np.zeros(self.dim(b.size), numpy_dtype(b.dtype))
         room[:] = np.nan if is_float(b.dtype) else 0
-        self.arrays[b.name] = room
+        return room
+
+    def registers(self) -> dict[str, np.ndarray]:
+        """What a thread has for itself, before it writes anything."""
+        return {b.name: self.poisoned(b) for b in self.program.buffers if b.level == REGISTER}
 
     def once(self, s: Once, env: Env) -> None:
         """What the first of several tasks does for all: nothing of it is there before."""
@@ -202,7 +219,10 @@ class Interpreter:
                 axes = tuple(range(len(spans), len(shape)))
                 none = {} if full.size else {"initial": identity(combiner, dtype)}
                 total = COMBINERS[combiner].numpy.reduce(full, axis=axes, **none)
-                self.put(target, self.points(spans, env), total.astype(numpy_dtype(dtype)))
+                e = self.points(spans, env)
+                if s.onto:
+                    total = COMBINERS[combiner].numpy(self.value(target, e), total)
+                self.put(target, e, total.astype(numpy_dtype(dtype)))
             case Scan():
                 self.scan(s, env)
             case OnePass(parts):
@@ -213,6 +233,8 @@ class Interpreter:
             case Find(name, index, extent):
                 at = np.clip(self.value(index, env), 0, self.dim(extent) - 1)
                 env[name] = int(at)
+            case Sync():  # one alone waits for nobody
+                pass
             case Window():
                 self.window(s, env)
             case Panels():

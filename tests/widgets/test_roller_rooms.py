@@ -14,6 +14,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions import Tiling
 from explorer.measure.compare import Measurement
 from explorer.roller.construct.steps import Construction
+from explorer.tile.gpu.rewrites import REWRITES as BLOCK_REWRITES
 from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
 from tests.widgets.of_family import of_family
@@ -280,9 +281,16 @@ def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: 
     assert "rewrites, changed by" in rewrites.caption(rows)
 
 
-def test_a_gpus_tiles_are_no_tile_programs_yet(session: Session) -> None:
-    rows = rewrites.data(seen(session, "conv", "v100"))
-    assert not rows.steps and "only tiles of a CPU" in rewrites.caption(rows)
+def test_a_gpus_tile_is_a_thread_block_that_would_be_printed(session: Session) -> None:
+    rolled = seen(session, "conv", "v100")
+    rows = rewrites.data(rolled)
+    assert [name for name, _ in rows.steps] == ["lower", *(name for name, _ in BLOCK_REWRITES)]
+    picture = rewrites.figure(rows)
+    assert "a prediction" in rewrites.caption(rows) and "a prediction" in picture.text()
+    last = [line for mark, line in rows.steps[-1][1] if mark != "-"]
+    assert any("on" in x and "threads:" in x for x in last) and "sync" in str(last)
+    none = rewrites.data(replace(rolled, choices=(), rank=len(rolled.construction.results)))
+    assert not none.steps and "no tile of" in rewrites.caption(none)
 
 
 def test_a_tile_in_use_is_the_one_on_show(session: Session) -> None:

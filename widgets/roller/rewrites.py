@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from textwrap import wrap
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
+from explorer.ir.tile_program import TileProgram
+from explorer.roller.thread_block import PREDICTED, thread_block_steps
 from explorer.tile.rewrites import steps
 from widgets.draw.svg import Svg, label, rect, stepped, text_width
 from widgets.draw.table import Table
@@ -29,33 +31,42 @@ FURTHER = " " * 8  # what stands before the rest of a long line
 @dataclass(frozen=True, slots=True)
 class RewriteRows:
     """Each step by name with its lines: " " stays, "+" is new, "-" went. `said` is why there are
-    none.
+    none; `predicted` says of which device's blocks they would be printed.
     """
 
     kernel: str
     steps: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     ops: tuple[str, ...]
     said: str = ""
+    predicted: str = ""
 
 
 def data(rolled: Rolled) -> RewriteRows:
     """The steps of the tile on show."""
-    choice = rolled.choices[rolled.rank] if rolled.choices else None
-    tiling = None if choice is None else choice.tiling
-    if tiling is None:
-        said = f"{rolled.device.name}: only tiles of a CPU are lowered to tile programs"
-        return RewriteRows(rolled.binding, (), rolled.ops, said)
+    device = rolled.device
+    predicted = PREDICTED.format(device.name) if device.kind != "cpu" else ""
     try:
-        found = steps(normalise(rolled.kernel), tiling, rolled.env, rolled.device)
-    except BadOption as problem:
-        return RewriteRows(rolled.binding, (), rolled.ops, str(problem))
+        found = _steps(rolled)
+    except (BadOption, CheckFailed) as problem:
+        return RewriteRows(rolled.binding, (), rolled.ops, str(problem), predicted)
     before: tuple[str, ...] = ()
     rows = []
     for name, program in found:
         after = print_tile_program(program)
         rows.append((name, tuple(_difference(before, after))))
         before = after
-    return RewriteRows(rolled.binding, tuple(rows), rolled.ops)
+    return RewriteRows(rolled.binding, tuple(rows), rolled.ops, predicted=predicted)
+
+
+def _steps(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
+    """Of the tiling on show; of a GPU, of the construction's tile on show."""
+    kernel, chosen = normalise(rolled.kernel), rolled.chosen
+    if rolled.device.kind != "cpu":
+        made, number = rolled.construction, rolled.rank
+        return thread_block_steps(kernel, rolled.device, rolled.env, rolled.sizes, made, number)
+    if chosen is None or chosen.tiling is None:
+        raise BadOption(f"{rolled.device.name}: no code is printed for a machine that is not here")
+    return steps(kernel, chosen.tiling, rolled.env, rolled.device)
 
 
 def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -91,7 +102,8 @@ def caption(rows: RewriteRows) -> str:
     if not rows.steps:
         return f"{rows.kernel}: {rows.said}"
     did = [name for name, lines in rows.steps[1:] if changed(lines)]
-    return f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
+    told = f"{rows.kernel}: {len(rows.steps) - 1} rewrites, changed by {', '.join(did) or 'none'}"
+    return f"{told}; {rows.predicted}" if rows.predicted else told
 
 
 def figure(rows: RewriteRows) -> Svg:
@@ -100,6 +112,9 @@ def figure(rows: RewriteRows) -> Svg:
     """
     marks: list[str] = []
     y = 8.0
+    if rows.predicted and rows.steps:
+        marks.append(label(12, y + 15, rows.predicted, "q"))
+        y += HEAD
     for number, (name, lines) in enumerate(rows.steps):
         plain = number == 0
         shown = [x for x in lines if plain or x[0] != " "]
@@ -142,7 +157,8 @@ def _pieces(line: str) -> list[str]:
 PICTURE = Picture(
     name="tile_program",
     title="Tile program",
-    words="The plain tile program, then what each rewrite changed, up to the one that is printed.",
+    words="The plain tile program, then what each rewrite changed, up to the one that is printed; "
+    "for a GPU, that would be.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such
-from explorer.errors import BadOption
+from explorer.errors import BadOption, CheckFailed
+from explorer.ir.calls import KernelCall
 from explorer.ir.decisions import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
+from explorer.ir.tile_program import TileProgram
+from explorer.roller.thread_block import PREDICTED, thread_block_steps
 from explorer.tile.rewrites import steps
 
 if TYPE_CHECKING:
@@ -17,28 +20,37 @@ if TYPE_CHECKING:
 
 
 def rewrites(c: Compilation, op: str | None) -> Answer:
-    """Each step by name with its lines; in the text a rewrite that changes nothing is a word."""
-    if c.device.kind != "cpu":
-        raise BadOption(
-            f"only tiles of a CPU are lowered to tile programs, and {c.device.name} is none",
-            where="--rewrites",
-        )
+    """Each step by name with its lines; in the text a rewrite that changes nothing is a word. Of a
+    GPU, what would be printed for its blocks, and why there is none of a kernel.
+    """
     calls = [b for b in c.program.kernel_calls if about(op, b.name, b.origin)]
     if not calls:
         raise no_such(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
-    data, parts = [], []
+    gpu = c.device.kind != "cpu"
+    data, parts = [], [f"{PREDICTED.format(c.device.name)}\n"] if gpu else []
     for b in calls:
-        call = b.kernel_call
-        tiling = call.tiling or Tiling()
-        found = [
-            (name, print_tile_program(p))
-            for name, p in steps(normalise(call.kernel), tiling, c.program.env, c.device)
-        ]
-        data.append({"kernel": b.name, "steps": [{"name": n, "lines": x} for n, x in found]})
         parts.append(f"{b.name}, from {', '.join(sorted(b.origin))}")
+        told: dict[str, object] = {"kernel": b.name}
+        try:
+            found = [(n, print_tile_program(p)) for n, p in _steps(c, b.kernel_call)]
+        except (BadOption, CheckFailed) as problem:
+            if not gpu:
+                raise
+            told["refused"] = str(problem)
+            parts.append(f"  {problem}")
+            found = []
+        data.append({**told, "steps": [{"name": n, "lines": x} for n, x in found]})
         before: tuple[str, ...] = ()
         for name, lines in found:
             parts.append(f"  {name}: nothing to do" if lines == before else f"  {name}")
             parts += [] if lines == before else [f"    {line}" for line in lines]
             before = lines
-    return Answer({"stage": c.stage, "kernels": data}, "\n".join(parts))
+    kind = {"predicted_for": c.device.name} if gpu else {}
+    return Answer({"stage": c.stage, **kind, "kernels": data}, "\n".join(parts))
+
+
+def _steps(c: Compilation, call: KernelCall) -> tuple[tuple[str, TileProgram], ...]:
+    kernel, env = normalise(call.kernel), c.program.env
+    if c.device.kind != "cpu":
+        return thread_block_steps(kernel, c.device, env, env.hints)
+    return steps(kernel, call.tiling or Tiling(), env, c.device)

@@ -22,12 +22,9 @@ from explorer.ir.tile_program import (
     dtype_of_tile,
 )
 from explorer.ir.tile_traversal import Part
-from explorer.tile.lowering.streams import STREAM
 from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, size_of
 
-MOST_PREFETCHED_BYTES = (
-    1 << 14
-)  # bytes of a row that is prefetched while the one before it is reduced
+MOST_PREFETCHED_BYTES = 1 << 14  # of a row, while the one before it is reduced
 
 
 def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
@@ -154,12 +151,9 @@ class _Plan:
     def ahead(self, f: Fetch, steps: tuple[int | None, ...]) -> int:
         """How far the next row of an operand lies that no cache holds, where rows are reduced."""
         row = size_of(self.p.over[-1]) * ITEM_BYTES[f.buffer.dtype]
-        far = f.buffer.level == STREAM and f.buffer.kind == "input"
-        return (
-            row
-            if far and self.p.reductions and steps == (1,) and row <= MOST_PREFETCHED_BYTES
-            else 0
-        )
+        far = f.buffer.streamed and f.buffer.kind == "input"
+        fits = self.p.reductions and steps == (1,) and row <= MOST_PREFETCHED_BYTES
+        return row if far and fits else 0
 
     def store(
         self, target: Fetch, expr: TileExpr, axes: tuple[str, ...], starts: dict[str, Affine]
@@ -171,7 +165,7 @@ class _Plan:
         steps = self.operands[number].steps[:-1]
         each = ITEM_BYTES[target.buffer.dtype]
         whole = all(s is not None and s * each % BORDER_BYTES == 0 for s in steps)
-        return Stored(number, node, whole and target.buffer.level == STREAM)
+        return Stored(number, node, whole and target.buffer.streamed)
 
     def reduction(self, f: Reduce, axes: tuple[str, ...], starts: dict[str, Affine]) -> Reduced:
         """What one reduction takes."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.text.text_tokens import print_affine, print_dim, print_name
 from explorer.ir.tile_program import (
+    REGISTER,
     At,
     Buffer,
     Do,
@@ -26,6 +27,7 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
+    Sync,
     TileExpr,
     TileProgram,
     Window,
@@ -46,7 +48,8 @@ def _head(grid: Sequence[Grid], buffers: Iterable[Buffer]) -> Iterator[str]:
         yield f"tasks {g.variable} = 0, {g.tile}, .. < {print_dim(g.extent)}"
     for b in buffers:
         if b.kind == "scratch":
-            yield f"scratch {print_name(b.name)}: {b.dtype}[{print_dim(b.size)}] in {b.level}"
+            where = "registers, one a thread" if b.level == REGISTER else b.level
+            yield f"scratch {print_name(b.name)}: {b.dtype}[{print_dim(b.size)}] in {where}"
 
 
 def _body(body: Iterable[Statement], grid: Sequence[Grid], depth: int) -> Iterator[str]:
@@ -57,9 +60,12 @@ def _body(body: Iterable[Statement], grid: Sequence[Grid], depth: int) -> Iterat
 
 def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
     match s:
-        case For(span, body):
-            yield f"for {_span(span)}:"
+        case For(span, body, threads):
+            dealt = "" if threads is None else f" on {threads.count} threads"
+            yield f"for {_span(span)}{dealt}:"
             yield from _body(body, grid, 1)
+        case Sync(scope):
+            yield f"sync {scope}"
         case At(span, index, body):
             yield f"at {_span(span)} if it is {_expr(index)}:"
             yield from _body(body, grid, 1)
@@ -118,7 +124,8 @@ def _tiles(s: Panels) -> str:
 
 
 def _reduction(s: Reduce) -> str:
-    return f"{s.combiner}[{', '.join(map(_span, s.over))}] {_expr(s.expr, 3)}"
+    onto = f" onto {_element(s.target)}" if s.onto else ""
+    return f"{s.combiner}[{', '.join(map(_span, s.over))}] {_expr(s.expr, 3)}{onto}"
 
 
 def _for(spans: Sequence[Span]) -> str:

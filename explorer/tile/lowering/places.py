@@ -25,6 +25,7 @@ from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside,
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
 from explorer.ir.tile_program import (
+    FARTHEST,
     Buffer,
     Fetch,
     Fill,
@@ -37,7 +38,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.ir.types import DType
 from explorer.tile.lowering.applied import applied
-from explorer.tile.lowering.streams import level_of
+from explorer.tile.lowering.streams import is_streamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +88,20 @@ class Places:
     tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
     fills: dict[str, set[float]] = field(default_factory=dict)  # what stands past tensors' borders
     reduced: frozenset[str] = frozenset()  # made inside, read past their border by reductions alone
+    farthest: str = FARTHEST  # the level of what tasks share
+    own: str = "L2"  # and of what a task has for itself
 
     def buffer(
-        self, name: str, kind: str, size: Dim, dtype: DType = "float32", level: str = "memory"
+        self,
+        name: str,
+        kind: str,
+        size: Dim,
+        dtype: DType = "float32",
+        level: str = FARTHEST,
+        streamed: bool = False,
     ) -> Buffer:
         """The buffer of that name, made if it is not there."""
-        return self.buffers.setdefault(name, Buffer(name, kind, size, dtype, level))
+        return self.buffers.setdefault(name, Buffer(name, kind, size, dtype, level, streamed))
 
     def place(self, tensor: str) -> Place:
         """Where a tensor lies."""
@@ -116,17 +125,15 @@ class Places:
                 over = any(tensor in pair for pair in kernel.updates)  # its lines are there
                 again = any(scatter(kernel, c) for c in kernel.computes)  # results are read again
                 near = over or again or kind == "constant"
-                level = "memory" if near else level_of(size, dtype, self.env, self.device)
-                made = self.buffer(tensor, kind, size, dtype, level)
+                streamed = not near and is_streamed(size, dtype, self.env, self.device)
+                made = self.buffer(tensor, kind, size, dtype, self.farthest, streamed)
                 self.places[tensor] = Place(made, (Affine(),) * len(shape), row_major(shape), shape)
         return self.places[tensor]
 
-    def scratch(
-        self, name: str, region: Region, dtype: DType = "float32", level: str = "L2"
-    ) -> Place:
+    def scratch(self, name: str, region: Region, dtype: DType = "float32") -> Place:
         """Room for a region, one a worker."""
         sizes = tuple(r.size for r in region)
-        made = self.buffer(name, "scratch", product(sizes), dtype, level)
+        made = self.buffer(name, "scratch", product(sizes), dtype, self.own)
         shape = self.kernel.shape(name) if name in {t.name for t in self.kernel.tensors} else sizes
         return Place(made, tuple(r.lo for r in region), row_major(sizes), shape)
 

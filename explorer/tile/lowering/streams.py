@@ -11,11 +11,11 @@ from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product
 from explorer.ir.types import DType
 
-STREAM = "stream"  # the level of such a buffer
 
-
-def level_of(size: Dim, dtype: DType, env: ShapeEnv, device: Device | None) -> str:
-    """Where a tensor of so many elements comes from or goes to, under the hints."""
-    if device is None or env.hint(product((size, ITEM_BYTES[dtype]))) <= device.cached_bytes:
-        return "memory"
-    return STREAM
+def is_streamed(size: Dim, dtype: DType, env: ShapeEnv, device: Device | None) -> bool:
+    """Whether a tensor of so many elements is more than the device's caches hold, under the
+    hints.
+    """
+    if device is None:
+        return False
+    return env.hint(product((size, ITEM_BYTES[dtype]))) > device.cached_bytes

@@ -15,7 +15,6 @@ from explorer.ir.kernel import Affine
 from explorer.ir.shapes.dims import product
 from explorer.ir.tile_program import Buffer, Fetch, For, Map, Statement, TileProgram, fetches
 from explorer.ir.tile_traversal import Part, parts_of, with_buffers, without_unused
-from explorer.tile.lowering.streams import STREAM
 
 
 def keep_in_output(p: TileProgram, device: Device) -> TileProgram:
@@ -52,7 +51,7 @@ def _move(m: Map, statements: tuple[Statement, ...]) -> _Move | None:
     """How a buffer that the map reads moves into its target; None where none can."""
     if m.target.buffer.kind != "output" or m.target.dynamic:
         return None
-    if m.target.buffer.level == STREAM or _spreads(m):  # it is not read again; an edge would leave
+    if m.target.buffer.streamed or _spreads(m):  # it is not read again; an edge would leave
         return None
     scratch = [f for f in dict.fromkeys(fetches(m.expr)) if f.buffer.kind == "scratch"]
     if not scratch:

@@ -1,0 +1,168 @@
+"""Kernel and block -> the plain tile program of a thread block: every compute over its part of the
+block's tile, one after the other, what is made inside in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import reduce
+
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.decisions import Block, Tiling
+from explorer.ir.kernel import (
+    Affine,
+    Apply,
+    Compute,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Read,
+    substitute,
+    var,
+)
+from explorer.ir.kernels.normal import epilogue_of
+from explorer.ir.patterns.patch import patch
+from explorer.ir.patterns.regions import propagate
+from explorer.ir.patterns.running import running
+from explorer.ir.patterns.scatter import scatter
+from explorer.ir.shapes.dims import Dim, ShapeEnv
+from explorer.ir.tile_program import Fetch, Map, Reduce, Span, TileExpr, TileProgram
+from explorer.ir.tile_traversal import without_unused
+from explorer.tile.lowering.applied import applied
+from explorer.tile.lowering.lower import KINDS, grid_of
+from explorer.tile.lowering.places import Places
+
+
+def unserved(kernel: Kernel) -> str:
+    """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
+    if kernel.updates:
+        return f"{kernel.updates[0][0]} takes over the memory of what is read for it"
+    for c in kernel.computes:
+        if running(kernel, c) is not None:
+            return f"{c.out} is a running reduction, each element of which follows from the last"
+        if scatter(kernel, c) is not None or patch(kernel, c) is not None:
+            return f"{c.out} is written where data say"
+        known = (*(a.extent for a in (*c.axes, *c.reduce)), *kernel.shape(c.out))
+        if not all(isinstance(n, int) for n in known):
+            return f"{c.out} has extents that only a binding knows"
+        if any(n == 0 for n in known):
+            return f"{c.out} has no elements, or sums none"
+    return ""
+
+
+def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+    """The plain program of one block of a kernel in normal form, its symbols bound.
+
+    Raises BadOption where there is none, with the reason.
+    """
+    why = unserved(kernel)
+    if why:
+        raise BadOption(f"no thread blocks are made of this kernel: {why}", where=kernel.name)
+    tiling = Tiling(block.tile)
+    grid = grid_of(kernel, tiling)
+    regions = propagate(kernel, dict(block.tile))
+    far, near = device.levels[-1].name, device.levels[0].name
+    places = Places(kernel, env, grid, tiling, regions, farthest=far, own=near)
+    return without_unused(
+        TileProgram(
+            grid,
+            _body(places),
+            tuple(sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])),
+            block=block,
+        )
+    )
+
+
+def _body(p: Places) -> tuple[Map | Reduce, ...]:
+    """One statement a compute; an epilogue has the axes of what it follows, by name too."""
+    after: dict[int, tuple[int, dict[str, Affine]]] = {}
+    for n, c in enumerate(p.kernel.computes):
+        e = epilogue_of(p.kernel, c) if c.reduce else None
+        if e is not None:
+            names = {x.name: var(a.name) for x, a in zip(e.axes, c.axes, strict=True)}
+            after[p.kernel.computes.index(e)] = (n, names)
+    body = []
+    for n, c in enumerate(p.kernel.computes):
+        of, names = after.get(n, (n, {}))
+        spans = tuple(p.spans(of, p.kernel.computes[of]).values())
+        body.append(_statement(p, n, c, spans, names))
+    return tuple(body)
+
+
+def _statement(
+    p: Places, n: int, c: Compute, spans: tuple[Span, ...], names: dict[str, Affine]
+) -> Map | Reduce:
+    target = p.place(c.out).at(tuple(i.substitute(names) for i in c.target))
+    expr = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, names).of(c.expr)
+    if not c.reduce:
+        return Map(target, spans, expr)
+    dtype = p.kernel.dtype(c.out)
+    return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
+
+
+class _Guards:
+    """Expressions in which a load past a border is a choice: what is there, at the nearest index
+    inside, or the value that stands outside.
+    """
+
+    def __init__(self, p: Places, extents: dict[str, Dim], names: dict[str, Affine]) -> None:
+        self.p, self.extents, self.names = p, extents, names
+
+    def of(self, expr: Expr) -> TileExpr:
+        """The expression on flat buffers."""
+        match expr:
+            case Apply(op, args):
+                return applied(op, tuple(self.of(a) for a in args))
+            case Read(fill=None):
+                return self.load(expr, {})
+            case Read(tensor=tensor, fill=fill):
+                assert fill is not None
+                past = self.past(expr)
+                load = self.load(expr, past)
+                if not past:
+                    return load
+                inside = [e for i, n in past.values() for e in self.bounds(i, n)]
+                both = reduce(lambda a, b: applied("and", (a, b)), inside)
+                return applied("where", (both, load, Const(fill, self.p.kernel.dtype(tensor))))
+            case Const() | IndexValue():
+                return substitute(expr, self.names)  # type: ignore[return-value]
+
+    def past(self, read: Read) -> dict[int, tuple[Affine, Dim]]:
+        """The dims along which an index may lie outside of the tensor, with it and their extent."""
+        shape = self.p.kernel.shape(read.tensor)
+        return {
+            d: (i, n)
+            for d, (i, n) in enumerate(zip(read.index, shape, strict=True))
+            if isinstance(i, Affine) and not self.is_inside(i, n)
+        }
+
+    def is_inside(self, index: Affine, n: Dim) -> bool:
+        """Whether an index is in `0 .. n` for all values of its axes."""
+        ends = [(int(f) * (int(self.extents[a]) - 1)) for a, f in index.terms]
+        low = int(index.const) + sum(min(0, e) for e in ends)
+        return low >= 0 and int(index.const) + sum(max(0, e) for e in ends) < int(n)
+
+    def bounds(self, index: Affine, end: Dim) -> tuple[TileExpr, TileExpr]:
+        """`index >= 0` and `index < extent` of a dim."""
+        here = IndexValue(index.substitute(self.names))
+        low, high = Const(0, "int64"), Const(end, "int64")
+        return applied("ge", (here, low)), applied("lt", (here, high))
+
+    def load(self, read: Read, past: Collection[int]) -> Fetch:
+        """The element, its index clamped along some dims."""
+        place = self.p.place(read.tensor)
+        if place.buffer.kind == "scratch":  # a part of the tensor is there
+            sizes = (r.size for r in self.p.regions.tensors[read.tensor])
+            place = replace(place, shape=tuple(sizes))
+        index: list[Affine | TileExpr] = []
+        for i, lo in zip(read.index, place.lo, strict=True):
+            if not isinstance(i, Affine):
+                index.append(self.of(i))
+            elif len(index) in past:
+                index.append(IndexValue(i.substitute(self.names) - lo))
+            else:
+                index.append(i.substitute(self.names))
+        return place.at(tuple(index))

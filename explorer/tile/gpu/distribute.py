@@ -1,0 +1,181 @@
+"""The points of a block's tile over its threads.
+
+t[i, j] = sum[k] x[i, k] * w[k, j] for i < 64, j < 64; y[i, j] = max(t[i, j], 0)
+->
+for i' < 16, j' < 16 on 16 x 16 threads:
+    s[i, j] = sum[k] x[i, k] * w[k, j] for i in 4 i' .. 4 i' + 4, j in 4 j' .. 4 j' + 4, unrolled
+    y[i, j] = max(s[i, j], 0) for the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Block
+from explorer.ir.dtypes import computed
+from explorer.ir.kernel import Affine, var
+from explorer.ir.tile_program import (
+    REGISTER,
+    Buffer,
+    Do,
+    Fetch,
+    For,
+    LoopForm,
+    Map,
+    Reduce,
+    Span,
+    Statement,
+    Sync,
+    Threads,
+    TileExpr,
+    TileProgram,
+    fetches,
+)
+from explorer.ir.tile_traversal import touched, with_loads, without_unused
+from explorer.tile.gpu.operands import operands
+
+UNROLLED = LoopForm("unrolled")
+ONE = Span("_one", Affine(), 1, 1)  # dealt out where there is one point
+
+
+def over_threads(p: TileProgram, device: Device) -> TileProgram:
+    """After: every statement is dealt out to the threads of the block. The sums of the contraction
+    that Roller tiled are in registers, with what is made of them behind; of all else each thread
+    takes one point after the other, neighbours beside each other. A Sync stands after each part.
+    """
+    block = p.block or Block()
+    made: list[Statement] = []
+    rooms: list[Buffer] = []
+    left = list(p.body)
+    while left:
+        s = left.pop(0)
+        tile = _register_tile(s, block, device) if isinstance(s, Reduce) else None
+        if isinstance(s, Reduce) and tile is not None:
+            after = _follows(s, left[0], p.body) if left else None
+            made.append(tile.loops(s, after))
+            rooms.append(tile.sums)
+            left = left if after is None else left[1:]
+        elif isinstance(s, Map | Reduce):
+            made.append(one_by_one(s, block.threads))
+        else:
+            made.append(s)
+    body = [x for s in made for x in (s, Sync())][:-1]
+    return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *rooms)))
+
+
+def one_by_one(s: Map | Reduce, threads: int) -> Statement:
+    """A statement whose points are dealt out one by one, the last axis to neighbours first."""
+    loops: list[tuple[Span, int]] = []
+    left = max(1, threads)
+    for span in reversed(s.spans):
+        if span.size == 1:
+            continue
+        count = min(left, int(span.size)) if isinstance(span.size, int) else left
+        left //= count
+        loops.append((span, count))
+    kept = tuple(x for x in s.spans if x.size == 1)
+    body: Statement = replace(s, spans=kept)
+    for span, count in loops:
+        body = For(span, (body,), Threads(count))
+    return body if loops else For(ONE, (body,), Threads(1))
+
+
+def _follows(s: Reduce, m: Statement, body: Iterable[Statement]) -> Map | None:
+    """The map behind a reduction, where it alone reads what is reduced, point by point."""
+    mine = s.target.buffer
+    if not isinstance(m, Map) or m.spans != s.spans or mine.kind != "scratch":
+        return None
+    read = [f for f in fetches(m.expr) if f.buffer == mine]
+    others = (x for x in body if x is not s and x is not m)
+    if not read or any(f != s.target for f in read) or any(mine in touched(x) for x in others):
+        return None
+    return m
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """The tile of a block in tiles of threads: each axis with the elements that a thread has of it,
+    and how many threads that takes.
+    """
+
+    spans: tuple[Span, ...]
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    sums: Buffer
+
+    def mine(self, clipped: bool = True) -> tuple[Span, ...]:
+        """A thread's part of each axis; not `clipped`: as far as whole tiles reach."""
+        return tuple(
+            replace(
+                x,
+                base=self._first(x, n, size),
+                size=size,
+                clip_low=clipped and x.clip_low,
+                clip_high=clipped and (x.clip_high or size * n > int(x.size)),
+                least=0,
+            )
+            for x, size, n in zip(self.spans, self.sizes, self.counts, strict=True)
+        )
+
+    def _first(self, x: Span, count: int, size: int) -> Affine:
+        return x.base + var(_thread(x)) * size if count > 1 else x.base
+
+    def sum(self) -> Fetch:
+        """The element of a point in the registers of its thread."""
+        offset = Affine()
+        for n, x in enumerate(self.mine()):
+            offset = offset + (var(x.axis) - x.base) * prod(self.sizes[n + 1 :])
+        return Fetch(self.sums, offset)
+
+    def dealt(self, body: tuple[Statement, ...]) -> For:
+        """What every thread does for its own tile."""
+        loops = [(x, n) for x, n in zip(self.spans, self.counts, strict=True) if n > 1]
+        for x, n in reversed(loops):
+            body = (For(Span(_thread(x), Affine(), n, n), body, Threads(n)),)
+        whole = body[0]
+        return whole if loops and isinstance(whole, For) else For(ONE, body, Threads(1))
+
+    def loops(self, s: Reduce, after: Map | None) -> For:
+        """A reduction in registers, and what is made of it."""
+        spans, mine = self.mine(), self.sum()
+        wide = self.sums.dtype
+        reduced = replace(s, target=mine, spans=spans, dtype=wide, form=UNROLLED)
+        last = after or Map(s.target, s.spans, s.target)
+        one: TileExpr = mine if wide == s.dtype else Do(f"cast_{s.dtype}", (mine,))
+        made = with_loads(last.expr, lambda f: one if f == s.target else f)
+        return self.dealt((reduced, Map(last.target, spans, made, UNROLLED)))
+
+
+def _thread(x: Span) -> str:
+    return f"_t_{x.axis}"
+
+
+def _register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | None:
+    """How threads share a reduction's results where its operands are shared by several of them;
+    None for any other, and where a block has not so many threads.
+    """
+    sizes = dict(block.register)
+    if not all(x.axis in sizes and isinstance(x.size, int) for x in s.spans):
+        return None
+    own = tuple(_even(x, sizes[x.axis]) for x in s.spans)
+    counts = tuple(-(-int(x.size) // n) for x, n in zip(s.spans, own, strict=True))
+    wide = {x.axis for x in s.spans if x.size != 1}
+    shared = any(wide - o.axes for o in operands(s.expr))
+    if not shared or prod(counts) > device.block_threads:
+        return None
+    name = f"{s.target.buffer.name}_sums"
+    room = Buffer(name, "scratch", prod(own), computed(s.dtype), REGISTER)
+    return RegisterTile(s.spans, own, counts, room)
+
+
+def _even(x: Span, most: int) -> int:
+    """The most elements of an axis, up to a number, of which the block's are a multiple; any number
+    where the axis is not cut, for what lies past its end is past the tensor's.
+    """
+    size = int(x.size)
+    if x.base == Affine() and size == x.extent:
+        return min(most, size)
+    return max(n for n in range(1, min(most, size) + 1) if size % n == 0)

@@ -1,0 +1,70 @@
+"""The operands of a reduction that threads of a block share: loads, guarded or not, that are the
+same along some of its axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from explorer.ir.kernel import Const, IndexValue
+from explorer.ir.tile_program import Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_traversal import affines
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A load, with the guard that chooses between it and what stands outside of its tensor; `axes`
+    are the variables that it depends on, `dense` the one along which its elements are neighbours,
+    "" where there is none.
+    """
+
+    expr: TileExpr
+    load: Fetch
+    axes: frozenset[str]
+    dense: str
+
+
+def operands(expr: TileExpr) -> tuple[Operand, ...]:
+    """The loads of an expression from memory that all blocks share, each once. Loads at addresses
+    that follow from data are none.
+    """
+    return tuple(dict.fromkeys(_operands(expr)))
+
+
+def _operands(expr: TileExpr) -> Iterator[Operand]:
+    match expr:
+        case Do("where", (guard, Fetch() as load, Const())) if not fetches(guard):
+            yield from _operand(expr, load)
+        case Do(_, args):
+            for a in args:
+                yield from _operands(a)
+        case Fetch():
+            yield from _operand(expr, expr)
+
+
+def _operand(expr: TileExpr, load: Fetch) -> Iterator[Operand]:
+    affine = all(isinstance(index, IndexValue) for index, _, _ in load.dynamic)
+    if load.buffer.kind not in ("input", "constant") or not affine:
+        return
+    axes = frozenset(name for a in affines(expr) for name in a.variables)
+    dense = next((a for a in sorted(axes) if _step(load, a) == 1), "")
+    yield Operand(expr, load, axes, dense)
+
+
+def _step(load: Fetch, axis: str) -> object:
+    """How far the next element lies along an axis."""
+    total = load.offset.factor(axis)
+    for index, stride, _ in load.dynamic:
+        if isinstance(index, IndexValue):
+            total = total + index.index.factor(axis) * stride
+    return total
+
+
+def with_operands(expr: TileExpr, new: Mapping[TileExpr, TileExpr]) -> TileExpr:
+    """The expression with some operands exchanged."""
+    if expr in new:
+        return new[expr]
+    if isinstance(expr, Do):
+        return Do(expr.op, tuple(with_operands(a, new) for a in expr.args))
+    return expr

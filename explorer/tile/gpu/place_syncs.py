@@ -1,0 +1,58 @@
+"""Syncs where they must stand, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from explorer.devices.model import Device
+from explorer.errors import CheckFailed
+from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_traversal import threads_of
+from explorer.tile.hazards import hazards
+from explorer.tile.sync_places import Gap, parts_of_block, with_syncs
+
+MOST = 20_000  # choices that are looked at, from the one that greed takes
+
+
+def place_syncs(p: TileProgram, device: Device) -> TileProgram:
+    """After: no set of Syncs that is met less often stands between all that threads share; of
+    several the one behind what was done first. They are of a warp where the block is one.
+
+    Raises CheckFailed where two threads come to one element in one part: no Sync helps.
+    """
+    parts = parts_of_block(p)
+    found = hazards(parts)
+    for h in found:
+        if not h.gaps:
+            raise CheckFailed(f"threads of one part come to the same element of {h.buffer}")
+    chosen = fewest([h.gaps for h in found], parts.times)
+    return with_syncs(p, chosen, "warp" if threads_of(p.body) <= device.lanes else "block")
+
+
+def fewest(needs: Sequence[frozenset[Gap]], cost: Callable[[Gap], int]) -> frozenset[Gap]:
+    """The cheapest set with a gap of every need."""
+    least = [n for n in dict.fromkeys(needs) if not any(other < n for other in needs)]
+    least.sort(key=lambda n: (len(n), sorted(map(_order, n))))
+    best: list[frozenset[Gap]] = [frozenset(g for n in least for g in [min(n, key=cost)])]
+    looked = [0]
+
+    def price(gaps: frozenset[Gap]) -> tuple[int, int]:
+        return sum(map(cost, gaps)), len(gaps)
+
+    def go(chosen: frozenset[Gap]) -> None:
+        looked[0] += 1
+        if looked[0] > MOST or price(chosen) >= price(best[0]):
+            return
+        open_need = next((n for n in least if not n & chosen), None)
+        if open_need is None:
+            best[0] = chosen
+            return
+        for gap in sorted(open_need, key=lambda g: (cost(g), _order(g))):
+            go(chosen | {gap})
+
+    go(frozenset())
+    return best[0]
+
+
+def _order(gap: Gap) -> tuple[int, ...]:
+    return (*gap.loop, gap.before)

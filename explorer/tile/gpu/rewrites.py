@@ -1,0 +1,44 @@
+"""The rewrites of a thread block, in order: from the plain program of a kernel and a block to the
+one that a printer prints. Each has a name, which the house shows as a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from explorer.devices.model import Device
+from explorer.ir.decisions import Block
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.tile_program import TileProgram
+from explorer.tile.gpu.block import lower_block
+from explorer.tile.gpu.distribute import over_threads
+from explorer.tile.gpu.place_syncs import place_syncs
+from explorer.tile.gpu.stage import in_shared_memory
+from explorer.tile.verify import verify
+
+Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
+
+REWRITES: tuple[tuple[str, Rewrite], ...] = (
+    ("distribute over threads", over_threads),
+    ("stage in shared memory", in_shared_memory),
+    ("place syncs", place_syncs),
+)
+
+
+def block_steps(
+    kernel: Kernel, block: Block, env: ShapeEnv, device: Device
+) -> tuple[tuple[str, TileProgram], ...]:
+    """The plain program under "lower", then the program after each rewrite, under its name.
+
+    Raises BadOption where the kernel has no program for thread blocks, and CheckFailed where the
+    last one is not proved right for the device.
+    """
+    program = lower_block(kernel, block, env, device)
+    found = [("lower", program)]
+    for name, rewrite in REWRITES:
+        program = rewrite(program, device)
+        found.append((name, program))
+    verify(program, device)
+    return tuple(found)

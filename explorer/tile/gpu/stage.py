@@ -1,0 +1,192 @@
+"""What threads of a block share of a contraction's operands, in shared memory, as much of what is
+summed at a time as Roller chose.
+
+s[i, j] = sum[k] x[i, k] * w[k, j] on threads
+->
+s[i, j] = 0 on threads
+for k' < K / 32:
+    xs[i, k] = x[i, k] for all i of the block, k in 32 k' .. 32 k' + 32 on threads
+    ws[k, j] = w[k, j] likewise
+    sync
+    s[i, j] = sum[k in 32 k' .. 32 k' + 32] xs[i, k] * ws[k, j] onto s[i, j] on threads
+    sync
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from explorer.devices.model import Device
+from explorer.ir.combiners import COMBINERS
+from explorer.ir.decisions import Block
+from explorer.ir.kernel import Affine, Const, var
+from explorer.ir.tile_program import (
+    Buffer,
+    Fetch,
+    For,
+    Map,
+    Reduce,
+    Span,
+    Statement,
+    Sync,
+    TileExpr,
+    TileProgram,
+)
+from explorer.ir.tile_traversal import dealt
+from explorer.tile.gpu.distribute import UNROLLED, one_by_one
+from explorer.tile.gpu.operands import Operand, operands, with_operands
+from explorer.tile.verify import shared_bytes
+
+
+def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
+    """After: where threads sum products in registers, each operand that several of them read comes
+    to shared memory first, and is read there; unless the block has no room for it.
+    """
+    made: list[Statement] = []
+    block = p.block or Block()
+    for s in p.body:
+        found = _staged(s, block, device) if isinstance(s, For) else None
+        if found is not None:
+            more = tuple(b for b in found.rooms if b not in p.buffers)
+            grown = replace(p, buffers=(*p.buffers, *more))
+            if shared_bytes(grown, device) <= device.block_shared_bytes:
+                p = grown
+                made += found.statements()
+                continue
+        made.append(s)
+    return replace(p, body=tuple(made))
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where an operand of a block lies in shared memory: the part of each axis that is there, the
+    last one dense; `pitch` from one row to the next, of which `inner` are the axes.
+    """
+
+    operand: Operand
+    spans: tuple[Span, ...]
+    inner: int
+    pitch: int
+    buffer: Buffer
+
+    def element(self) -> Fetch:
+        """The operand's element at the values of its axes."""
+        sizes = [int(x.size) for x in self.spans]
+        offset = Affine()
+        for n, x in enumerate(self.spans):
+            rows = prod(sizes[n + 1 : self.inner]) * self.pitch
+            step = prod(sizes[n + 1 :]) if n >= self.inner else rows
+            offset = offset + (var(x.axis) - x.base) * step
+        return Fetch(self.buffer, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A reduction in registers whose operands come to shared memory chunk by chunk."""
+
+    loop: For
+    reduced: Reduce
+    after: tuple[Statement, ...]
+    chunks: tuple[Span, ...]
+    over: tuple[Span, ...]
+    found: tuple[Room, ...]
+    threads: int
+
+    @property
+    def rooms(self) -> tuple[Buffer, ...]:
+        """The new buffers."""
+        return tuple(r.buffer for r in self.found)
+
+    def statements(self) -> list[Statement]:
+        """What stands in the place of the reduction and what follows it in the same threads."""
+        r, combiner = self.reduced, COMBINERS[self.reduced.combiner]
+        whole = tuple(replace(x, clip_low=False, clip_high=False) for x in r.spans)
+        read: dict[TileExpr, TileExpr] = {x.operand.expr: x.element() for x in self.found}
+        spans = whole if len(read) == len(operands(r.expr)) else r.spans
+        first = Map(r.target, whole, Const(combiner.identity(r.dtype), r.dtype), UNROLLED)
+        expr = with_operands(r.expr, read)
+        product = replace(r, spans=spans, over=self.over, expr=expr, onto=True)
+        copies = [
+            one_by_one(Map(x.element(), x.spans, x.operand.expr), self.threads) for x in self.found
+        ]
+        body: tuple[Statement, ...] = (*copies, Sync(), self._dealt((product,)), Sync())
+        for chunk in reversed(self.chunks):
+            body = (For(chunk, body),)
+        return [self._dealt((first,)), *body, self._dealt(self.after)]
+
+    def _dealt(self, body: tuple[Statement, ...]) -> For:
+        """Other statements in the loops over the same threads."""
+        loops = dealt(self.loop)[0]
+        made = replace(loops[-1], body=body)
+        for loop in reversed(loops[:-1]):
+            made = replace(loop, body=(made,))
+        return made
+
+
+def _staged(s: For, block: Block, device: Device) -> Staged | None:
+    loops, body = dealt(s)
+    if not body or not isinstance(body[0], Reduce) or body[0].form != UNROLLED:
+        return None
+    r = body[0]
+    chunks, over = _chunks(r.over, dict(block.shared))
+    tile = {x.axis: _of_block(x, loops) for x in r.spans}
+    sides = {**tile, **{x.axis: x for x in over}}
+    wide = {axis for axis, x in tile.items() if x.size != 1}
+    found = []
+    for n, o in enumerate(operands(r.expr)):
+        if wide - o.axes and o.axes & set(sides):
+            found.append(_room(n, o, sides, {x.axis for x in over}, block, r, device))
+    if not found:
+        return None
+    threads = max(block.threads, prod(x.threads.count for x in loops if x.threads is not None))
+    return Staged(s, r, body[1:], chunks, over, tuple(found), threads)
+
+
+def _chunks(
+    over: Sequence[Span], sizes: dict[str, int]
+) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The loops over chunks of what is summed, and those inside of a chunk."""
+    outer, inner = [], []
+    for x in over:
+        extent = int(x.size)
+        size = min(sizes.get(x.axis, extent), extent)
+        if size == extent:
+            inner.append(x)
+            continue
+        count, name = -(-extent // size), f"_c_{x.axis}"
+        outer.append(Span(name, Affine(), count, count))
+        past = extent % size != 0
+        inner.append(Span(x.axis, var(name) * size, size, extent, False, past))
+    return tuple(outer), tuple(inner)
+
+
+def _of_block(x: Span, loops: Sequence[For]) -> Span:
+    """All threads' parts of an axis, as far as whole tiles reach."""
+    count = next((int(t.span.size) for t in loops if x.base.factor(t.span.axis)), 1)
+    first = x.base.without({t.span.axis for t in loops})
+    return replace(x, base=first, size=int(x.size) * count)
+
+
+def _room(
+    n: int,
+    o: Operand,
+    sides: dict[str, Span],
+    over: set[str],
+    block: Block,
+    r: Reduce,
+    device: Device,
+) -> Room:
+    """Rows are those axes that lie in memory beside each other: what is summed, or what is not."""
+    along = o.dense in over
+    mine = [x for x in sides.values() if x.axis in o.axes]
+    outer = [x for x in mine if (x.axis in over) != along]
+    inner = [x for x in mine if (x.axis in over) == along]
+    inner.sort(key=lambda x: x.axis == o.dense)  # neighbours in memory are neighbours here
+    row = prod(int(x.size) for x in inner)
+    pitch = row + (dict(block.padding).get(o.load.buffer.name, 0) if outer and inner else 0)
+    size = prod(int(x.size) for x in outer) * pitch
+    name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
+    buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
+    return Room(o, (*outer, *inner), len(outer), pitch, buffer)

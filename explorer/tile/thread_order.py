@@ -1,0 +1,109 @@
+"""A thread block, interpreted: its threads go one after the other from one `Sync` to the next, in
+an order drawn anew each time.
+
+What a thread reads before the thread that makes it had its turn is poison, or what was there
+before: a missing `Sync` shows as a wrong value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.kernel import Affine
+from explorer.ir.tile_program import For, Map, Span, Statement, Sync
+from explorer.ir.tile_traversal import dealt, threads_of
+
+Env = dict[str, Any]
+Registers = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadBlock:
+    """How a block's threads do one statement, and find what a loop runs over; `arrays` is where
+    both find buffers by name.
+    """
+
+    statement: Callable[[Statement, Env], None]
+    values: Callable[[Span, Env], np.ndarray]
+    affine: Callable[[Affine, Env], Any]
+    arrays: dict[str, np.ndarray]
+
+    def run(
+        self,
+        body: Sequence[Statement],
+        env: Env,
+        registers: Callable[[], Registers],
+        order: np.random.Generator,
+    ) -> None:
+        """All threads from the first statement to the last; `registers` are new ones, poisoned."""
+        threads = range(threads_of(body))
+        running = [(registers(), self._uniform(t, body, env)) for t in threads]
+        while running:
+            there = []
+            for n in order.permutation(len(running)):
+                own, steps = running[n]
+                self.arrays.update(own)
+                if next(steps, False):  # it came to a Sync
+                    there.append(running[n])
+            running = there
+
+    def _uniform(self, thread: int, body: Sequence[Statement], env: Env) -> Iterator[bool]:
+        """One thread, up to each Sync: what all threads go through together."""
+        for s in body:
+            match s:
+                case Sync():
+                    yield True
+                case For(span, inner, None):
+                    for v in self.values(span, env):
+                        yield from self._uniform(thread, inner, env | {span.axis: int(v)})
+                case For():
+                    self._dealt(thread, s, env)
+                case _:
+                    self.statement(s, env)
+
+    def _dealt(self, thread: int, s: For, env: Env) -> None:
+        """The thread's own part of loops that are dealt out."""
+        loops, body = dealt(s)
+        places = []
+        for loop in reversed(loops):
+            assert loop.threads is not None
+            places.append(thread % loop.threads.count)
+            thread //= loop.threads.count
+        if thread > 0:  # it is past the last one
+            return
+        places.reverse()
+        if len(body) == 1 and isinstance(body[0], Map) and _are_apart(loops, body[0]):
+            own = [self._own(*x, env) for x in zip(loops, places, strict=True)]
+            points = np.meshgrid(*own, indexing="ij")
+            here = {x.span.axis: a.ravel() for x, a in zip(loops, points, strict=True)}
+            self.statement(body[0], env | here)  # all its points at once
+        else:
+            self._values(loops, places, body, env)
+
+    def _values(
+        self, loops: Sequence[For], places: Sequence[int], body: Sequence[Statement], env: Env
+    ) -> None:
+        if not loops:
+            for s in body:
+                self.statement(s, env)
+            return
+        for v in self._own(loops[0], places[0], env):
+            here = env | {loops[0].span.axis: int(v)}
+            self._values(loops[1:], places[1:], body, here)
+
+    def _own(self, loop: For, place: int, env: Env) -> np.ndarray:
+        """The values of a loop that are dealt to a place."""
+        assert loop.threads is not None
+        values = self.values(loop.span, env)
+        number = values - self.affine(loop.span.base, env)
+        return np.asarray(values[number % loop.threads.count == place])
+
+
+def _are_apart(loops: Sequence[For], m: Map) -> bool:
+    """Whether no loop begins where another one stands, nor one of the map's own."""
+    axes = {x.span.axis for x in loops}
+    return not any(axes & x.base.variables for x in (*(y.span for y in loops), *m.spans))

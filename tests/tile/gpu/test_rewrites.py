@@ -1,0 +1,118 @@
+"""Every rewrite of a thread block keeps what it computes, on odd sizes, and what it makes is proved
+free of races.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from explorer.devices.catalogue import device
+from explorer.errors import BadOption
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.tile_program import For, Reduce, Sync, TileProgram
+from explorer.ir.tile_traversal import dealt, statements
+from explorer.roller.construct.construct import construct
+from explorer.roller.thread_block import block_of, thread_block_steps
+from explorer.tile.gpu.rewrites import REWRITES, block_steps
+from explorer.tile.verify import shared_bytes
+from tests.codegen.cases import CASES, ENV, Case, conv, linear
+from tests.codegen.test_scans import fold
+from tests.tile.gpu.blocks import SMALL, V100, case, is_right, made
+
+SERVED = [c for c in CASES if not c.name.startswith(("embedding", "largest"))]
+QUICK = (
+    "linear 5x7x9", "linear 17x13x31", "linear 1x5x9", "conv 1x7x7x3", "conv 1x7x8x5", "pool 8 5",
+    "softmax 2 33", "layer norm 7 19", "attention 1 16", "transpose (3, 5, 7)", "concat (3, 5)",
+    "gather", "mask", "integers", "narrow sum float16",
+)  # fmt: skip
+SHORT = [c for c in SERVED if c.name.startswith(QUICK)]
+
+
+def syncs(p: TileProgram) -> int:
+    return sum(isinstance(s, Sync) for s in statements(p.body))
+
+
+@pytest.mark.parametrize("c", SHORT, ids=lambda c: c.name)
+def test_every_rewrite_keeps_the_values(c: Case) -> None:
+    found = made(c)
+    assert [*found] == ["lower", *(name for name, _ in REWRITES)]
+    for name, program in found.items():
+        assert is_right(c, program), name
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("c", SERVED, ids=lambda c: c.name)
+def test_every_case_keeps_its_values(c: Case) -> None:
+    for name, program in made(c).items():
+        assert is_right(c, program, 1), name
+
+
+@pytest.mark.parametrize("sheet", ["v100", "mi50", "ipu"])
+def test_blocks_of_a_data_sheet_are_right(sheet: str) -> None:
+    """One row, one column, primes, and less than a warp: blocks reach past every end."""
+    gpu = device(sheet)
+    for c in (linear(1, 1, 1, "none", {}), linear(13, 11, 7, "relu", {})):
+        assert is_right(c, made(c, gpu)["place syncs"])
+
+
+@pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
+def test_a_kernel_is_served_or_the_reason_is_told(c: Case) -> None:
+    try:
+        found = made(c, V100)
+    except BadOption as problem:
+        assert c not in SERVED and "no thread blocks are made of this kernel" in str(problem)
+        return
+    assert c in SERVED
+    assert syncs(found["place syncs"]) <= syncs(found["stage in shared memory"])
+
+
+def test_what_is_not_served_is_told() -> None:
+    with pytest.raises(BadOption, match="y is a running reduction"):
+        thread_block_steps(normalise(fold((5, 7), 1)), V100, ENV, {})
+    with pytest.raises(BadOption, match="has no elements"):
+        made(linear(0, 3, 5, "relu", {}))
+
+
+def test_a_product_is_in_three_levels() -> None:
+    """Roller's block, its threads' register tiles, its depth and its padding are in the program."""
+    c = linear(512, 300, 256, "relu", {})
+    k = normalise(c.kernel)
+    roller = construct(k, V100)
+    block, found = block_of(k, roller, 0), made(c, V100)
+    program = found["place syncs"]
+    outer, inner = roller.results[0].tiles[:2]
+    assert tuple(g.tile for g in program.grid) == outer.spatial
+    loops = next(s for s in program.body if isinstance(s, For) and s.threads is not None)
+    counts = [x.threads.count for x in dealt(loops)[0] if x.threads is not None]
+    assert np.prod(counts) == block.threads == roller.results[0].threads
+    assert [n for _, n in block.register] == list(inner.spatial)
+    (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))
+    assert product.onto and product.over[0].size == outer.reduced[0]
+    assert shared_bytes(program, V100) == outer.footprint_bytes  # the padding is among them
+    assert dict(block.padding)["x"] > 0
+    assert syncs(program) == 2
+
+
+def test_a_convolution_comes_to_shared_memory_with_its_border() -> None:
+    program = made(conv(9, 9, 5, 17, 3, 1, 1), V100)["place syncs"]
+    (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))
+    names = {b.name for b in program.buffers if b.level == "L1"}
+    assert len(names) == 2 and "where" not in str(product.expr)
+
+
+def test_what_does_not_fit_stays_where_it_is() -> None:
+    tight = replace(SMALL, block_shared_bytes=64)
+    c = case("linear 5x7x9")
+    k = normalise(c.kernel)
+    block = block_of(k, construct(k, SMALL), 0)
+    program = dict(block_steps(k, block, ENV, tight))["place syncs"]
+    assert not any(b.level == "L1" for b in program.buffers) and not syncs(program)
+    assert is_right(c, program)
+
+
+def test_a_block_of_one_warp_syncs_its_warp() -> None:
+    program = made(case("softmax 2 33"), replace(SMALL, lanes=16))["place syncs"]
+    assert {s.scope for s in statements(program.body) if isinstance(s, Sync)} == {"warp"}
