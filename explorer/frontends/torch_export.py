@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx
@@ -30,7 +30,7 @@ OPSET = 20  # what PyTorch's exporter is written for
 UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
 
 
-def is_exported(source: Any) -> bool:
+def is_exported(source: Any) -> TypeGuard[Any]:
     """Whether this is what `torch.export.export` gives."""
     kind = type(source)
     return kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram"
