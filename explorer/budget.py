@@ -15,7 +15,7 @@ from functools import lru_cache
 from explorer.allowance import memory_bytes
 from explorer.errors import BadOption, TooLarge
 
-__all__ = ["VARIABLE", "budget", "check_room", "size_text"]
+__all__ = ["VARIABLE", "budget", "check_room", "size_of", "size_text"]
 
 VARIABLE = "IRONWORKS_MEMORY"
 SHARE = 0.75  # of what there is; the rest is for Python, the pictures, and what runs beside
@@ -27,7 +27,7 @@ SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?I?)B?", re.ASCII | re.IGN
 def budget() -> int:
     """The bytes that one model may take; BadOption where the variable says no size."""
     said = os.environ.get(VARIABLE, "").strip()
-    return _size_of(said) if said else int(SHARE * _there_is())
+    return size_of(said, VARIABLE) if said else int(SHARE * _there_is())
 
 
 def check_room(count: int, what: str, where: object = "", try_: str = "") -> None:
@@ -56,12 +56,13 @@ def size_text(count: int) -> str:
     return f"{round(size, 1 if size < 100 else 0):g} {unit}"
 
 
-def _size_of(said: str) -> int:
+def size_of(said: str, variable: str) -> int:
+    """The bytes that a variable says; BadOption where it says no size."""
     found = SIZE.fullmatch(said)
     if found is None or not (size := int(float(found[1]) * {**UNITS, **BINARY}[found[2].upper()])):
         raise BadOption(
-            f"{VARIABLE} is a size such as 2GiB, 500MB or a number of bytes, found {said!r}",
-            where=VARIABLE,
+            f"{variable} is a size such as 2GiB, 500MB or a number of bytes, found {said!r}",
+            where=variable,
             found=said,
         )
     return size

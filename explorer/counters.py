@@ -20,8 +20,10 @@ class Counts:
     kernel_compiles: int = 0  # kernels handed to LLVM
     cache_hits_memory: int = 0  # results found in this process
     cache_hits_disk: int = 0  # entries found intact in the cache folder
+    cache_hits_team: int = 0  # entries that only the team's folder had, intact
     cache_misses: int = 0  # entries looked for in the cache folder and not found
     cache_damaged: int = 0  # entries that failed their checksum and were removed
+    cache_damaged_team: int = 0  # entries of the team's folder that failed it, and were left
     cache_write_failures: int = 0  # entries that could not be kept: disk full, read-only
     cache_evictions: int = 0  # entries removed to stay within the size bound
     host_reads: int = 0  # device values that Python waited for

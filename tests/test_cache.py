@@ -1,7 +1,7 @@
 """An entry is there whole or it is not there, whatever happened to its file."""
 
 import os
-import signal
+import random
 import subprocess
 import sys
 import time
@@ -164,33 +164,59 @@ WRITER = """
 import sys
 from pathlib import Path
 from explorer.cache import DiskStore, content_key
-store = DiskStore(Path(sys.argv[1]))
+store = DiskStore(Path(sys.argv[1]), limit_bytes=int(sys.argv[2]))
 print("ready", flush=True)
 n = 0
 while True:
-    store.put(content_key(str(n % 7)), bytes([n % 7]) * 300_000)
+    store.put(content_key(str(n % 7)), bytes([n % 7]) * 300_000, "program" if n % 2 else "kernel")
     n += 1
 """
 
 
-def test_a_writer_killed_at_any_moment_leaves_whole_entries_or_none(store: DiskStore) -> None:
-    for delay_ms in (1, 3, 7, 12, 20, 31):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(store.folder)], stdout=subprocess.PIPE
-        )
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
-        time.sleep(delay_ms / 1000)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
+def writer(store: DiskStore, limit_bytes: int = 1 << 30) -> subprocess.Popen[bytes]:
+    """A process that writes entries, one after the other, and has begun."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(store.folder), str(limit_bytes)], stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    child.stdout.close()
+    return child
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.exhaustive)])
+def test_a_writer_killed_at_any_moment_leaves_whole_entries_or_none(
+    store: DiskStore, kills: int
+) -> None:
+    """Also where it evicts at the moment."""
+    moments = random.Random(5)
+    for n in range(kills):
+        child = writer(store, limit_bytes=1_000_000 if n % 2 else 1 << 30)
+        time.sleep(moments.uniform(0, 0.04))
+        child.kill()
+        child.wait()
         assert store.verify().removed == 0
-    for n in range(7):
-        assert store.get(content_key(str(n))) in (None, bytes([n]) * 300_000)
+        for value in range(7):
+            assert store.get(content_key(str(value))) in (None, bytes([value]) * 300_000)
+    assert store.put(KEY, PAYLOAD) and store.get(KEY) == PAYLOAD
     for left in store.folder.glob(".writing-*"):
         os.utime(left, (1_000_000, 1_000_000))
     store.clear()
     assert [path.name for path in store.folder.iterdir()] == [".lock"]
+
+
+def test_what_is_read_while_another_process_evicts_is_whole_or_gone(store: DiskStore) -> None:
+    child = writer(store, limit_bytes=1_000_000)  # of seven entries it keeps three
+    found = {True: 0, False: 0}
+    with counters.delta() as did:
+        until = time.monotonic() + 20
+        while min(found.values()) < 20 and time.monotonic() < until:
+            for value in range(7):
+                payload = store.get(content_key(str(value)))
+                assert payload in (None, bytes([value]) * 300_000)
+                found[payload is None] += 1
+    child.kill()
+    child.wait()
+    assert min(found.values()) >= 20 and did.cache_damaged == 0
 
 
 def test_writers_and_readers_at_once_see_whole_entries(store: DiskStore) -> None:

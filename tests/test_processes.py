@@ -290,7 +290,7 @@ def test_after_an_interrupt_at_any_moment_of_a_run_answers_are_right() -> None:
 def test_a_full_disk_costs_the_cache_and_one_warning(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(folder: int, key: str, payload: bytes) -> None:
+    def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(entry, "write", full)

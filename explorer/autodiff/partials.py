@@ -116,6 +116,13 @@ class _Walk:
         if expr.op.startswith("cast_"):
             self.through_cast(expr.args[0], adjoint)
             return
+        match expr:
+            case Apply("mul", (Apply("sqrt", (x,)) as root, Apply("sqrt", (again,)))) if (
+                again == root
+            ):  # x ** 0.75: its roots have infinite slopes at 0, of which a product is no number
+                quarter = Term(expr.args[1], self.dtype(expr))
+                self.down(x, times(adjoint, 0.75 / quarter))
+                return
         for arg, factor in zip(expr.args, self.factors(expr, result)):
             if factor is not None and is_float(self.dtype(arg)):
                 self.down(arg, times(adjoint, factor))

@@ -16,9 +16,12 @@ from typing import Any
 
 from platformdirs import user_cache_dir
 
+from explorer.budget import size_of
 from explorer.cache.parts import Difference, nearest, with_parts
 from explorer.cache.results import Memory, MemoryStats
-from explorer.cache.store import DiskStats, DiskStore, Verified
+from explorer.cache.store import LIMIT_BYTES, DiskStats, DiskStore, Verified
+from explorer.cache.team import FOLDER, OWNER, Published, TeamStore
+from explorer.cache.team import publish as published
 from explorer.forking import ForkLock
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "DiskStore",
     "Memory",
     "MemoryStats",
+    "Published",
+    "TeamStore",
     "Verified",
     "clear",
     "code_key",
@@ -34,10 +39,13 @@ __all__ = [
     "differences",
     "disk",
     "get",
+    "has",
     "memory",
+    "publish",
     "put",
     "remember_parts",
     "stats",
+    "team",
     "verify",
 ]
 
@@ -62,6 +70,8 @@ def code_key(*folders: str) -> str:
     return content_key(*(file.read_bytes() for file in files))
 
 
+LIMIT = "IRONWORKS_CACHE_LIMIT"
+
 _memories: dict[str, Memory[Any]] = {}
 _memories_lock = ForkLock()
 
@@ -72,28 +82,58 @@ def memory(namespace: str) -> Memory[Any]:
         return _memories.setdefault(namespace, Memory())
 
 
-_stores: dict[Path, DiskStore] = {}
+_stores: dict[tuple[Path, int], DiskStore] = {}
+_teams: dict[tuple[str, str], TeamStore] = {}
 _stores_lock = ForkLock()
 
 
 def disk() -> DiskStore:
-    """The user's store: ``$IRONWORKS_CACHE``, or ``ironworks`` in the user's cache folder."""
+    """The user's store: ``$IRONWORKS_CACHE``, or ``ironworks`` in the user's cache folder; at most
+    ``$IRONWORKS_CACHE_LIMIT`` of bytes, such as 500MB.
+    """
     chosen = os.environ.get("IRONWORKS_CACHE") or user_cache_dir("ironworks", appauthor=False)
     folder = Path(os.path.abspath(Path(chosen).expanduser()))
+    said = os.environ.get(LIMIT, "").strip()
+    limit = size_of(said, LIMIT) if said else LIMIT_BYTES
     with _stores_lock:
-        if folder not in _stores:
-            _stores[folder] = DiskStore(folder)
-        return _stores[folder]
+        if (folder, limit) not in _stores:
+            _stores[folder, limit] = DiskStore(folder, limit)
+        return _stores[folder, limit]
+
+
+def team() -> TeamStore | None:
+    """The team's store, ``$IRONWORKS_TEAM_CACHE`` of ``$IRONWORKS_TEAM_OWNER``; None where none is
+    named.
+    """
+    named = os.environ.get(FOLDER, "").strip(), os.environ.get(OWNER, "").strip()
+    if not named[0]:
+        return None
+    with _stores_lock:
+        if named not in _teams:
+            _teams[named] = TeamStore(Path(os.path.abspath(Path(named[0]).expanduser())), named[1])
+        return _teams[named]
 
 
 def get(key: str) -> bytes | None:
-    """The payload under this key in the user's store, or None."""
-    return disk().get(key)
+    """The payload under this key in the user's store, else in the team's, or None."""
+    payload, shared = disk().get(key), team()
+    return shared.get(key) if payload is None and shared is not None else payload
 
 
-def put(key: str, payload: bytes) -> bool:
+def has(key: str) -> bool:
+    """Whether there is an entry under this key in either store, intact or not."""
+    shared = team()
+    return disk().has(key) or (shared is not None and shared.has(key))
+
+
+def put(key: str, payload: bytes, kind: str = "other") -> bool:
     """Keep the payload in the user's store; False where it could not be kept."""
-    return disk().put(key, payload)
+    return disk().put(key, payload, kind)
+
+
+def publish(folder: Path) -> Published:
+    """Copy the user's store, but what is nobody else's, into a folder that a team reads."""
+    return published(disk(), folder)
 
 
 def stats() -> DiskStats:
@@ -114,7 +154,7 @@ def verify() -> Verified:
 def remember_parts(subject: str, parts: Mapping[str, str]) -> None:
     """Keep what the key of an entry of this subject is made of, for `differences` to tell."""
     key = content_key("parts of keys", subject)
-    put(key, with_parts(get(key), parts))
+    put(key, with_parts(get(key), parts), "parts of keys")
 
 
 def differences(

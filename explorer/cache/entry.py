@@ -17,7 +17,8 @@ from explorer.counters import counters
 
 MAGIC = b"IRONWORK"
 VERSION = 1
-HEADER = struct.Struct("<8sIQ32s")  # magic, version, payload bytes, blake2b of key and payload
+HEADER = struct.Struct("<8sHHQ32s")  # magic, version, kind, payload bytes, blake2b of all it is
+KINDS = ("other", "kernel", "program", "constant", "search", "measurement", "parts of keys")
 KEY = re.compile(r"[0-9a-f]{32,128}")
 ENTRY_SUFFIX = ".entry"
 WRITING_PREFIX = ".writing-"
@@ -31,14 +32,16 @@ def entry_name(key: str) -> str:
     return key + ENTRY_SUFFIX
 
 
-def _digest(key: str, payload: bytes) -> bytes:
-    state = blake2b(f"{key}\n".encode(), digest_size=32)
+def _digest(key: str, kind: int, payload: bytes) -> bytes:
+    state = blake2b(f"{key}\n".encode(), digest_size=32, person=bytes((kind,)))
     state.update(payload)
     return state.digest()
 
 
-def read(folder: int, key: str) -> bytes | None:
-    """The payload of an intact entry; a damaged one is removed and counted."""
+def read(folder: int, key: str, owner: int | None = None) -> bytes | None:
+    """The payload of an intact entry. In a folder of one's own a damaged one is removed and
+    counted, and a use is noted; in that of another `owner` nothing is changed.
+    """
     name = entry_name(key)
     try:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -50,46 +53,51 @@ def read(folder: int, key: str) -> bytes | None:
         payload = None
     else:
         try:
-            payload = _intact_payload(file, key)
+            payload = _intact_payload(file, key, os.geteuid() if owner is None else owner)
+            if owner is None and payload is not None:
+                with suppress(OSError):
+                    os.utime(file)  # eviction goes by last use
         finally:
             os.close(file)
-    if payload is None:
+    if payload is None and owner is not None:
+        counters.add("cache_damaged_team")
+    elif payload is None:
         counters.add("cache_damaged")
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)
     return payload
 
 
-def _intact_payload(file: int, key: str) -> bytes | None:
+def _intact_payload(file: int, key: str, owner: int) -> bytes | None:
     about = os.fstat(file)
-    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != owner or about.st_mode & 0o022:
         return None
     with os.fdopen(file, "rb", closefd=False) as entry:
         header = entry.read(HEADER.size)
         if len(header) < HEADER.size:
             return None
-        magic, version, length, digest = HEADER.unpack(header)
+        magic, version, kind, length, digest = HEADER.unpack(header)
         if (magic, version, length) != (MAGIC, VERSION, about.st_size - HEADER.size):
             return None
         payload = entry.read(length)
-    if len(payload) != length or _digest(key, payload) != digest:
+    if len(payload) != length or kind >= len(KINDS) or _digest(key, kind, payload) != digest:
         return None
-    with suppress(OSError):
-        os.utime(file)  # eviction goes by last use
     return payload
 
 
-def write(folder: int, key: str, payload: bytes) -> None:
+def write(folder: int, key: str, payload: bytes, kind: str = "other", *, mode: int = 0o600) -> None:
     """After: the entry is whole under its name, or its name is as it was.
 
     Nothing waits for the disk: of what a power cut leaves, the checksum tells.
     """
-    header = HEADER.pack(MAGIC, VERSION, len(payload), _digest(key, payload))
+    number = KINDS.index(kind)
+    header = HEADER.pack(MAGIC, VERSION, number, len(payload), _digest(key, number, payload))
     writing = f"{WRITING_PREFIX}{os.urandom(16).hex()}"
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
     file = os.open(writing, flags, 0o600, dir_fd=folder)
     try:
         with os.fdopen(file, "wb") as entry:
+            os.fchmod(file, mode)
             entry.writelines((header, payload))
         os.replace(writing, entry_name(key), src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -105,6 +113,18 @@ def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
         if key != name and KEY.fullmatch(key):
             with suppress(FileNotFoundError):  # another process removed it
                 yield key, os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+
+def kind_of(folder: int, key: str) -> str:
+    """What an entry says that it is; "other" where it says nothing."""
+    with suppress(OSError):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        file = os.open(entry_name(key), flags, dir_fd=folder)
+        with os.fdopen(file, "rb", buffering=0) as entry:
+            header = entry.read(HEADER.size)
+        if len(header) == HEADER.size and (kind := HEADER.unpack(header)[2]) < len(KINDS):
+            return KINDS[kind]
+    return KINDS[0]
 
 
 def remove(folder: int, key: str) -> bool:

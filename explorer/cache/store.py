@@ -23,13 +23,34 @@ KEPT_AFTER_EVICTION = 0.9  # of the limit, so that the next put does not evict a
 
 
 @dataclass(frozen=True, slots=True)
+class KindStats:
+    """What a folder holds of one kind."""
+
+    kind: str
+    entries: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskStats:
-    """What the cache folder holds."""
+    """What a cache folder holds, also by kind, the largest first."""
 
     folder: str
     entries: int
     size_bytes: int
     limit_bytes: int
+    kinds: tuple[KindStats, ...] = ()
+
+
+def stats_of(folder: Path, opened: int, limit_bytes: int) -> DiskStats:
+    """What lies in an opened folder."""
+    sizes: dict[str, list[int]] = {}
+    for key, file in entry.entries(opened):
+        sizes.setdefault(entry.kind_of(opened, key), []).append(file.st_size)
+    kinds = tuple(KindStats(kind, len(found), sum(found)) for kind, found in sizes.items())
+    ranked = tuple(sorted(kinds, key=lambda k: -k.size_bytes))
+    entries, size = sum(k.entries for k in kinds), sum(k.size_bytes for k in kinds)
+    return DiskStats(str(folder), entries, size, limit_bytes, ranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +86,7 @@ class DiskStore:
         counters.add("cache_misses" if payload is None else "cache_hits_disk")
         return payload
 
-    def put(self, key: str, payload: bytes) -> bool:
+    def put(self, key: str, payload: bytes, kind: str = "other") -> bool:
         """Keep the payload; False, and nothing half-written, where it could not be kept."""
         entry.entry_name(key)
         size = entry.HEADER.size + len(payload)
@@ -73,7 +94,7 @@ class DiskStore:
             return False
         try:
             with self._opened(make=True) as folder:
-                entry.write(folder, key, payload)
+                entry.write(folder, key, payload, kind)
                 if self._grew(folder, size) > self.limit_bytes:
                     self._evict(folder)
         except OSError as problem:
@@ -101,10 +122,17 @@ class DiskStore:
         """What the folder holds; nothing where it is not there."""
         try:
             with self._opened(make=False) as folder:
-                sizes = [file.st_size for _, file in entry.entries(folder)]
+                return stats_of(self.folder, folder, self.limit_bytes)
         except OSError:
-            sizes = []
-        return DiskStats(str(self.folder), len(sizes), sum(sizes), self.limit_bytes)
+            return DiskStats(str(self.folder), 0, 0, self.limit_bytes)
+
+    def each(self) -> Iterator[tuple[str, str, bytes]]:
+        """Key, kind and payload of every entry that is intact."""
+        with suppress(FileNotFoundError), self._opened(make=False) as folder:
+            for key, _ in entry.entries(folder):
+                payload = entry.read(folder, key)
+                if payload is not None:
+                    yield key, entry.kind_of(folder, key), payload
 
     def clear(self) -> int:
         """Remove every entry; returns how many there were. Other files stay."""

@@ -4,48 +4,74 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 from explorer import cache
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed
-from explorer.cli.text import counted, percent, size
+from explorer.cli.text import counted, percent, size, table
 from explorer.errors import BadOption
 
 SHOWN = 40  # characters of a digest
 
 
 def main(given: Sequence[str]) -> int:
-    """Look at the cache, empty it, read all of it, or say why a model would be compiled again."""
+    """Look at the cache, empty it, read all of it, share it with a team, or say why a model would
+    be compiled again.
+    """
     parser = Parser(
         "cache", "What is kept on disk: compiled kernels and measurements, each with its checksum."
     )
-    actions = ("stats", "clear", "verify", "why")
-    parser.add_argument("action", nargs="?", choices=actions, default="stats")
+    actions = ("stats", "clear", "verify", "why", "publish")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=actions,
+        default="stats",
+        help="why takes a MODEL; publish, in its place, the FOLDER that a team reads",
+    )
     model_flags(parser, optional=True)
     parser.set_defaults(bind=[])
     flags = parsed(parser, given)
     if flags.action == "why":
         return tell(why(flags), flags.json)
+    if flags.action == "publish":
+        return tell(publish(flags.model), flags.json)
     return tell({"stats": stats, "clear": clear, "verify": verify}[flags.action](), flags.json)
 
 
 def stats() -> Answer:
-    """How many entries there are, and how full the folder is."""
-    held = cache.stats()
+    """How many entries there are of each kind, how full the folder is, and what a team's holds."""
+    held, shared = cache.stats(), cache.team()
     share = held.size_bytes / held.limit_bytes if held.limit_bytes else 0.0
+    full = f"{size(held.size_bytes)} of {size(held.limit_bytes)} ({percent(share)})"
+    text = f"{counted(held.entries, 'entry', 'entries')}, {full}\n{held.folder}{_kinds(held)}"
+    data = asdict(held) | {"team": None}
+    if shared is not None:
+        team = shared.stats()
+        data["team"] = asdict(team) | {"owner": shared.owner}
+        entries = counted(team.entries, "entry", "entries")
+        text += f"\nteam: {entries}, {size(team.size_bytes)}, published by {shared.owner}"
+        text += f"\n{team.folder}{_kinds(team)}"
+    return Answer(data, text)
+
+
+def _kinds(held: cache.DiskStats) -> str:
+    rows = [(k.kind, f"{k.entries:,}", size(k.size_bytes)) for k in held.kinds]
+    return f"\n{table(('kind', '>entries', '>size'), rows)}" if rows else ""
+
+
+def publish(folder: str | None) -> Answer:
+    """Copy what is kept into a folder that a team reads."""
+    if folder is None:
+        raise BadOption("no folder was named", where="cache publish", expected="a folder's path")
+    done = cache.publish(Path(folder).expanduser())
     text = (
-        f"{counted(held.entries, 'entry', 'entries')}, {size(held.size_bytes)} "
-        f"of {size(held.limit_bytes)} ({percent(share)})\n{held.folder}"
+        f"{counted(done.added, 'entry', 'entries')}, {size(done.added_bytes)} published, "
+        f"{done.known:,} known\n{done.folder}"
     )
-    return Answer(
-        {
-            "folder": held.folder,
-            "entries": held.entries,
-            "size_bytes": held.size_bytes,
-            "limit_bytes": held.limit_bytes,
-        },
-        text,
-    )
+    return Answer(done, text)
 
 
 def clear() -> Answer:

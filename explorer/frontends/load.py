@@ -10,6 +10,7 @@ from explorer.errors import BadOption
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds
+from explorer.frontends.torch_export import is_exported, load_exported
 
 
 def load(
@@ -22,14 +23,11 @@ def load(
     traced function whose signature does not. Raises BadModelFile, UnsupportedOperator, BoundError,
     TraceError, or BadOption where it is none of these.
     """
-    kind = type(source)
-    if inputs is not None and kind.__name__ != "Traced":
+    if inputs is not None and type(source).__name__ != "Traced":
         raise BadOption("inputs are declared of a traced function only", where="inputs")
     if isinstance(source, (str, Path)):
         return load_file(source, bounds)
-    if kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram":
-        from explorer.frontends.torch_export import load_exported
-
+    if is_exported(source):
         return load_exported(source, bounds)
     return _traced(source, bounds, inputs or {})
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx
@@ -30,15 +30,22 @@ OPSET = 20  # what PyTorch's exporter is written for
 UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
 
 
-def load_exported(program: Any, bounds: Bounds | None = None) -> Model:
+def is_exported(source: Any) -> TypeGuard[Any]:
+    """Whether this is what `torch.export.export` gives."""
+    kind = type(source)
+    return kind.__module__.startswith("torch.") and kind.__name__ == "ExportedProgram"
+
+
+def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = True) -> Model:
     """The model of an ExportedProgram: its dynamic dims keep their names and their ranges, which
-    `bounds` may only narrow.
+    `bounds` may only narrow. `folds`: PyTorch's exporter folds weights, such as those of a norm
+    into a convolution's; else each constant is the parameter of its name.
 
     Raises UnsupportedOperator where PyTorch's exporter has no ONNX for what the program does, and
     where ONNX cannot be told what a loop or branch does.
     """
     names = _dim_names(program)
-    proto, weights = _as_onnx(program)
+    proto, weights = _as_onnx(program, folds)
     _rename_dims(proto, names)
     head = proto.SerializeToString()
     known = {d.dim_param for i in proto.graph.input for d in i.type.tensor_type.shape.dim}
@@ -60,7 +67,7 @@ def _name(program: Any) -> str:
 # ONNX.
 
 
-def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+def _as_onnx(program: Any, folds: bool) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The graph without its weights, and the weights."""
     try:
         torch, onnx_ir, _ = map(import_module, ("torch", "onnx_ir", "onnxscript"))
@@ -79,7 +86,7 @@ def _as_onnx(program: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
                 dynamo=True,
                 opset_version=OPSET,
                 verbose=False,
-                optimize=True,
+                optimize=folds,
                 custom_translation_table=translations(),
             )
     except Exception as error:  # its exporter raises what its parts raise

@@ -164,7 +164,7 @@ class MeasureTiles:
         found = {t: float(json.loads(data)) for t, data in known.items()}
         for tiling, us in zip(missing, fresh, strict=True):
             counters.add("tilings_measured")
-            store.put(keys[tiling], json.dumps(us).encode())
+            store.put(keys[tiling], json.dumps(us).encode(), "measurement")
             found[tiling] = us
         return {t: found[t] for t in tilings}
 

@@ -140,10 +140,12 @@ class _About:
         assert found.overheads is not None
         rows = list(map(_written, found.times))
         whole = [rows, astuple(found.overheads), found.trips]
-        store.put(self._of_program(), json.dumps(whole).encode())
+        store.put(self._of_program(), json.dumps(whole).encode(), "measurement")
         for t, row in zip(found.times, rows):
             if not t.place:
-                store.put(self._of_kernel((t.kernel, t.sizes)), json.dumps(row).encode())
+                store.put(
+                    self._of_kernel((t.kernel, t.sizes)), json.dumps(row).encode(), "measurement"
+                )
 
     def _of_program(self) -> str:
         return self._key("program", repr(sorted(self.keys.items())))

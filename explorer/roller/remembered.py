@@ -141,7 +141,7 @@ def _to_json(c: Candidate[Tiling]) -> dict[str, Any]:
 
 
 def _to_disk(key: str, found: tuple[Candidate[Tiling], ...]) -> None:
-    store.put(key, json.dumps([_to_json(c) for c in found]).encode())
+    store.put(key, json.dumps([_to_json(c) for c in found]).encode(), "search")
 
 
 def _from_disk(key: str) -> tuple[Candidate[Tiling], ...] | None:

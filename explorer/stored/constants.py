@@ -58,12 +58,12 @@ class Batch:
     """
 
     def __init__(self, rows: Sequence[Row], remake: Remake) -> None:
-        self.rows, self.store, self.remake = rows, cache.disk(), remake
+        self.rows, self.remake = rows, remake
 
     @property
     def is_there(self) -> bool:
         """Whether each has an entry, intact or not."""
-        return all(row.small is not None or self.store.has(row.key) for row in self.rows)
+        return all(row.small is not None or cache.has(row.key) for row in self.rows)
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -76,13 +76,13 @@ class Batch:
         if [c.digest for c in again] != [row.digest for row in self.rows]:
             raise CacheError(
                 "constants that were kept are gone, and the passes make others now",
-                where=self.store.folder,
+                where=cache.disk().folder,
                 try_="ironworks cache clear",
             )
         return tuple(c.array for c in again)
 
     def _read(self, row: Row) -> np.ndarray | None:
-        data = self.store.get(row.key) if row.small is None else b64decode(row.small)
+        data = cache.get(row.key) if row.small is None else b64decode(row.small)
         if data is None or len(data) != row.bytes:
             return None
         element = numpy_dtype(row.dtype)
@@ -142,8 +142,9 @@ def _put(named: tuple[str, Constant]) -> Row | None:
     array = constant.array
     small = b64encode(array.tobytes()).decode() if array.nbytes <= SMALL_BYTES else None
     row = Row(name, constant.digest, dtype_of(array), array.shape, small)
-    there = small is not None or cache.disk().has(row.key) or cache.put(row.key, array.tobytes())
-    return row if there else None
+    if small is not None or cache.disk().has(row.key):
+        return row
+    return row if cache.put(row.key, array.tobytes(), "constant") else None
 
 
 def _each(do: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:

@@ -85,7 +85,7 @@ def keep(
     except Unwritable:
         return False
     cache.remember_parts(wanted.model, wanted.parts)
-    return cache.put(wanted.key, json.dumps(rows).encode() + b"\n" + text)
+    return cache.put(wanted.key, json.dumps(rows).encode() + b"\n" + text, "program")
 
 
 def _given(given: Model) -> dict[str, object]:

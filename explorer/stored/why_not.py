@@ -30,11 +30,11 @@ def why_not(model: str, wanted: Wanted | None) -> WhyNot:
     """The answer for what is wanted, None where it cannot be kept."""
     if wanted is None:
         return WhyNot(model, found=False, untold=True)
-    if cache.disk().has(wanted.key):
+    if cache.has(wanted.key):
         return WhyNot(model, found=True)
 
     def is_there(parts: Mapping[str, str]) -> bool:
-        return cache.disk().has(Wanted(model, parts).key)
+        return cache.has(Wanted(model, parts).key)
 
     found = cache.differences(model, wanted.parts, is_there) or ()
     told = tuple(d for d in found if d.part not in FOLLOWS)

@@ -15,6 +15,7 @@ from explorer.errors import BadOption, MissingInput, ShapeError
 from explorer.frontends.embedded import embedded
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
+from explorer.frontends.torch_export import is_exported, load_exported
 from explorer.frontends.tracing.frames import source_of
 from explorer.frontends.tracing.promote import is_traced, traced
 from explorer.ir.calls import OpCall, Var
@@ -126,11 +127,17 @@ def trainable(
 ) -> Pretrained:
     """A model whose weights can be trained: what `explorer.load` takes. `names` are the constants
     to train; else all floating-point ones of several elements, but means and variances of data.
+    Of what `torch.export.export` gave they are its parameters, as PyTorch names them, and no
+    buffers: a norm computes in the mode that it was exported in.
 
     BadOption where a name is no floating-point constant of the model, or there is none.
     """
-    given = model if isinstance(model, Model) else load(model)
-    found = _weights(given.program)
+    if is_exported(model):
+        given, learnt = load_exported(model, folds=False), model.graph_signature.parameters
+        found = tuple(n for n in learnt if n in given.program.constants)
+    else:
+        given = model if isinstance(model, Model) else load(model)
+        found = _weights(given.program)
     if names is not None:
         constants = given.program.constants
         for name in names:

@@ -90,7 +90,7 @@ def remembered() -> Device | None:
 
 def remember(device: Device) -> None:
     """Keep a measurement for the user's later processes."""
-    store.put(_key(), json.dumps(asdict(device)).encode())
+    store.put(_key(), json.dumps(asdict(device)).encode(), "measurement")
 
 
 def _key() -> str:

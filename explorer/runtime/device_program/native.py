@@ -56,7 +56,7 @@ def _native() -> Native:
     code = store.get(key)
     if code is None:
         code = _compiled()
-        store.put(key, code)
+        store.put(key, code, "kernel")
     return _loaded(code)
 
 

@@ -60,7 +60,7 @@ def tuned(kernel: Kernel, facts: Facts, search: Search, name: str) -> Tuned | Re
         found = _from_disk(key)
         if found is None:
             found = _searched(asked, replace(facts, env=env), search)
-            store.put(key, json.dumps(_written(found)).encode())
+            store.put(key, json.dumps(_written(found)).encode(), "search")
         memory.put(key, found)
     return _renamed(found, {new: old for old, new in axes.items()})
 

@@ -19,7 +19,7 @@ import numba
 from llvmlite.binding.ffi import lib
 from numba.core.compiler_lock import global_compiler_lock
 
-from explorer.cache import disk
+from explorer.cache import get, put
 from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.object.jit_linker import assembly_of, object_of, optimised
@@ -96,7 +96,7 @@ def loaded(key: str) -> MachineCode | None:
         if found is not None:
             counters.add("cache_hits_memory")
             return found
-        data = disk().get(key)
+        data = get(key)
         return None if data is None else _mapped(_unpacked(key, data), 0.0)
 
 
@@ -105,7 +105,7 @@ def keep(made: ObjectCode, seconds: float) -> MachineCode:
     with _lock:
         counters.add("kernel_compiles")
         found = _mapped(made, seconds)
-        disk().put(made.key, _packed(made))
+        put(made.key, _packed(made), "kernel")
         return found
 
 
