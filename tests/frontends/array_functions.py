@@ -212,5 +212,6 @@ SHAPES: dict[str, Case] = {
     "index an array": lambda x, y, v, k, b: x[:, abs(k[0]) % x.shape[1]],
     "index arrays": lambda x, y, v, k, b: x[abs(k) % x.shape[0], xp.arange(x.shape[1])],
     "index a value": lambda x, y, v, k, b: x[abs(k[0, 0]) % x.shape[0]],
+    "max_pool": lambda x, y, v, k, b: xp.max_pool(x[None, None], (2, 3), strides=2, padding=1),
     "conv": lambda x, y, v, k, b: xp.conv(x[None, None], W.reshape(3, 1, 2, 2), padding=1),
 }

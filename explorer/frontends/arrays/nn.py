@@ -149,6 +149,28 @@ def conv(
     return emit("Conv", *_floats(x, weight, bias), group=groups, kernel_shape=shape, **attrs)
 
 
+def _eager_max_pool(x: Any, size: Any, *, strides: Any = 1, padding: Any = 0) -> Any:
+    rank = numpy.ndim(x) - 2
+    return _reference("MaxPool", x, **_pool(size, strides, padding, rank))
+
+
+def _pool(size: Any, strides: Any, padding: Any, rank: int) -> dict[str, Any]:
+    shape = (size,) * rank if isinstance(size, int) else tuple(size)
+    return {"kernel_shape": shape, **_window(strides, padding, 1, rank)}
+
+
+@operation(_eager_max_pool)
+def max_pool(
+    x: Any,
+    size: int | Sequence[int],
+    *,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+) -> Any:
+    """The largest of each window of x, which is (batch, channels, …); what pads it is less."""
+    return emit("MaxPool", *_floats(x), **_pool(size, strides, padding, traced(x).ndim - 2))
+
+
 def _eager_one_hot(x: Any, depth: int, dtype: Any = "float32") -> Any:
     places = numpy.asarray(x)[..., None]
     places = numpy.where(places < 0, places + depth, places)
