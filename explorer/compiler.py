@@ -32,6 +32,7 @@ from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
 from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Step
+from explorer.passes.recurrent.counted_loops import count_loops
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
@@ -79,6 +80,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
         Step("fold constants", Stage.TYPED, fold_constants),
+        Step("count loops", Stage.TYPED, count_loops),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
         Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),
         Step("multiply rows ahead", Stage.TYPED, HoistRowProducts(device, options.recurrent)),

@@ -2,10 +2,10 @@
 
 Cocktailer (Grinder): Zhang et al., OSDI 2023, "Cocktailer: analyzing and optimizing dynamic control
 flow in deep learning". Its nouns: uTask and uProgram (`model`). Levels here: "host", back to Python
-for each decision, and "device", all units in step; a unit of its own for each part is to come.
-Rows that a loop reads and stacks move with it (`rows`); a function that calls itself has a frame
-for each call (`calls.recursion`), and of several that call each other one stays (`calls.inline`);
-what only Python can do is told by `host`.
+for each decision, and "device", all units in step; independent calls of a recursion may be made by
+units apart (`siblings`). Rows that a loop reads and stacks move with it (`rows`); a function that
+calls itself has a frame for each call (`calls.recursion`), and of several that call each other one
+stays (`calls.inline`); what only Python can do is told by `host`.
 """
 
 from explorer.grinder.both_sides import BothSides

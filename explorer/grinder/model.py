@@ -160,7 +160,8 @@ class BranchTask:
 class RecursionTask:
     """The outermost call of a function that calls itself. `args` are copied to `params`, and in the
     end `outputs` to `results`; `params`, `outputs` and what `body` makes lie in a frame, of which
-    every open call has its own, at most `depth` (0: as many as usual).
+    every open call has its own, at most `depth` (0: as many as usual). `units` says whether
+    independent calls may run on several units: "auto", "serial" or "parallel".
     """
 
     name: str
@@ -175,12 +176,14 @@ class RecursionTask:
     outputs: tuple[str, ...]
     results: tuple[str, ...]
     origin: frozenset[str]
+    units: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class CallTask:
     """A call of the function in its own body: `args` are copied to the params of the next frame,
-    and its outputs to `results`.
+    and its outputs to `results`. One `beside` the call before it reads nothing that this gives, and
+    may run at the same time.
     """
 
     name: str
@@ -190,6 +193,7 @@ class CallTask:
     args: tuple[str, ...]
     results: tuple[str, ...]
     origin: frozenset[str]
+    beside: bool = False
 
 
 UTask: TypeAlias = Straight | LibraryTask | LoopTask | BranchTask | RecursionTask | CallTask

@@ -11,6 +11,7 @@ from explorer.passes.pipeline import ranges
 MOST_TRIPS = 64  # of a turn
 MOST_MEASURED = 16
 MOST_DEPTH = 1 << 24
+RECURSIONS = ("auto", "serial", "parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,10 @@ class Options:
     of a branch and selects, where that is the same and takes less. `measure`: so many of the best
     ways of each loop and branch are timed on this machine; 0 times nothing.
 
+    `recursion`: "parallel" deals calls of a function that calls itself, which do not need each
+    other, to units of their own, each with a stack; "serial" makes one call after the other, on all
+    units together or on one; "auto" takes what is predicted to be the fastest.
+
     `depth`: how many calls of a recursive function are open at once at most. A run that would need
     more ends with BoundError; a stack of so many frames that takes more memory than a model may
     have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
@@ -34,6 +39,7 @@ class Options:
     unroll: int = 8
     inline_branches: bool = True
     measure: int = 0
+    recursion: str = "auto"
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -41,6 +47,7 @@ class Options:
         ranges.whole("grinder.unroll", self.unroll, 1, MOST_TRIPS)
         ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED)
         ranges.whole("grinder.depth", self.depth, 0, MOST_DEPTH)
+        ranges.one_of("grinder.recursion", self.recursion, RECURSIONS)
         ranges.switch("grinder.inline_branches", self.inline_branches)
 
     @property

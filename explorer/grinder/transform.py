@@ -27,6 +27,7 @@ from explorer.grinder.model import (
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LEVELS, LevelPolicy, Ways, lowest
 from explorer.grinder.rows import RowReader, stack
+from explorer.grinder.siblings import side_by_side
 from explorer.grinder.unroll import fitting, joined, refusal
 from explorer.ir.calls import (
     Branch,
@@ -63,7 +64,7 @@ class _Grinder:
     def __init__(self, program: Program, ways: Ways, hosted: frozenset[str]) -> None:
         self.program, self.ways, self.hosted = program, ways, hosted
         chosen = program.decisions.grinder
-        self.depth = (chosen if isinstance(chosen, Options) else Options()).depth
+        self.options = chosen if isinstance(chosen, Options) else Options()
         self.recursive = recursive(program)
         self.frame = ""  # the recursion whose body is being made
         self.open: dict[str, tuple[str, frozenset[int]]] = {}  # functions; params given unchanged
@@ -140,7 +141,8 @@ class _Grinder:
                 else:
                     parts += [*self.straight(run), part]
                     run = []
-        return (*parts, *self.straight(run))
+        parts += self.straight(run)
+        return side_by_side(parts, self.values) if self.open else tuple(parts)
 
     def straight(self, run: Sequence[OperatorTask]) -> tuple[Straight, ...]:
         if self.ways.apart:
@@ -260,13 +262,14 @@ class _Grinder:
             level,
             reason,
             function,
-            self.depth,
+            self.options.depth,
             tuple(a for n, a in enumerate(given) if n not in same),
             tuple(inner[p.name] for n, p in enumerate(called.params) if n not in same),
             body,
             tuple(self.value(v, inner) for v in called.outputs),
             results,
             b.origin,
+            self.options.recursion,
         )
 
     def again(

@@ -73,17 +73,21 @@ class TaskTree:
 @dataclass(frozen=True, slots=True)
 class ControlWay:
     """How control flow may run: at a level as in `TaskTree`, or "both": both sides of a branch
-    are computed and one is selected. A turn of a loop makes `turn` trips.
+    are computed and one is selected. A turn of a loop makes `turn` trips. Units make the `calls` of
+    a recursion all "together", one "alone", or "apart"; "" where there is one unit.
     """
 
     level: str
     turn: int = 1
+    calls: str = ""
 
     @property
     def words(self) -> str:
         """What texts call it."""
         if self.level == "both":
             return "both sides"
+        if self.calls:
+            return f"{self.level}, {self.calls}"
         return f"unrolled by {self.turn}" if self.turn > 1 else self.level
 
 

@@ -183,9 +183,9 @@ class Modelled:
                 unit.registers[a] = b
             case isa.NEXT:
                 unit.registers[a] += 1 + b
-            case isa.STORE if number == 0:
+            case isa.STORE if number == 0 or d:
                 self.write_scalar(number, self.slot(number, a), 8, unit.registers[b] + c)
-            case isa.FILL if number == 0:
+            case isa.FILL if number == 0 or d:
                 self.write_scalar(number, self.slot(number, a), b, c)
             case isa.COPY:
                 self.copy(number, self.slot(number, a), self.slot(number, b), c, d)
@@ -199,8 +199,10 @@ class Modelled:
                 unit.stack.append((unit.row, unit.registers[a], kept))
                 unit.row = b
             case isa.RETURN:
+                assert self.fault.value or unit.stack[-1][1] == unit.registers[a]
+                while unit.stack[-1][1] > unit.registers[a]:
+                    unit.stack.pop()  # calls that a fault has ended
                 unit.row, depth, kept = unit.stack.pop()
-                assert depth == unit.registers[a]
                 unit.registers |= {**kept, a: depth - 1}
             case isa.DEEPEST if unit.registers[a] >= b:
                 self.fault.value = c

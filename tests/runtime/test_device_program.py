@@ -146,7 +146,7 @@ def test_pointers_of_two_loops_walk_over_a_table(units):
     notes = Notes([rows] * units, 1, slots, pointers=4)
     for unit in range(units):
         for n, row in enumerate(((6, 4, 3 * 64), (7, 5, 64), (4, 0, 64), (5, 1, 4 * 64))):
-            notes.launch.point(unit, n, Pointer(-1, *row))
+            notes.launch.point(unit, n, Pointer(-1, *row), unit)
     for _ in range(2):  # what a run leaves does not matter to the next
         target[:] = 0
         notes.run()

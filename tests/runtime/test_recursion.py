@@ -23,7 +23,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.one_unit import one_unit_schedules
+from explorer.runtime.planning.recursion_ways import ALONE, APART, TOGETHER, recursion_way
 from explorer.runtime.workers.arena import aligned_bytes
 from tests.measure.test_task_profile import places
 from tests.runtime.programs import DEVICE, Model, inputs_of
@@ -40,6 +40,7 @@ from tests.runtime.test_interleavings import (
 )
 
 KINDS = VECTOR, VECTOR, TABLE, COUNT
+WAYS = ALONE, TOGETHER, APART
 
 
 class Written:
@@ -73,7 +74,12 @@ class Written:
         choice = self.rnd.choice
         known = self.grown(b, [x, y], table, k)
         less = b.less(k)
-        for _ in range(choice([1, 2, 2])):
+        paired = choice([False, False, True])
+        if paired:  # that do not need each other
+            args = [(choice(known), choice(known), table, less) for _ in range(choice([2, 3]))]
+            known += [self.call(b, *given) for given in args]
+            known += self.grown(b, known[-2:], table, k)[2:]
+        for _ in range(choice([0, 1, 1] if paired else [1, 2, 2])):
             args = choice([x, choice(known)]), choice([y, choice(known)]), table, less
             known.append(self.in_a_loop(b, *args) if choice([0, 0, 1]) else self.call(b, *args))
             known += self.grown(b, known[-2:], table, k)[2:]
@@ -146,26 +152,30 @@ def counted(depth, units=2, around=False):
     return model, model.program((Var("x", VECTOR), Var("k", COUNT)), call, chosen)
 
 
-def forced(alone):
-    """One unit does all recursions, or none."""
+def forced(way):
+    """All recursions go a way, units apart where that can be."""
 
-    def schedules(task, found, options, barrier_us, device):
-        return one_unit_schedules(task, found, options, 1e9, device) if alone else {}
+    def chosen(task, found, options, barrier_us, *rest):
+        asked = replace(task, units="parallel" if way == APART else "serial")
+        return recursion_way(asked, found, options, 1e9 if way == ALONE else -1e9, *rest)
 
-    return patch("explorer.runtime.planning.plan.one_unit_schedules", schedules)
+    return patch("explorer.runtime.planning.plan.recursion_way", chosen)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.booleans())
+@given(st.integers(0, 2**32), st.sampled_from(WAYS))
 def test_recursions_in_any_order_of_the_units_end_without_a_race_and_with_the_same_numbers(
-    seed, alone
+    seed, way
 ):
     rnd = Random(seed)
     model, program = recursive(rnd)
     executable = Executable(program, model.codes, DEVICE)
-    with forced(alone):
+    with forced(way):
         plan = executable.plan({})
-    assert bool(plan.alone) == (alone and program.decisions.rammer.threads > 1)
+    several = program.decisions.rammer.threads > 1
+    assert several or not plan.recursions
+    if way != APART:
+        assert all(found.way == way for found in plan.recursions.values())
     assert executable.frames is None
     inputs = inputs_of(program, N, seed)
     for k in range(3):
@@ -194,12 +204,12 @@ def test_a_recursion_is_one_launch_that_python_does_not_follow(units, k):
     assert counts.arrays_made == 1 and counts.replays == 1
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("way", [ALONE, TOGETHER])
 @pytest.mark.parametrize("units", [1, 2, 3])
-def test_a_call_too_many_is_one_error_and_the_next_run_is_right(units, alone):
+def test_a_call_too_many_is_one_error_and_the_next_run_is_right(units, way):
     model, program = counted(3, units, around=True)
     executable = Executable(program, model.codes, DEVICE)
-    with forced(alone):
+    with forced(way):
         executable.plan({})
     for k in (2, 3, 2, -1, 1):
         inputs = {"x": np.arange(N), "k": np.array(k)}
@@ -301,21 +311,21 @@ def test_a_run_that_is_poisoned_reads_nothing_of_a_frame_that_it_has_not_written
         same(poisoned.run(inputs), evaluate(program, inputs))
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("way", [ALONE, TOGETHER])
 @pytest.mark.parametrize("units", [1, 2])
 @pytest.mark.parametrize("k", [0, 1, 3])
-def test_calls_are_seen_in_a_run_and_planned(units, k, alone):
+def test_calls_are_seen_in_a_run_and_planned(units, k, way):
     model, program = counted(4, units)
     executable = Executable(program, model.codes, DEVICE)
     inputs = {"x": np.arange(N), "k": np.array(k)}
-    with forced(alone):
+    with forced(way):
         executable.plan({})
     (name,) = executable.planner.uncounted(executable.plan({}))
     profile = task_profile(executable, inputs, runs=5, fresh=True)
     assert dict(profile.trips)[name] == k + 1
     chosen = replace(program.decisions, rammer=Options(threads=units, profile=profile))
     known = Executable(replace(program, decisions=chosen), model.codes, DEVICE)
-    with forced(alone):
+    with forced(way):
         planned, measured = known.planned_wall({}), executable.measured_wall(inputs)
     assert not known.planner.uncounted(known.plan({}))
     assert places(planned) == places(measured) and not measured.host
@@ -364,3 +374,74 @@ def test_one_unit_does_what_is_shorter_than_meeting_the_others():
         same(executable.run(inputs), evaluate(program, inputs))
         rows = len(executable.measured_wall(inputs).bricks)
         assert rows >= 4
+
+
+def twice(depth, units, apart="parallel"):
+    """f(x, k) = flip(x) if 4 divides k else mix(f(flip(x), k - 1), f(mix(x, x), k - 1))."""
+    model = Model()
+    params = [tuple(map(model.var, (VECTOR, COUNT))) for _ in range(3)]
+
+    def step(b, x, k):
+        one = b.call("f", [b.flip(x), b.less(k)], VECTOR)
+        other = b.call("f", [b.mix(x, x), b.less(k)], VECTOR)
+        return [b.mix(one, b.mix(other, x))]
+
+    arms = [
+        model.function("step", params[0], step),
+        model.function("base", params[1], lambda b, x, k: [b.flip(x)]),
+    ]
+    model.function("f", params[2], lambda b, x, k: [b.branch(b.test(k), *arms, [x, k], VECTOR)])
+    grinder = GrinderOptions(depth=depth, recursion=apart)
+    chosen = Decisions(rammer=Options(threads=units), grinder=grinder)
+    call = lambda b, x, k: [b.call("f", [x, k], VECTOR)]  # noqa: E731
+    return model, model.program((Var("x", VECTOR), Var("k", COUNT)), call, chosen)
+
+
+@pytest.mark.parametrize("units", [2, 3])
+def test_calls_that_do_not_need_each_other_are_made_by_units_apart_with_a_stack_each(units):
+    model, program = twice(4, units)
+    executable = Executable(program, model.codes, DEVICE)
+    plan = executable.plan({})
+    ((way, stacks),) = [(w.way, w.stacks) for w in plan.recursions.values()]
+    (frames,) = plan.placed.frames.values()
+    assert (way, stacks, frames.stacks) == (APART, 2, 2)
+    for k in range(4):
+        inputs = {"x": np.arange(N), "k": np.array(k)}
+        same(executable.run(inputs), evaluate(program, inputs))
+        wall = executable.measured_wall(inputs)
+        (calls,) = [r for r in wall.ran if r.kind == "call"]
+        (branch,) = [r for r in wall.ran if r.kind == "branch"]
+        assert (calls.times, calls.trips, calls.depth) == (1, 2 ** (k + 1) - 1, k + 1)
+        assert (branch.times, branch.then) == (2 ** (k + 1) - 1, 2**k - 1)
+        by_unit = [sum(b.last - b.first for b in wall.bricks if b.unit == u) for u in (0, 1)]
+        assert k < 2 or max(by_unit) < 2 * min(by_unit)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_call_too_many_of_units_apart_is_one_error_and_the_next_run_is_right(depth):
+    model, program = twice(depth, 2)
+    executable = Executable(program, model.codes, DEVICE)
+    for k in (depth - 1, depth, -1, 0, depth - 1):
+        inputs = {"x": np.arange(N), "k": np.array(k)}
+        if k in (depth, -1):
+            with pytest.raises(BoundError, match=f"f is called more than {depth} calls deep"):
+                executable.run(inputs)
+        else:
+            same(executable.run(inputs), evaluate(program, inputs))
+
+
+@pytest.mark.parametrize(
+    ("made", "refused"),
+    [
+        (lambda: twice(4, 2, "auto"), ""),
+        (lambda: twice(4, 2, "serial"), "grinder.recursion is serial"),
+        (lambda: counted(4), "none of its calls can be made beside another"),
+    ],
+)
+def test_every_way_of_a_recursion_is_kept_with_its_cost_or_why_it_cannot_be(made, refused):
+    model, program = made()
+    plan = Executable(program, model.codes, DEVICE).plan({})
+    (found,) = plan.recursions.values()
+    assert {w.value: w.refused for w in found.weighed} == {TOGETHER: "", ALONE: "", APART: refused}
+    assert found.way == found.weighed[0].value
+    assert found.weighed[0].cost_us == min(w.cost_us for w in found.weighed)

@@ -58,6 +58,7 @@ from explorer.relax.deduction.run_time import at_run_time
 MOST_DIMS = 32
 MOST_ANNOTATED = 1 << 12
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
+NOTHING = "it gives nothing"
 
 
 @compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
@@ -153,6 +154,9 @@ class Deduction:
             inlined = taken_side(self, binding, binding.expr, known)
             if inlined is not None:
                 return [b for inner in inlined for b in self.binding(inner, known)]
+        if not binding.vars:  # a loop that gives nothing
+            self.dropped += [(name, NOTHING) for name in binding.origin]
+            return []
         where = min(binding.origin, default=binding.vars[0].name)
         before, expr, found = self.expr(binding, known, where)
         trimmed = bounded(self, replace(binding, expr=expr), found, known)

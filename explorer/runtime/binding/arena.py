@@ -70,6 +70,7 @@ class Arena:
             len(code.pointers),
             code.registers,
             code.stack,
+            len(code.marks),
         )
         moves = [slots.moves(of_unit) for of_unit in launch.slots]
         for n, operator in enumerate(code.operators):
@@ -80,9 +81,9 @@ class Arena:
                 launch.code[place, n, 1] = address_of(args) + args.itemsize * block.start
                 moves.append(self.bound.args.moves(args, block))
         launch.slots[:, : len(slots.base)] = slots.addresses(self.bases[0])
-        for place in range(len(code.units)):
+        for place, unit in enumerate(code.units):
             for n, pointer in enumerate(code.pointers):
-                launch.point(place, n, pointer)
+                launch.point(place, n, pointer, unit)
         launch.move(np.concatenate(moves), self.bases[0])
         return launch
 

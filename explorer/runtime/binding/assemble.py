@@ -20,10 +20,12 @@ from explorer.grinder import (
     UProgram,
     UTask,
 )
-from explorer.ir.decisions import RProgram, Wait
+from explorer.grinder.siblings import groups
+from explorer.ir.decisions import Instruction, RProgram, Wait
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.rammer import Schedule
+from explorer.rammer.one_order import one_order
 from explorer.rammer.transform import awaited
 from explorer.runtime.binding.call_rows import CallRows
 from explorer.runtime.device_program import instructions as isa
@@ -31,7 +33,7 @@ from explorer.runtime.planning.stacks import Frames
 from explorer.runtime.planning.timeline import key_of
 from explorer.runtime.workers.launch import Pointer, Row, rows_of
 
-FIRST_FRAME, NEXT_FRAME = -1, -2  # in the place of a count of moves
+FIRST_FRAME, NEXT_FRAME, OWN_FRAME = -1, -2, -3  # in the place of a count of moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,15 @@ class RunRow:
 @dataclass(frozen=True, slots=True)
 class Mark:
     """What a row of control flow decides, of the loop, branch or recursion that `binding` binds:
-    "enter" and "trip" (of so many `trips` at once), "branch", or "call".
+    "enter" and "trip" (of so many `trips` at once), "branch", or "call", whose register is `least`
+    where no other is open. `own`: it is a decision of one unit.
     """
 
     kind: str
     binding: str
     trips: int = 1
+    least: int = 0
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class LaunchCode:
     and each has so many `registers`, and a stack of so many words.
 
     `operators`, `slots` and `pointers` say what the tables hold that the rows index; fault n + 1 of
-    a row is that of `recursions[n]`; `marks` are what the first unit's rows decide.
+    a row is that of `recursions[n]`; `marks` are what the rows of the first units decide: the first
+    one's all, of others what each decides for itself.
     """
 
     units: tuple[int, ...]
@@ -73,7 +79,7 @@ class LaunchCode:
     registers: int
     stack: int
     recursions: tuple[tuple[str, int], ...]  # functions, and how deep their calls may nest
-    marks: Mapping[int, Mark]
+    marks: tuple[Mapping[int, Mark], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,8 @@ def assemble(
     alone: Collection[str] = (),
 ) -> tuple[Step, ...]:
     """The steps of a run; what stays on the device between two returns to Python is one launch.
-    `frames` are those of each recursion; the first unit does those that are `alone`.
+    `frames` are those of each recursion, with a stack for each unit that makes calls of its own;
+    the first unit does those that are `alone`.
     """
     assembler = _Assembler(program, schedules, units, sizes, codes, frames, alone)
     return assembler.steps(program.parts)
@@ -125,6 +132,7 @@ class _Assembler:
     ) -> None:
         self.program, self.schedules, self.units, self.sizes = program, schedules, units, sizes
         self.codes, self.frames, self.launches = codes, frames, 0
+        self.numbers: dict[str, int] = {}  # of each straight run's first launch of the wall
         self.alone = alone
         self.moving = {loop for value in program.values.values() for loop, _ in value.moves}
         self.moving |= {*frames}
@@ -180,16 +188,22 @@ class _Writer:
         self.slots: dict[tuple[str, int], int] = {}  # a value, after so many of its moves
         self.pointers: list[Pointer] = []
         self.waiting: dict[str, list[Pointer]] = {}  # of the loops and recursions that are open
-        self.points: dict[str, list[list[int]]] = {}  # the rows that set their pointers
+        self.points: dict[
+            str, list[tuple[range, list[int]]]
+        ] = {}  # the rows that set their pointers
+        self.known: dict[str, list[Pointer]] = {}  # of those that were written before
         self.numbers: dict[str, int] = {}  # their registers
         self.registers = self.deepest = 0  # how many are open, and the most at once
         self.calls = CallRows(self)
         self.apart = True  # all units have met since the last row that reads or writes memory
-        self.alone = False  # the first unit does what follows
+        self.taking = range(assembler.units)  # the units that do what follows
+        self.least = 0  # the register of an outermost call
+        self.decides: set[int] = set()  # units that did something for themselves
 
     def code(self) -> LaunchCode:
         self.all(isa.END)
-        units = tuple(unit for unit, runs in enumerate(self.runs) if runs) or (0,)
+        at_work = {unit for unit, runs in enumerate(self.runs) if runs} | self.decides
+        units = tuple(sorted(at_work)) or (0,)
         places = {unit: place for place, unit in enumerate(units)}
         rows = tuple(rows_of([_seen_from(row, places) for row in self.rows[u]]) for u in units)
         runs = tuple(self.runs[unit] for unit in units)
@@ -204,32 +218,53 @@ class _Writer:
             self.deepest + 1,
             self.calls.words,
             tuple(self.calls.recursions),
-            self.marks[units[0]],
+            (self.marks[units[0]], *self.own_marks(units)),
         )
+
+    def own_marks(self, units: Sequence[int]) -> list[Mapping[int, Mark]]:
+        """What units but the first decide for themselves, up to the last of those that do so."""
+        found = [{n: m for n, m in self.marks[u].items() if m.own} for u in units[1:]]
+        while found and not found[-1]:
+            found.pop()
+        return list(found)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one unit does what follows."""
+        return len(self.taking) == 1
+
+    def take(self, units: range) -> range:
+        """Let these units do what follows; those that did before."""
+        before, self.taking = self.taking, units
+        if len(units) < len(self.rows):
+            self.decides |= {*units}
+        return before
 
     def all(self, op: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> list[int]:
         """One row for every unit that takes part; where each has it."""
         places = []
-        for rows in self.rows[:1] if self.alone else self.rows:
-            places.append(len(rows))
-            rows.append((op, a, b, c, d))
+        for unit in self.taking:
+            places.append(len(self.rows[unit]))
+            self.rows[unit].append((op, a, b, c, d))
         return places
 
     def mark(self, places: Sequence[int], kind: str, binding: str, trips: int = 1) -> None:
         """Say what the rows at these places decide."""
-        for marks, place in zip(self.marks, places):
-            marks[place] = Mark(kind, binding, trips)
+        own = len(self.taking) < len(self.rows)
+        least = self.least if kind == "call" else 0
+        for unit, place in zip(self.taking, places, strict=True):
+            self.marks[unit][place] = Mark(kind, binding, trips, least, own)
 
     def here(self) -> list[int]:
-        return [len(rows) for rows in self.rows]
+        return [len(self.rows[unit]) for unit in self.taking]
 
     def aim(self, places: Sequence[int], column: int, targets: Sequence[int]) -> None:
         """Let the rows at these places go to the targets."""
-        for rows, place, target in zip(self.rows, places, targets):
-            row = list(rows[place])
+        for unit, place, target in zip(self.taking, places, targets, strict=True):
+            row = list(self.rows[unit][place])
             row[column] = target
             op, a, b, c, d = row
-            rows[place] = (op, a, b, c, d)
+            self.rows[unit][place] = (op, a, b, c, d)
 
     def meet(self) -> None:
         """A barrier, where one is needed."""
@@ -246,6 +281,12 @@ class _Writer:
             return self.slot(name)
         return self.moved(name, NEXT_FRAME)
 
+    def own_slot(self, name: str, recursion: str) -> int:
+        """The same in the first frame behind the outermost call's of a unit's own stack."""
+        if self.assembler.frame(name) != recursion:
+            return self.slot(name)
+        return self.moved(name, OWN_FRAME)
+
     def moved(self, name: str, moves: int) -> int:
         """The slot of a value's address where only its first moves are made."""
         found = self.slots.get((name, moves))
@@ -258,6 +299,7 @@ class _Writer:
     def follow(self, name: str, moves: int, call: int, at: int, begin: int = 0) -> None:
         """Let an address follow the last of a value's first moves, or its frame."""
         value, frame = self.assembler.program.values[name], self.assembler.frame(name)
+        apart = 0
         if moves > 0:
             mover, step = value.moves[moves - 1]
             source = self.moved(name, moves - 1)
@@ -268,21 +310,23 @@ class _Writer:
                 self.moved(name, FIRST_FRAME),
                 self.assembler.frames[frame].frame_bytes,
             )
-            begin += size if moves == NEXT_FRAME else 0
-        self.waiting[mover].append(Pointer(call, at, source, size, begin))
+            begin += size if moves in (NEXT_FRAME, OWN_FRAME) else 0
+            apart = self.depth(frame) * size if moves == OWN_FRAME else 0
+        self.waiting[mover].append(Pointer(call, at, source, size, begin, apart))
 
     def begin(self, name: str) -> int:
         """A loop or a recursion begins; its register."""
         register = self.numbers[name] = self.registers
         self.registers += 1
         self.deepest = max(self.deepest, self.registers)
-        self.waiting[name], self.points[name] = [], []
+        self.waiting[name], self.points[name] = self.known.pop(name, []), []
         return register
 
     def point(self, name: str) -> None:
         """Set what follows a loop or a recursion."""
         if name in self.assembler.moving:
-            self.points[name].append(self.all(isa.POINT, 0, 0, self.numbers[name]))
+            rows = self.all(isa.POINT, 0, 0, self.numbers[name])
+            self.points[name].append((self.taking, rows))
 
     def inside(self, name: str) -> Sequence[str]:
         """The loops and recursions that began after another one and have not ended, in order."""
@@ -291,15 +335,19 @@ class _Writer:
     def end(self, name: str) -> None:
         """A loop or a recursion ends: by now all is known that follows it."""
         first = len(self.pointers)
-        self.pointers += self.waiting.pop(name)
-        for places in self.points.pop(name):
+        found = self.known[name] = self.waiting.pop(name)
+        self.pointers += found
+        before = self.taking
+        for units, places in self.points.pop(name):
+            self.taking = units
             self.aim(places, 1, [first] * len(places))
             self.aim(places, 2, [len(self.pointers)] * len(places))
+        self.taking = before
         del self.numbers[name]
         self.registers -= 1
 
     def parts(self, parts: Sequence[UTask]) -> None:
-        for part in parts:
+        for part, calls in groups(parts):
             match part:
                 case Straight():
                     self.straight(self.assembler.schedules[key_of(part)], part)
@@ -310,30 +358,45 @@ class _Writer:
                 case RecursionTask():
                     self.calls.recursion(part)
                 case CallTask():
-                    self.calls.again(part)
+                    self.calls.again(part.recursion, calls)
                 case LibraryTask():
                     raise AssertionError("a library call is no part of a launch")
 
     def straight(self, schedule: Schedule, part: Straight) -> None:
         by_name = {operator.name: operator for operator in part.operators}
-        for program in schedule.programs:
+        known = self.assembler.numbers
+        if key_of(part) not in known:
+            known[key_of(part)] = self.assembler.launches
+            self.assembler.launches += len(schedule.programs)
+        for number, program in enumerate(schedule.programs, known[key_of(part)]):
             self.meet()
-            for unit in range(1 if self.alone else len(self.rows)):
-                self.unit(unit, program, by_name)
-            self.assembler.launches += 1
+            for unit in self.taking:
+                if len(self.taking) < len(self.rows):
+                    rows: Sequence[Instruction] = one_order(program)
+                    self.unit(unit, rows, program, by_name, number)
+                else:
+                    self.unit(unit, program.units[unit], program, by_name, number)
             self.apart = False
 
-    def unit(self, unit: int, program: RProgram, by_name: Mapping[str, OperatorTask]) -> None:
-        shown = awaited(program.units)[unit]
+    def unit(
+        self,
+        unit: int,
+        rows: Sequence[Instruction],
+        program: RProgram,
+        by_name: Mapping[str, OperatorTask],
+        number: int,
+    ) -> None:
+        """Rows of a unit; it shows its steps where others take part."""
+        shown = set() if self.alone else awaited(program.units)[unit]
         step = 0
-        for row in program.units[unit]:
+        for row in rows:
             if isinstance(row, Wait):
                 self.rows[unit].append((isa.WAIT, row.unit, row.step, 0, 0))
                 continue
             step += 1
             operator = by_name[program.calls[row.call]].implementation(program.kernel(row.call))
             at = len(self.rows[unit])
-            self.runs[unit][at] = RunRow(operator, row.first, row.last, self.assembler.launches)
+            self.runs[unit][at] = RunRow(operator, row.first, row.last, number)
             call = self.call(operator)
             publish = step if step in shown else 0
             self.rows[unit].append((isa.RUN, call, row.first, row.last, publish))
@@ -375,6 +438,10 @@ class _Writer:
         """Whether the first unit does a recursion while the others wait for its end."""
         return recursion in self.assembler.alone
 
+    def stacks(self, recursion: str) -> int:
+        """How many units make calls of their own; 1 where none does."""
+        return self.assembler.frames[recursion].stacks
+
     def bytes_of(self, name: str) -> int:
         """The bytes that a value's elements take."""
         return self.assembler.bytes_of(name)
@@ -384,7 +451,7 @@ class _Writer:
         return self.assembler.frames[recursion].depth
 
     def truth(self, name: str) -> None:
-        self.all(isa.FILL, self.slot(name), 1, 1)
+        self.all(isa.FILL, self.slot(name), 1, 1, int(self.alone))
         self.apart = False
 
     def branch(self, task: BranchTask) -> None:
@@ -420,7 +487,7 @@ class _Writer:
             exits.append((self.all(isa.LOOP, register, self.slot(task.trip), 0, ahead), 3))
         self.point(task.name)
         for ahead, count in enumerate(task.counts):
-            self.all(isa.STORE, self.slot(count), register, ahead)
+            self.all(isa.STORE, self.slot(count), register, ahead, int(self.alone))
         self.apart = False
         if task.checked:
             exits.append((self.decide(task.going), 2))

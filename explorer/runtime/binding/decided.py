@@ -27,13 +27,14 @@ class Decided:
 
 
 def noted(code: LaunchCode, stamps: Stamps) -> list[Decided]:
-    """What a launch's first unit noted, in order."""
+    """What a launch's units noted, in order, one unit after the other."""
     found = []
-    for row, value, cycles in stamps.notes.tolist():
-        mark = code.marks.get(row)
-        if mark is not None:
-            told = mark.trips if mark.kind == "trip" else value
-            found.append(Decided(mark.kind, mark.binding, told, cycles))
+    for marks, notes in zip(code.marks, stamps.notes):
+        for row, value, cycles in notes.tolist():
+            mark = marks.get(row)
+            if mark is not None:
+                told = mark.trips if mark.kind == "trip" else value - mark.least
+                found.append(Decided(mark.kind, mark.binding, told, cycles))
     return found
 
 

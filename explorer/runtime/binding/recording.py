@@ -73,7 +73,7 @@ class Traced:
     @property
     def cut(self) -> bool:
         """Whether there was more."""
-        return any(stamps.noted > len(stamps.notes) for _, stamps in self.launches)
+        return any(s.noted > max(map(len, s.notes)) for _, s in self.launches)
 
     @property
     def begin(self) -> int:

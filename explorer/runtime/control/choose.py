@@ -325,11 +325,12 @@ class _Chooser:
         calls, said = self.base.calls(recursion)
         called = self.base.called(recursion, self.in_program)
         hosted = self.base.called_on_host(recursion, self.in_program)
+        in_program = self.base.units_of(recursion)
         ways = (
             Candidate("on the host", HOST, hosted.terms),
-            Candidate("in the program", DEVICE, called.terms),
+            *(in_program or (Candidate("in the program", DEVICE, called.terms),)),
         )
-        least = DEVICE, called.times(calls)
+        least = ways[1].value, called.times(calls)
         if self.options.schedule in FROM_PYTHON:
             return _Weighed(recursion, ways, (HOST, hosted.times(calls)), least, said)
         return _Weighed(recursion, ways, least, least, said)

@@ -24,6 +24,7 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder.unroll import every
+from explorer.ir.decisions import Candidate, ControlWay
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Sizes
@@ -31,6 +32,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Planner
+from explorer.runtime.planning.recursion_ways import ALONE, APART
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
@@ -120,17 +122,16 @@ class Tree:
         self.framed = frozenset(framed.values()) - outside  # bindings in recursions alone
         inside = [key_of(s) for part in self.control.values() for s in straights((part,))]
         laid = planner.schedules(sizes, extents, frozenset(inside))
-        self.schedules, one_unit = planner.recursions(laid, planner.units)
-        self.unmet = {
-            p.name for r in recursions for p in (r, *control(r.body)) if r.name in one_unit
-        }
+        self.schedules, self.recursions = planner.recursions(laid, planner.units)
+        alone = {name for name, way in self.recursions.items() if way.way == ALONE}
+        self.unmet = {p.name for r in recursions for p in (r, *control(r.body)) if r.name in alone}
         self.host = planner.host(sizes, extents)
         self.units = planner.units.units
         self.profiled = planner.profile is not None
         self.again_us = planner.overheads.again_us
         at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
-        alone = len(at_work) <= 1  # nobody else is woken up, and nobody waited for
-        self.barrier_us = device.task_ns / 1000 if alone else self.host.barrier_us
+        single = len(at_work) <= 1  # nobody else is woken up, and nobody waited for
+        self.barrier_us = device.task_ns / 1000 if single else self.host.barrier_us
         if supposed.launch_us is not None:
             self.again_us = supposed.launch_us
         if supposed.barrier_us is not None:
@@ -212,7 +213,18 @@ class Tree:
         )
         copied = sum(self.host.copy_us(*pair) for pair in pairs)
         met = self.barriers(recursion, 2)
+        way = self.recursions.get(recursion.name)
+        if way is not None and way.way == APART:
+            return Time(kernels=way.weighed[0].cost_us, copies=copied)
         return self.parts(recursion.body, inside) + Time(barriers=met, copies=copied)
+
+    def units_of(self, recursion: RecursionTask) -> tuple[Candidate[ControlWay], ...]:
+        """Which units could make its calls in the program, the way that is taken first."""
+        way = self.recursions.get(recursion.name)
+        return tuple(
+            Candidate(w.label, ControlWay("device", calls=w.value), w.terms, w.refused)
+            for w in (way.weighed if way is not None else ())
+        )
 
     def called_on_host(self, recursion: RecursionTask, inside: Inside) -> Time:
         """The same where Python follows the calls: each has a region for what is between them."""

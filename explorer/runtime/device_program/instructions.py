@@ -12,9 +12,11 @@ the same branches. A row that waits can be tried again; the others are done at o
                                   go to `target`
     LET register value            write a register
     NEXT register more            add one to a register, and `more`
-    STORE slot register more      unit 0 writes a register plus `more` to memory as int64
+    STORE slot register more own  unit 0 writes a register plus `more` to memory as int64, or each
+                                  unit if `own` is 1
     COPY target source bytes whole  each unit copies its part, or all if `whole` is 1; no barrier
-    FILL slot bytes value         unit 0 writes a small number to memory: one byte, or an int64
+    FILL slot bytes value own     unit 0, or each if `own` is 1, writes a small number to memory: a
+                                  byte, or an int64
     JUMP target
     POINT first last register     set the pointers first..last-1 of this unit by a loop's count
     CALL register target stack words   count the register up, put by what follows and the registers
@@ -42,7 +44,7 @@ L_POINTERS = 14  # of each unit: rows of what moves with a loop
 L_REGISTER_BYTES = 15  # of a unit: one for each loop that is open, and one to look at a scalar
 L_STACK, L_STACK_BYTES = 16, 17  # where the first unit's stack begins, and how long each is
 L_FAULT = 18  # what ended the run early, or 0
-# where the first unit notes what it decides, or 0; how often it did; how many notes have room
+# where each unit notes what it decides, or 0; how often each did; how many notes have room
 L_NOTES, L_NOTED, L_NOTE_ROOM = 19, 20, 21
 LAUNCH_WORDS = 22
 MOVE_WORDS = 3  # where the address is written, its base's number, its offset from there

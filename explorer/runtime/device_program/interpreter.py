@@ -67,15 +67,16 @@ def take_back(registers, register, at, count):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def note(block, notes, row, value):  # type: ignore[no-untyped-def]
-    """What the first unit has decided in a row, and when; beyond the room it is counted only."""
-    noted = load(block + 8 * isa.L_NOTED)
+def note(block, unit, notes, row, value):  # type: ignore[no-untyped-def]
+    """What a unit has decided in a row, and when; beyond the room it is counted only."""
+    count = load(block + 8 * isa.L_NOTED) + 8 * unit
+    noted = load(count)
     if noted < load(block + 8 * isa.L_NOTE_ROOM):
         at = notes + 8 * isa.NOTE_WORDS * noted
         store(at, row)
         store(at + 8, value)
         store(at + 16, cycles())
-    store(block + 8 * isa.L_NOTED, noted + 1)
+    store(count, noted + 1)
 
 
 @inlined
@@ -101,7 +102,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     stack = load(block + 8 * isa.L_STACK) + load(block + 8 * isa.L_STACK_BYTES) * unit
     stamps = load(load(block + 8 * isa.L_STAMPS) + 8 * unit)
     room = load(block + 8 * isa.L_CAPACITY) if stamps != 0 else 0
-    notes = load(block + 8 * isa.L_NOTES) if unit == 0 else 0
+    notes = load(load(block + 8 * isa.L_NOTES) + 8 * unit)
     line, here, home = steps(team, unit), mailbox(team, worker), mailbox(team, unit)
     here, home = here + 8 * isa.M_HERE, home + 8 * isa.M_HERE
     row, epoch = load(line + 8 * isa.S_ROW), load(line + 8 * isa.S_EPOCH)
@@ -151,7 +152,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             store(registers + 8 * a, load_byte(where) if c == 1 else load(where))
         elif op == isa.BRANCH:
             if notes != 0:
-                note(block, notes, row - 1, load(registers + 8 * a))
+                note(block, unit, notes, row - 1, load(registers + 8 * a))
             if load(registers + 8 * a) == 0:
                 row = b
         elif op == isa.LOOP:
@@ -160,13 +161,13 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
         elif op == isa.LET:
             store(registers + 8 * a, b)
             if notes != 0:
-                note(block, notes, row - 1, b)
+                note(block, unit, notes, row - 1, b)
         elif op == isa.NEXT:
             store(registers + 8 * a, load(registers + 8 * a) + 1 + b)
             if notes != 0:
-                note(block, notes, row - 1, load(registers + 8 * a))
+                note(block, unit, notes, row - 1, load(registers + 8 * a))
         elif op == isa.STORE:
-            if unit == 0:
+            if unit == 0 or load(at + 32) != 0:
                 store(load(slots + 8 * a), load(registers + 8 * b) + c)
         elif op == isa.COPY:
             if load(at + 32) == 0:
@@ -174,10 +175,11 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             else:
                 copy_part(team, load(slots + 8 * a), load(slots + 8 * b), c, 0, 1)
         elif op == isa.FILL:
-            if unit == 0 and b == 1:
-                store_byte(load(slots + 8 * a), c)
-            elif unit == 0:
-                store(load(slots + 8 * a), c)
+            if unit == 0 or load(at + 32) != 0:
+                if b == 1:
+                    store_byte(load(slots + 8 * a), c)
+                else:
+                    store(load(slots + 8 * a), c)
         elif op == isa.JUMP:
             row = a
         elif op == isa.POINT:
@@ -188,7 +190,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             depth = load(registers + 8 * a) + 1
             store(registers + 8 * a, depth)
             if notes != 0:
-                note(block, notes, row - 1, depth)
+                note(block, unit, notes, row - 1, depth)
             kept = stack + 8 * (c + depth * load(at + 32))
             store(kept, row)
             put_by(registers, a, kept, load(at + 32))

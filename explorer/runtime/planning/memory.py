@@ -45,11 +45,23 @@ class Memory:
         self.program, self.uses, self.env = program, uses, env
         self.direct, self.options = direct, options
 
-    def place(self, sizes: Sizes, extents: Extents, order: Callable[[], Timeline]) -> Placed:
-        """The places of one binding; BoundError names a symbol that is above its bound."""
+    def place(
+        self,
+        sizes: Sizes,
+        extents: Extents,
+        order: Callable[[], Timeline],
+        stacks: Mapping[str, int],
+    ) -> Placed:
+        """The places of one binding, of recursions that have several `stacks`; BoundError names a
+        symbol that is above its bound.
+        """
         self._check(sizes)
         timeline = cache(order)
-        laid = {s.recursion: s.lay(extents, timeline(), self.options.share) for s in self.stacks}
+        share = self.options.share
+        laid = {
+            s.recursion: s.lay(extents, timeline(), share, stacks.get(s.recursion, 1))
+            for s in self.stacks
+        }
         frames = {name: found for name, (_, found) in laid.items()}
         if self.by_storages:
             at = self._storages.layout.offsets(sizes)

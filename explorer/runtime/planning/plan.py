@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
@@ -28,8 +28,8 @@ from explorer.runtime.planning.donation import overwritable
 from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.planning.memory import Memory, Placed
-from explorer.runtime.planning.one_unit import one_unit_schedules
 from explorer.runtime.planning.planned_wall import planned_wall
+from explorer.runtime.planning.recursion_ways import ALONE, RecursionWay, recursion_way
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.straight_runs import Run, run_of
 from explorer.runtime.planning.task_times import TaskFact
@@ -47,7 +47,7 @@ class Plan:
     when they are asked for.
 
     `direct` are the roots that a run writes right into an output: (root, position of the output);
-    `alone` the recursions that one unit does.
+    `recursions` say which units make the calls of each.
     """
 
     program: UProgram
@@ -57,7 +57,12 @@ class Plan:
     extents: Extents
     units: VDevice
     planner: Planner
-    alone: frozenset[str] = frozenset()
+    recursions: Mapping[str, RecursionWay] = field(default_factory=dict)
+
+    @property
+    def alone(self) -> frozenset[str]:
+        """The recursions that one unit does."""
+        return frozenset(name for name, way in self.recursions.items() if way.way == ALONE)
 
     @cached_property
     def wall(self) -> Wall:
@@ -142,29 +147,41 @@ class Planner:
         sizes = known_sizes(self.program.words, sizes)
         extents = self.extents(sizes)
         units, every = self._every(sizes, extents, self.runs)
-        schedules, alone = self.recursions(self._schedules(self.runs, every), units)
-        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, alone)
+        schedules, ways = self.recursions(self._schedules(self.runs, every), units)
+        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, ways)
 
     def recursions(
         self, schedules: Mapping[str, Schedule], units: VDevice
-    ) -> tuple[Mapping[str, Schedule], frozenset[str]]:
-        """The schedules with those of recursions that one unit does, and the recursions' names."""
-        found, alone = dict(schedules), set[str]()
-        for task in recursions_of(self.program.parts) if units.units > 1 else ():
-            own = self._on_one_unit(task, found) if task.name not in alone else {}
-            if own:
-                found |= own
-                alone |= {task.name, *(inner.name for inner in recursions_of(task.body))}
-        return found, frozenset(alone)
+    ) -> tuple[Mapping[str, Schedule], Mapping[str, RecursionWay]]:
+        """The schedules with those of recursions that one unit does, and the way of each where
+        there are several units.
+        """
+        found, ways, inner = dict(schedules), dict[str, RecursionWay](), set[str]()
+        for task in recursions_of(self.program.parts) if self._has_ways(units) else ():
+            if task.name in ways:
+                continue
+            inside = [part.name for part in recursions_of(task.body)]
+            own = self._way(task, found, units, task.name in inner)
+            ways[task.name] = own
+            inner |= {*inside}
+            if own.schedules is not None:
+                found |= own.schedules
+                ways |= dict.fromkeys(inside, own)
+        return found, ways
 
-    def _on_one_unit(
-        self, task: RecursionTask, schedules: Mapping[str, Schedule]
-    ) -> Mapping[str, Schedule]:
-        """The schedules of a recursion that one unit does, if it shall."""
-        if self.sheet is not None:
-            return {}
+    def _has_ways(self, units: VDevice) -> bool:
+        return units.units > 1 and self.sheet is None
+
+    def _way(
+        self,
+        task: RecursionTask,
+        schedules: Mapping[str, Schedule],
+        units: VDevice,
+        inner: bool,
+    ) -> RecursionWay:
+        """Which units make the calls of a recursion."""
         barrier_us, device = self.overheads.barrier_us, self.device.name
-        return one_unit_schedules(task, schedules, self.rammer, barrier_us, device)
+        return recursion_way(task, schedules, self.rammer, barrier_us, units.units, device, inner)
 
     def schedules(
         self, sizes: Sizes, extents: Extents, keys: Collection[str]
@@ -210,7 +227,7 @@ class Planner:
         """A plan drawn: every brick and gap."""
         host = self.host(plan.sizes, plan.extents)
         parts, policy = self.program.parts, self.rammer.policy_name
-        walls = plan.schedules, plan.alone, plan.units, host
+        walls = plan.schedules, plan.recursions, plan.units, host
         wall = planned_wall(parts, *walls, policy, self.device.name)
         return wall if self.sheet is None else replace(wall, kind="simulated")
 
@@ -247,9 +264,9 @@ class Planner:
 
     def placed(self, plan: Plan) -> Placed:
         """The arena of a plan."""
-        units = plan.units.units
+        units, stacks = plan.units.units, {n: w.stacks for n, w in plan.recursions.items()}
         return self.memory.place(
-            plan.sizes, plan.extents, lambda: timeline(self.uses, plan.schedules, units)
+            plan.sizes, plan.extents, lambda: timeline(self.uses, plan.schedules, units), stacks
         )
 
     @property

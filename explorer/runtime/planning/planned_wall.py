@@ -7,7 +7,7 @@ where its count is known from constants and sizes, else with one trip; a branch 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from explorer.grinder import (
@@ -21,7 +21,9 @@ from explorer.grinder import (
 )
 from explorer.ir.decisions import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
+from explorer.rammer.one_order import one_order
 from explorer.runtime.planning.host_steps import HostSteps
+from explorer.runtime.planning.recursion_ways import ALONE, APART, RecursionWay
 from explorer.runtime.planning.timeline import key_of
 
 MOST_BRICKS = 1 << 20  # a loop's further trips are left out
@@ -30,7 +32,7 @@ MOST_BRICKS = 1 << 20  # a loop's further trips are left out
 def planned_wall(
     parts: Sequence[UTask],
     schedules: Mapping[str, Schedule],
-    alone: Collection[str],
+    recursions: Mapping[str, RecursionWay],
     device: VDevice,
     host: HostSteps,
     policy: str = "",
@@ -39,7 +41,7 @@ def planned_wall(
     """rPrograms are numbered in the order of the parts, whether drawn or not."""
     numbers: dict[str, int] = {}
     _number(parts, schedules, numbers)
-    mason = _Mason(schedules, alone, numbers, device.units, host)
+    mason = _Mason(schedules, recursions, numbers, device.units, host)
     mason.lay(parts)
     return mason.wall(policy, name)
 
@@ -65,19 +67,20 @@ def _number(
 class _Mason:
     """Lays one part after the other; `cuts` are the ends of rPrograms so far, `launched` says
     whether the device follows a launch, `times` how often a straight run had run, and `turn` which
-    call of how many of a recursion is drawn.
+    call of how many of a recursion is drawn; `own` is the unit whose calls these are, or -1.
     """
 
     def __init__(
         self,
         schedules: Mapping[str, Schedule],
-        alone: Collection[str],
+        recursions: Mapping[str, RecursionWay],
         numbers: Mapping[str, int],
         units: int,
         host: HostSteps,
     ) -> None:
         self.schedules, self.numbers, self.units, self.host = schedules, numbers, units, host
-        self.alone, self.barrier_us = alone, host.barrier_us
+        self.recursions, self.barrier_us = recursions, host.barrier_us
+        self.own = -1
         self.now = 0.0
         self.launched = False
         self.turn: tuple[int, int] | None = None
@@ -137,13 +140,17 @@ class _Mason:
         """Time in which no unit has a brick."""
         if us > 0.0:
             begin, self.now = self.now, self.now + us
-            self.gaps += [Gap(unit, begin, self.now, cause) for unit in range(self.units)]
+            units = range(self.units) if self.own < 0 else (self.own,)
+            self.gaps += [Gap(unit, begin, self.now, cause) for unit in units]
 
     def straight(self, part: Straight) -> None:
         key = key_of(part)
         if self.host.program.apart:
             self.back()
         self.launch()
+        if self.own >= 0:
+            self.on_own(key)
+            return
         found, first = self.schedules[key], self.numbers[key]
         wall, trip, now = found.wall, self.times[key], self.now
         self.times[key] += 1
@@ -169,6 +176,29 @@ class _Mason:
         self.cuts += [cut + now for cut in wall.cuts_us]
         self.now += wall.total_us
         self.cuts.append(self.now)
+
+    def on_own(self, key: str) -> None:
+        """A straight run that one unit does for itself."""
+        schedule, trip = self.schedules[key], self.times[key]
+        operators = {o.name: o for o in schedule.facts.operators}
+        self.times[key] += 1
+        for number, program in enumerate(schedule.programs, self.numbers[key]):
+            for row in one_order(program):
+                found, begin = operators[program.calls[row.call]], self.now
+                self.now += (row.last - row.first) * found.task_us
+                self.bricks.append(
+                    Brick(
+                        self.own,
+                        begin,
+                        self.now,
+                        found.name,
+                        row.first,
+                        row.last,
+                        found.origin,
+                        program=number,
+                        iteration=trip,
+                    )
+                )
 
     def library(self, task: LibraryTask) -> None:
         """Python is in the library; the units have nothing to do."""
@@ -215,16 +245,39 @@ class _Mason:
         outside, calls = self.turn, self.host.seen.get(task.name, 1)
         pairs = zip((*task.params, *task.results), (*task.args, *task.outputs), strict=True)
         copied = sum(self.host.copy_us(*pair) for pair in pairs)
-        before, barrier_us = self.laid, self.barrier_us
-        if task.name in self.alone:
+        barrier_us, way = self.barrier_us, self.recursions.get(task.name, RecursionWay())
+        if way.way == ALONE:
             self.barrier_us = 0.0
-        for call in range(calls):
+        if way.way != APART:
+            self.calls(task, range(calls), calls, copied)
+        else:
+            self.calls(task, range(min(1, calls)), calls, copied)
+            self.dealt(task, way.stacks, calls, copied)
+        self.turn, self.barrier_us = outside, barrier_us
+
+    def calls(self, task: RecursionTask, some: range, calls: int, copied_us: float) -> None:
+        """Some of the calls of a recursion."""
+        before = self.laid
+        for call in some:
             self.turn = call, calls
-            self.idle(2 * self.barrier_us + copied, "barrier")
+            self.idle(2 * self.barrier_us + copied_us, "barrier")
             self.lay(task.body)
             if 2 * self.laid - before > MOST_BRICKS:
                 break
-        self.turn, self.barrier_us = outside, barrier_us
+
+    def dealt(self, task: RecursionTask, units: int, calls: int, copied_us: float) -> None:
+        """The calls but for the outermost, evenly to some units, which meet behind them."""
+        begin, ends, self.barrier_us = self.now, list[float](), 0.0
+        cuts = [1 + (calls - 1) * unit // units for unit in range(units + 1)]
+        for self.own, some in enumerate(map(range, cuts, cuts[1:])):
+            self.now = begin
+            self.calls(task, some, calls, copied_us)
+            ends.append(self.now)
+        self.own, self.now = -1, max(ends)
+        for unit in range(self.units):
+            ended = ends[unit] if unit < units else begin
+            if ended < self.now:
+                self.gaps.append(Gap(unit, ended, self.now, "imbalance"))
 
     def ways(self, task: BranchTask) -> tuple[int, ...]:
         """The ways of a branch that may be drawn: 1, 2 or both, of which the longer one is. Where
@@ -245,9 +298,9 @@ class _Mason:
         ways = []
         for made in self.ways(task):
             arm = task.then if made == 1 else task.orelse
-            way = _Mason(self.schedules, self.alone, self.numbers, self.units, self.host)
+            way = _Mason(self.schedules, self.recursions, self.numbers, self.units, self.host)
             way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
-            way.turn, way.barrier_us = self.turn, self.barrier_us
+            way.turn, way.barrier_us, way.own = self.turn, self.barrier_us, self.own
             way.lay(arm)
             if way.launched:
                 meetings, copied_us = self.host.sided(task, made)

@@ -17,15 +17,16 @@ USUAL_DEPTH, USUAL_SHARE = 2000, 8  # where nobody says: so many, in such a part
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """How many frames a stack has, and the bytes of one."""
+    """How many frames a stack has, the bytes of one, and how many stacks there are."""
 
     depth: int
     frame_bytes: int
+    stacks: int = 1
 
     @property
     def bytes(self) -> int:
-        """Of the whole stack."""
-        return self.depth * self.frame_bytes
+        """Of all stacks."""
+        return self.stacks * self.depth * self.frame_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,17 @@ class Stack:
     whole: Buffer
 
     def lay(
-        self, extents: Extents, timeline: Timeline, share: bool
+        self, extents: Extents, timeline: Timeline, share: bool, stacks: int = 1
     ) -> tuple[Mapping[str, int], Frames]:
-        """Where each buffer lies in a frame, and the frames; TooLarge where there is no room for as
-        many as were asked for.
+        """Where each buffer lies in a frame, and the frames of so many stacks; TooLarge where there
+        is no room for as many as were asked for.
         """
         sizes = [extents.bytes(b.name) for b in self.buffers.all]
         found, end = place(self.buffers, sizes, timeline, share)
-        usual = min(USUAL_DEPTH, budget() // USUAL_SHARE // max(1, end))
-        frames = Frames(self.depth or max(1, usual), end)
+        usual = min(USUAL_DEPTH, budget() // USUAL_SHARE // max(1, end) // stacks)
+        frames = Frames(self.depth or max(1, usual), end, stacks)
         each = f"{frames.depth:,} calls deep at {size_text(end)} each,"
+        each += f" for each of {stacks} units," if stacks > 1 else ""
         check_room(
             frames.bytes,
             f"the stack of {self.function!r}, {each}",

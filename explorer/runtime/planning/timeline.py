@@ -70,6 +70,10 @@ class Uses:
         """Something that all units do, or wait for, alone in its segment."""
         self.position()
         self.stretches.append(Stretch("", len(self.blocks) - 1, len(self.blocks)))
+        self.also(reads, writes)
+
+    def also(self, reads: Iterable[str | None], writes: Iterable[str]) -> None:
+        """Something that happens at the last position too."""
         self.read(reads)
         for name in writes:
             self.write(name)
@@ -128,6 +132,8 @@ def _walk(parts: Sequence[UTask], uses: Uses) -> None:
         match part:
             case Straight():
                 uses.straight(part)
+            case CallTask(args=args, results=results, beside=True):
+                uses.also(args, results)
             case LibraryTask(args=args, results=results) | CallTask(args=args, results=results):
                 uses.event(args, results)
             case RecursionTask():

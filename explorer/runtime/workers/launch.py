@@ -19,7 +19,8 @@ MOST_NOTES = 1 << 20  # 24 MB
 class Pointer:
     """An address that moves with a loop: of a slot, or of an argument of a call.
 
-    It is what `source`, a slot, holds, `step` bytes more for each trip, and `begin` more.
+    It is what `source`, a slot, holds, `step` bytes more for each trip, and `begin` more; `apart`
+    times the number of the unit more.
     """
 
     call: int  # -1: a slot
@@ -27,6 +28,7 @@ class Pointer:
     source: int
     step: int
     begin: int = 0
+    apart: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,15 @@ class Stamps:
     """The bricks of a traced launch: each unit's rows of (instruction, cycles at start, at end).
 
     `needed` is how many one unit made; more than have room where the capacity was too small.
-    `notes` are what the first unit decided, in order: rows of (instruction, register, cycles), of
-    `noted` as many as have room, at most a million.
+    `notes` are what each unit that notes decided, in order: rows of (instruction, register,
+    cycles), of `noted` (the most of one unit) as many as have room, at most a million.
     """
 
     begin: int
     end: int
     units: tuple[np.ndarray, ...]
     needed: int
-    notes: np.ndarray
+    notes: tuple[np.ndarray, ...]
     noted: int
 
 
@@ -53,7 +55,7 @@ def rows_of(rows: Sequence[Row]) -> np.ndarray:
 
 class Launch:
     """Rows may be shared; `code[unit, call]`, `slots[unit]` and `pointers[unit]` hold addresses and
-    belong to one arena.
+    belong to one arena. The first `noting` units note what they decide in a traced run.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Launch:
         pointers: int = 0,
         registers: int = isa.REGISTERS,
         stack: int = 0,
+        noting: int = 1,
     ) -> None:
         units = len(rows)
         self.rows = tuple(rows)
@@ -74,6 +77,7 @@ class Launch:
         self._stack = aligned_bytes(8 * units * stack).view(np.int64).reshape(units, stack)
         self._counts = np.zeros(units, np.int64)
         self._untraced = np.zeros(units, np.int64)
+        self._noted, self._noting = np.zeros(units, np.int64), noting
         self._programs = np.array([address_of(r) for r in rows], np.int64)
         self._codes = np.array([address_of(c) for c in self.code], np.int64)
         self._slots = np.array([address_of(s) for s in self.slots], np.int64)
@@ -96,14 +100,17 @@ class Launch:
         words[isa.L_STACK] = address_of(self._stack)
         words[isa.L_STACK_BYTES] = self._stack.strides[0]
         words[isa.L_STAMPS] = address_of(self._untraced)
+        words[isa.L_NOTES] = address_of(self._untraced)
+        words[isa.L_NOTED] = address_of(self._noted)
         words[isa.L_COUNTS] = address_of(self._counts)
 
-    def point(self, unit: int, n: int, pointer: Pointer) -> None:
-        """Pointer n of a unit: its slots and calls have addresses by now."""
+    def point(self, unit: int, n: int, pointer: Pointer, number: int) -> None:
+        """Pointer n of a unit with a number: its slots and calls have addresses by now."""
         slots = address_of(self.slots[unit])
         where = slots if pointer.call < 0 else int(self.code[unit, pointer.call, 1])
         where, source = where + 8 * pointer.at, slots + 8 * pointer.source
-        self.pointers[unit, n] = (where, source, pointer.step, pointer.begin)
+        begin = pointer.begin + number * pointer.apart
+        self.pointers[unit, n] = (where, source, pointer.step, begin)
 
     def move(self, moves: np.ndarray, bases: np.ndarray) -> None:
         """Each run writes these addresses first: rows of (where, number of a base, offset)."""
@@ -123,8 +130,8 @@ class Launch:
 
     @property
     def noted(self) -> int:
-        """How often the first unit noted a decision in the last traced run."""
-        return int(self._words[isa.L_NOTED])
+        """How often a unit noted a decision in the last traced run, at most."""
+        return int(self._noted.max())
 
     def span(self, team: Launcher) -> int:
         """Follow the rows; cycles from their begin to their end."""
@@ -136,18 +143,22 @@ class Launch:
         room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
         room.fill(0)  # else the first stamp on a page waits for the system to give it
         addresses = np.array([address_of(r) for r in room], np.int64)
-        notes = np.empty((min(capacity, MOST_NOTES), isa.NOTE_WORDS), np.int64)
+        most = min(capacity, MOST_NOTES)
+        notes = np.empty((self._noting, most, isa.NOTE_WORDS), np.int64)
         notes.fill(0)
-        self._words[isa.L_NOTED], self._words[isa.L_NOTE_ROOM] = 0, len(notes)
+        noting = np.zeros(self._units, np.int64)
+        noting[: self._noting] = [address_of(n) for n in notes]
+        self._noted[:], self._words[isa.L_NOTE_ROOM] = 0, most
         self._words[isa.L_CAPACITY] = capacity
-        self._words[isa.L_NOTES] = address_of(notes)
+        self._words[isa.L_NOTES] = address_of(noting)
         self._words[isa.L_STAMPS] = address_of(addresses)
         try:
             self.run(team)
         finally:
             self._words[isa.L_STAMPS] = address_of(self._untraced)
-            self._words[isa.L_NOTES] = 0
+            self._words[isa.L_NOTES] = address_of(self._untraced)
         begin, end = int(self._words[isa.L_BEGIN]), int(self._words[isa.L_END])
         counts = [int(n) for n in self._counts]
         units = tuple(r[:n].copy() for r, n in zip(room, counts))
-        return Stamps(begin, end, units, max(counts), notes[: self.noted].copy(), self.noted)
+        told = tuple(n[:m].copy() for n, m in zip(notes, self._noted.tolist()))
+        return Stamps(begin, end, units, max(counts), told, self.noted)
