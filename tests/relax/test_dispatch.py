@@ -235,6 +235,15 @@ def test_attributes_that_were_arguments_are_arguments_again(tmp_path: Path) -> N
     same(before, after, x=numbers(5, 8))
 
 
+def test_numbers_that_were_arguments_keep_their_dtype(tmp_path: Path) -> None:
+    ends = {n: np.float32(v) for n, v in (("first", 3), ("end", 16), ("by", 2))}
+    nodes = [node("Range", list(ends), "r"), node("Add", ["x", "r"], "y")]
+    before = typed(tmp_path, nodes, {"x": [7]}, weights=ends)
+    after = moved(before, "onnx.Range")
+    assert calls(after) == ["onnx.Range", "Add"]
+    same(before, after, x=numbers(7))
+
+
 def test_symbolic_extents_are_no_work_for_the_onnx_package(tmp_path: Path) -> None:
     nodes = [
         node("Shape", ["x"], "s"),

@@ -16,7 +16,7 @@ from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.program import Binding, Constant
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.types import Annotation, DType, Object, Tensor
+from explorer.ir.types import Annotation, DType, Object, Tensor, numpy_dtype
 from explorer.ops.record import OperatorRecord
 from explorer.ops.reference.libraries import call_library, one_node_model
 from explorer.relax.deduction.fresh import Found
@@ -162,6 +162,8 @@ def library_call(
     if record is None:
         return LibraryCall("onnx", call.op, call.args, call.attrs)
     attrs, args = dict(call.attrs), list(call.args)
+    kept: Any = None if record.dtype_from is None else attrs.pop("dtype", None)
+    dtype = None if kept is None else numpy_dtype(kept)
     for position, name in record.by_value.items():
         if name in attrs:
             value: Any = attrs.pop(name)
@@ -169,6 +171,6 @@ def library_call(
             if not all(isinstance(v, (int, float)) for v in flat):
                 return None
             args += [None] * (position + 1 - len(args))
-            args[position] = constant(np.array(value), name)
+            args[position] = constant(np.array(value, dtype), name)
     attrs["opset"] = onnx.defs.onnx_opset_version()
     return LibraryCall("onnx", call.op, tuple(args), tuple(attrs.items()))
