@@ -16,7 +16,7 @@ from explorer.ir.tile_program import Fill, For
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.windows import reduce_windows
-from tests.codegen.guard_pages import run_between_guards
+from tests.codegen.guard_pages import SIDES, run_between_guards
 from tests.codegen.running import run_kernel
 from tests.roller.halo_chains import Chain, Step
 from tests.tile.programs import with_lanes
@@ -43,9 +43,9 @@ CHAINS = {
 }
 
 
-def tilings(chain: Chain, count: int, seed: int = 0) -> list[Tiling]:
+def tilings(chain: Chain, count: int) -> list[Tiling]:
     """Tilings by chance, of rows and columns of the image."""
-    random = Random(f"{seed} {chain}")
+    random = Random(f"0 {chain}")
     axes = writers(chain.kernel(), chain.kernel().output)[-1].axes
     found = []
     for _ in range(count):
@@ -64,7 +64,7 @@ def test_a_chain_gives_what_its_steps_give(name: str) -> None:
     chain = CHAINS[name]
     kernel, arrays = chain.kernel(), chain.arrays()
     want = evaluate_kernel(kernel, [arrays[n] for n in kernel.inputs], {})
-    for tiling in tilings(chain, 4):
+    for tiling in tilings(chain, 3):
         got = run_kernel(kernel, tiling, arrays)
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4, err_msg=str(tiling))
 
@@ -73,9 +73,11 @@ def test_a_chain_gives_what_its_steps_give(name: str) -> None:
 def test_a_chain_touches_nothing_outside(name: str) -> None:
     chain = CHAINS[name]
     kernel, arrays = chain.kernel(), chain.arrays()
-    for tiling, side in zip(tilings(chain, 2, seed=1), ("start", "end"), strict=True):
-        got = run_between_guards(kernel, tiling, arrays, side, {})
-        np.testing.assert_array_equal(got, run_kernel(kernel, tiling, arrays), err_msg=str(tiling))
+    for tiling in tilings(chain, 3):
+        want = run_kernel(kernel, tiling, arrays)
+        for side in SIDES:
+            got = run_between_guards(kernel, tiling, arrays, side, {})
+            np.testing.assert_array_equal(got, want, err_msg=f"{tiling} {side}")
 
 
 def test_what_folds_read_past_its_border_is_not_padded() -> None:
