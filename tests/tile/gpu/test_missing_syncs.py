@@ -4,13 +4,19 @@ random order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from explorer.ir.tile_program import For, Statement, Sync, TileProgram
 from explorer.ir.tile_traversal import statements
+from explorer.tile.gpu.place_syncs import fewest
 from explorer.tile.hazards import race
+from explorer.tile.sync_places import Gap
 from tests.codegen.cases import Case, conv
 from tests.tile.gpu.blocks import case, is_right, made
 
@@ -65,3 +71,19 @@ def test_the_checker_finds_each(broken: list[tuple[Case, TileProgram]]) -> None:
 def test_random_orders_find_them(broken: list[tuple[Case, TileProgram]]) -> None:
     tries = [(*broken[seed % len(broken)], seed) for seed in range(TRIES)]
     assert sum(not is_right(c, p, seed) for c, p, seed in tries) >= FOUND
+
+
+GAPS = [Gap((), n) for n in range(3)] + [Gap((1,), n) for n in range(3)]
+NEEDS = st.lists(st.frozensets(st.sampled_from(GAPS), min_size=1), max_size=6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(NEEDS, st.integers(1, 5))
+def test_no_cheaper_syncs_would_do(needs: list[frozenset[Gap]], trips: int) -> None:
+    def cost(gaps: Iterable[Gap]) -> int:
+        return sum(trips if g.loop else 1 for g in gaps)
+
+    chosen = fewest(needs, lambda g: cost([g]))
+    every = (set(s) for n in range(len(GAPS) + 1) for s in combinations(GAPS, n))
+    assert all(n & chosen for n in needs)
+    assert cost(chosen) == min(cost(s) for s in every if all(n & s for n in needs))
