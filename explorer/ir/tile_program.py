@@ -86,7 +86,8 @@ class LoopForm:
     several rows side by side; "turned", square blocks change their axes in registers; "scan", a
     prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
     `unroll` blocks beside each other. "sums in memory": one by one, the last spatial axis
-    innermost. "unrolled": one by one, each point a statement of its own.
+    innermost. "unrolled": one by one, each point a statement of its own, those outside of a clip
+    left out; what is reduced is iterated over around them.
     """
 
     order: str

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from explorer.ir.tile_program import TileProgram
-from explorer.tile.sync_places import Gap, Part, Parts, parts_of_block
-from explorer.tile.thread_reach import Access, Reach, accesses, clash, reach
+from explorer.tile.sync_places import Gap, Part, Parts, Path, parts_of_block
+from explorer.tile.thread_reach import Reach, accesses, clash, reach
 
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Two parts that different threads may be in, one of which writes what the other one touches:
-    a Sync must stand in one of the gaps. There are none where it is one part: no Sync helps.
+    """Two parts that different threads may be in, one of which writes what the other one touches of
+    a buffer: a Sync must stand in one of the gaps. There are none where it is one part: no Sync
+    helps.
     """
 
     buffer: str
-    first: Part
-    second: Part
     gaps: frozenset[Gap]
 
 
 def hazards(parts: Parts) -> tuple[Hazard, ...]:
     """Every hazard of a program without its Syncs."""
-    found = _Hazards(parts)
-    return tuple(dict.fromkeys(h for h in found.all()))
+    return tuple(dict.fromkeys(_Hazards(parts).all()))
 
 
 def race(p: TileProgram) -> str:
@@ -53,11 +50,14 @@ class _Hazards:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.of = {part.path: accesses(part) for part in parts.parts}
-        self.written = {a.buffer.name for found in self.of.values() for a in found if a.is_write}
-        self.reach = cache(self._reach)
+        self.known: dict[tuple[Path, int, int], Reach | None] = {}
 
-    def _reach(self, part: Part, access: Access, same: int) -> Reach | None:
-        return reach(part, access, same)
+    def reach(self, part: Part, number: int, same: int) -> Reach | None:
+        """What one access of a part comes to, worked out once."""
+        key = (part.path, number, same)
+        if key not in self.known:
+            self.known[key] = reach(part, self.of[part.path][number], same)
+        return self.known[key]
 
     def all(self) -> Iterator[Hazard]:
         """By the part that comes first."""
@@ -78,13 +78,13 @@ class _Hazards:
 
     def _met(self, a: Part, b: Part, same: int, gaps: frozenset[Gap]) -> Iterator[Hazard]:
         """The buffers by which two parts meet while the first `same` loops around stand still."""
-        for x in self.of[a.path]:
-            for y in self.of[b.path]:
+        for n, x in enumerate(self.of[a.path]):
+            for m, y in enumerate(self.of[b.path]):
                 name = x.buffer.name
                 if name != y.buffer.name or not (x.is_write or y.is_write):
                     continue
-                if clash(self.reach(a, x, same), self.reach(b, y, same)):
-                    yield Hazard(name, a, b, gaps)
+                if clash(self.reach(a, n, same), self.reach(b, m, same)):
+                    yield Hazard(name, gaps)
 
 
 def _shared(a: Part, b: Part) -> int:

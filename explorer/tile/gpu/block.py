@@ -20,6 +20,7 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
+    reads,
     substitute,
     var,
 )
@@ -38,8 +39,10 @@ from explorer.tile.lowering.places import Places
 
 def unserved(kernel: Kernel) -> str:
     """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
-    if kernel.updates:
-        return f"{kernel.updates[0][0]} takes over the memory of what is read for it"
+    read = {r.tensor for c in kernel.computes for r in reads(c.expr)}
+    for out, taken in kernel.updates:
+        if taken in read:
+            return f"{out} is written over {taken}, which other blocks may not have read yet"
     for c in kernel.computes:
         if running(kernel, c) is not None:
             return f"{c.out} is a running reduction, each element of which follows from the last"

@@ -33,7 +33,7 @@ def fewest(needs: Sequence[frozenset[Gap]], cost: Callable[[Gap], int]) -> froze
     """The cheapest set with a gap of every need."""
     least = [n for n in dict.fromkeys(needs) if not any(other < n for other in needs)]
     least.sort(key=lambda n: (len(n), sorted(map(_order, n))))
-    best: list[frozenset[Gap]] = [frozenset(g for n in least for g in [min(n, key=cost)])]
+    best = [frozenset(min(n, key=cost) for n in least)]
     looked = [0]
 
     def price(gaps: frozenset[Gap]) -> tuple[int, int]:

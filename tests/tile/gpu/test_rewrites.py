@@ -11,12 +11,14 @@ import pytest
 
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
+from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes, var
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_program import For, Reduce, Sync, TileProgram
 from explorer.ir.tile_traversal import dealt, statements
 from explorer.roller.construct.construct import construct
 from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
+from explorer.tile.interpret import Interpreter
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 from tests.codegen.test_scans import fold
@@ -74,6 +76,23 @@ def test_what_is_not_served_is_told() -> None:
         thread_block_steps(normalise(fold((5, 7), 1)), V100, ENV, {})
     with pytest.raises(BadOption, match="has no elements"):
         made(linear(0, 3, 5, "relu", {}))
+
+
+def test_a_part_is_written_over_what_is_there() -> None:
+    """y takes over the memory of `old`, of which no block reads anything, and keeps the rest."""
+    a = axes("a", (5, 7))
+    store = (var("a0"), var("a1") + 4)
+    part = Compute("y", a, Apply("neg", (at("x", a),)), store=store)
+    tensors = (TensorSpec("x", (5, 7)), TensorSpec("old", (5, 13)), TensorSpec("y", (5, 13)))
+    k = Kernel("part", tensors, (part,), ("x", "old"), ("y",), updates=(("y", "old"),))
+    x, y = np.ones((5, 7), np.float32), np.full((5, 13), 3, np.float32)
+    for name, program in thread_block_steps(k, SMALL, ENV, {}):
+        out = y.copy()
+        Interpreter(program, {"x": x, "y": out}, {}).run()
+        assert (out[:, 4:11] == -1).all() and (out[:, :4] == 3).all() and out[0, 12] == 3, name
+    over = Compute("y", axes("a", (5, 13)), Apply("neg", (at("old", axes("a", (5, 13))),)))
+    with pytest.raises(BadOption, match="written over old"):
+        thread_block_steps(replace(k, computes=(over,)), SMALL, ENV, {})
 
 
 def test_a_product_is_in_three_levels() -> None:
