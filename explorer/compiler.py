@@ -54,6 +54,7 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
+from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.welder import JoinResults, Weld
 
@@ -246,6 +247,13 @@ def why_not_kept(
     return why_not(given.name, asked.wanted)
 
 
+def kept_where(c: Compilation) -> Kept:
+    """In which tiers of the cache this compilation lies now, and the parts of its key."""
+    wanted = _asked(c.model, c.device, c.options, donated=c.donate).wanted
+    kernels = (code.machine.key for code in c.codes.values())
+    return kept(wanted, why_not(c.model.name, wanted), kernels)
+
+
 def stage_of(until: Stage | str) -> Stage:
     """A stage by its name."""
     if isinstance(until, Stage):
@@ -281,6 +289,7 @@ __all__ = [
     "Compilation",
     "compile",
     "device_of",
+    "kept_where",
     "pipeline",
     "stage_of",
     "why_not_kept",

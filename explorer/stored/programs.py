@@ -57,6 +57,12 @@ def find(wanted: Wanted, given: Model, device: Device, remake: constants.Remake)
     return found
 
 
+def in_memory(key: str | None) -> bool:
+    """Whether this process compiled the program of a key, or has opened it and holds it."""
+    with _lock:
+        return key in _made or (key is not None and key in _found)
+
+
 def keep(
     wanted: Wanted,
     given: Model,

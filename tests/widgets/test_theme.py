@@ -75,3 +75,10 @@ def test_the_front_end_is_one_module_without_imports() -> None:
     script = front_end.script()
     assert not re.search(r"^\s*import\b", script, re.MULTILINE)
     assert script.count("export default") == 1
+
+
+def test_charts_on_either_ground_are_read_on_both() -> None:
+    """Lines and large text: 3 to 1 on the paper of JupyterLab, light and dark."""
+    for name in ("ink", "ink2", "ink3", "accent", "bad", "f-conv", "f-matmul"):
+        for ground in ("#ffffff", "#111111"):
+            assert contrast(theme.EITHER[name], ground) >= 3, (name, ground)

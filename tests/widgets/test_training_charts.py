@@ -73,12 +73,13 @@ def test_where_is_what_skipping_is_and_the_others_are_not(optimizer: Any, nan_at
         assert found["zeros"].values != found["skip"].values
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_figures_are_plotly_s_in_both_themes(theme: str) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark", "either"])
+def test_figures_are_plotly_s_in_all_themes(theme: str) -> None:
     run = fitted()
     for figure in (losses(run, theme=theme), threads(run, theme=theme), update(theme=theme)):
         told = json.loads(figure.to_json())
-        assert told["layout"]["paper_bgcolor"] == {"light": "#ffffff", "dark": "#15191c"}[theme]
+        papers = {"light": "#ffffff", "dark": "#15191c", "either": "rgba(0,0,0,0)"}
+        assert told["layout"]["paper_bgcolor"] == papers[theme]
         assert told["layout"]["title"]["text"]
     with pytest.raises(BadOption, match="no theme 'blue'"):
         losses(run, theme="blue")

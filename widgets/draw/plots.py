@@ -7,14 +7,18 @@ from typing import Any
 import plotly.graph_objects as go
 
 from explorer.errors import BadOption
-from widgets.draw.theme import FONTS, SCHEMES
+from widgets.draw.theme import EITHER, FONTS, SCHEMES
+
+THEMES = {**SCHEMES, "either": EITHER}
 
 
 def colours(theme: str) -> dict[str, str]:
-    """The tokens of a theme; BadOption where there is none of that name."""
-    if theme not in SCHEMES:
-        raise BadOption(f"there is no theme {theme!r}", where=theme, expected=", ".join(SCHEMES))
-    return SCHEMES[theme]
+    """The tokens of a theme, "either" on a ground of any; BadOption where there is none of that
+    name.
+    """
+    if theme not in THEMES:
+        raise BadOption(f"there is no theme {theme!r}", where=theme, expected=", ".join(THEMES))
+    return THEMES[theme]
 
 
 def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) -> go.Figure:
@@ -32,7 +36,7 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         paper_bgcolor=c["pane"],
         plot_bgcolor=c["pane"],
         font={"family": FONTS["ui"], "size": 12, "color": c["ink2"]},
-        hoverlabel={"bgcolor": c["pane"], "font": {"color": c["ink"]}, "bordercolor": c["line2"]},
+        hoverlabel={"bgcolor": c["tint"], "font": {"color": c["ink"]}, "bordercolor": c["line2"]},
         legend={
             "orientation": "h",
             "yref": "container",

@@ -1,5 +1,5 @@
-"""Every colour, hatch and font of the pictures, light and dark; the only file that picks them
-(EXPLORER.md, Tokens).
+"""Every colour, hatch and font of the pictures, light, dark, and for charts on either ground; the
+only file that picks them (EXPLORER.md, Tokens).
 """
 
 from __future__ import annotations
@@ -83,6 +83,21 @@ DARK: dict[str, str] = {
     "v1": "#5f4f8c",
     "v2": "#a78fe0",
     "v3": "#ddd0fa",
+}
+EITHER: dict[str, str] = LIGHT | {  # on no ground of its own: for charts that a page frames
+    "app": "rgba(0,0,0,0)",
+    "pane": "rgba(0,0,0,0)",
+    "tint": "#15191c",
+    "line": "rgba(128,128,128,0.25)",
+    "line2": "rgba(128,128,128,0.6)",
+    "ink": "#797979",
+    "ink2": "#797979",
+    "ink3": "#797979",
+    "accent": "#d2622f",
+    "soft": "rgba(210,98,47,0.16)",
+    "bad": "#d6455c",
+    "f-conv": "#4a92d4",
+    "f-matmul": "#4c9f80",
 }
 FONTS: dict[str, str] = {
     "ui": '"Inter","Segoe UI","Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif',

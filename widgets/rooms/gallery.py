@@ -34,6 +34,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
+from widgets.training import backward_picture, cache_panel
 from widgets.welder import (
     connections_picture,
     tile_curve_picture,
@@ -70,6 +71,8 @@ PICTURES: tuple[Picture, ...] = (
     rtasks_picture.PICTURE,
     memory_picture.PICTURE,
     generated_source.PICTURE,
+    backward_picture.PICTURE,
+    cache_panel.PICTURE,
 )
 
 

@@ -16,7 +16,7 @@ PAUSE = 0.25  # seconds between two drawings
 class Live:
     """Give it to `explorer.fit` as `progress`, and show `figure`, a widget."""
 
-    def __init__(self, *, log: bool = False, theme: str = "light") -> None:
+    def __init__(self, *, log: bool = False, theme: str = "either") -> None:
         self.log, self.theme = log, theme
         self.figure: Any = go.FigureWidget(losses(_empty(), log=log, theme=theme))
         self._drawn = 0.0

@@ -10,7 +10,7 @@ from widgets.draw.plots import colours, styled
 MOST = 4_000  # points of one line; of more, each stands for the mean of some
 
 
-def losses(fitted: Fitted, *, log: bool = False, theme: str = "light") -> go.Figure:
+def losses(fitted: Fitted, *, log: bool = False, theme: str = "either") -> go.Figure:
     """Losses by step: a line of all, a stair of the epochs' means, and validation's points at the
     ends of their epochs. `log`: the loss on a logarithmic axis.
     """

@@ -36,7 +36,7 @@ def threads(
     runs: Fitted | Mapping[str, Fitted],
     *,
     steps: tuple[int, int] | None = None,
-    theme: str = "light",
+    theme: str = "either",
 ) -> go.Figure:
     """A bar for each thing that a thread did, in milliseconds since the first step that is shown;
     `steps` are the first and the last of these, else the last dozen. The legend switches kinds off.

@@ -77,7 +77,7 @@ def update(
     steps: int = 8,
     scale: LossScale | None = None,
     *,
-    theme: str = "light",
+    theme: str = "either",
 ) -> go.Figure:
     """The parameter by step for each way, with the steps whose gradient is NaN marked; below the
     counter of valid steps, and the scale of the loss.

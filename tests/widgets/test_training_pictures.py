@@ -1,0 +1,140 @@
+"""The cache panel and the backward graph: what they show is so."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import explorer
+from explorer import cache
+from explorer import np as enp
+from explorer.ir.calls import Var
+from explorer.ir.program import Binding
+from explorer.passes.simplify.substitution import with_reads
+from explorer.rammer import Options as RammerOptions
+from tests.kept_programs import forgotten
+from widgets.training import backward, backward_picture, cache_panel
+
+
+def loss(p: Any, x: Any) -> Any:
+    h = enp.tanh(x @ p["w"])
+    return (enp.exp(h) @ p["v"]).sum()
+
+
+def step(p: Any, x: Any) -> Any:
+    value, grads = explorer.value_and_grad(loss)(p, x)
+    return value, {name: p[name] - 0.1 * grads[name] for name in p}
+
+
+KINDS = {"w": explorer.tensor("float32", 8, 16), "v": explorer.tensor("float32", 16, 3)}
+
+
+def compiled(function: Any = step, **words: Any) -> explorer.Compilation:
+    model = explorer.trace(function)(KINDS, explorer.tensor("float32", "batch", 8))
+    return explorer.compile(model, **words)
+
+
+def test_values_that_backward_reads_are_kept_with_their_bytes() -> None:
+    rows = backward.data(compiled(), {"batch": 5})
+    phases = {n.name: n.phase for n in rows.nodes}
+    assert list(dict.fromkeys(phases.values())) == ["forward", "backward", "update"]
+    # Of tanh and of exp their results; the sum hands on a constant, the product its operands.
+    assert {s.name: s.bytes for s in rows.saved} == {"tanh": 5 * 16 * 4, "exp": 5 * 16 * 4}
+    assert rows.saved_bytes == 2 * 5 * 16 * 4
+    assert {s.name for s in rows.inputs} == {"p.v", "x"}
+    for s in (*rows.saved, *rows.inputs):
+        assert s.readers and all(rows.nodes[r].phase == "backward" for r in s.readers)
+    assert "2 values kept in between, 640 B" in backward_picture.caption(rows)
+
+
+def test_without_a_gradient_all_is_forward() -> None:
+    rows = backward.data(compiled(loss), {"batch": 5})
+    assert rows.nodes and {n.phase for n in rows.nodes} == {"forward"} and not rows.saved
+
+
+@pytest.mark.parametrize("again_as", ["tanh.9", "tanh.again", "tanh.again.2"])
+def test_what_is_computed_again_is_told_from_what_is_kept(again_as: str) -> None:
+    """`tanh` a second time, behind the forward part, and read in the place of the first."""
+    found = next(s for s in compiled().snapshots if s.name == backward.STEP)
+    main, rows = found.after.main, backward.data(compiled(), {"batch": 5})
+    first = next(b for b in main.body if b.name == "tanh")
+    again = Var(again_as, first.var.type)
+    begin = next(n for n, node in enumerate(rows.nodes) if node.phase == "backward")
+    rest = [
+        Binding(b.vars, with_reads(b.expr, {"tanh": again}), b.origin) for b in main.body[begin:]
+    ]
+    body = (*main.body[:begin], Binding((again,), first.expr, first.origin), *rest)
+    after = found.after.with_function(replace(main, body=body))
+    edited: Any = SimpleNamespace(
+        snapshots=[
+            found,
+            SimpleNamespace(name=backward.RECOMPUTING, before=found.after, after=after),
+        ]
+    )
+    rows = backward.data(edited, {"batch": 5})
+    assert [n.name for n in rows.nodes if n.phase == "recomputed"] == [again_as]
+    assert {s.name for s in rows.saved} == {"mat_mul", "exp"}  # what tanh is computed of
+    assert "1 recomputed" in backward_picture.caption(rows)
+    assert "again: Tanh" in backward_picture.figure(rows).text("light")
+
+
+def test_of_many_nodes_those_are_drawn_whose_values_are_kept() -> None:
+    def deep(p: Any, x: Any) -> Any:
+        for _ in range(backward_picture.SHOWN + 1):
+            x = enp.tanh(x)
+        return (x @ p["w"]).sum()
+
+    rows = backward.data(compiled(explorer.grad(deep, argnums=(1,))), {"batch": 5})
+    assert len(rows.saved) == backward_picture.SHOWN + 1
+    assert "more forward nodes, in the table" in backward_picture.figure(rows).text("light")
+    assert len(backward_picture.table(rows).rows) == len(rows.nodes) + len(rows.inputs)
+
+
+def hits(rows: cache_panel.CacheRows) -> dict[str, bool]:
+    return {t.name: t.program for t in rows.tiers}
+
+
+def test_the_panel_tells_each_tier_and_what_it_saves(
+    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten()
+    c = compiled(check=True)  # checked: it is not kept
+    assert hits(cache_panel.data(c)) == {"memory": False, "private": False}
+    assert "nothing is kept" in cache_panel.data(c).said
+    forgotten()
+    c = compiled()
+    rows = cache_panel.data(c)
+    assert hits(rows) == {"memory": True, "private": True} and not rows.kept
+    assert all(t.saves == rows.seconds == sum(s.seconds for s in c.steps) for t in rows.tiers)
+    cache.publish(tmp_path / "team")
+    cache.clear()
+    monkeypatch.setenv("IRONWORKS_TEAM_CACHE", str(tmp_path / "team"))
+    monkeypatch.setenv("IRONWORKS_TEAM_OWNER", pwd.getpwuid(os.geteuid()).pw_name)
+    forgotten()
+    assert hits(cache_panel.data(c)) == {"memory": False, "private": False, "team": True}
+    rows = cache_panel.data(compiled())
+    assert rows.kept and hits(rows) == {"memory": True, "private": False, "team": True}
+    assert [t.kernels == rows.kernels > 0 for t in rows.tiers] == [True, False, True]
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_on_a_miss_the_panel_shows_the_part_that_differs() -> None:
+    forgotten()
+    c = compiled()
+    rows = cache_panel.data(c.with_options(rammer=RammerOptions(threads=3)))
+    assert [(p.name, p.then, p.now) for p in rows.parts if p.then is not None] == [
+        ("rammer.threads", "0", "3")
+    ]
+    states = {row[0]: row[1] for row in cache_panel.table(rows).rows}
+    assert (states["rammer.threads"], states["steps"], states["model"]) == (
+        "differs",
+        "follows",
+        "same",
+    )
+    assert "1 part differs" in cache_panel.figure(rows).text("dark")
