@@ -142,7 +142,7 @@ def _count_packing(
     out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, micro: Micro
 ) -> None:
     wide = panels * micro.columns
-    if f.dense_columns or micro.columns % SIDE:
+    if f.dense_columns or not f.dense_depth or micro.columns % SIDE:
         out.each[PACK] += batch * depth * wide
         out.each[STRIP] += batch * depth
     else:

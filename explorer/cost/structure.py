@@ -51,6 +51,7 @@ class Facts:
     lanes: int = 1  # of a vector of 16 float32 elements
     packs: bool = False
     dense_columns: bool = False  # of the right operand
+    dense_depth: bool = True
     rows: RowsOf | None = None
 
 
@@ -145,8 +146,15 @@ def _contracted(
         form.lanes(16),
         found.b.tensor not in kernel.constants,
         _steps(found.b, found.column.name) == 1,
+        _steps(_without_units(kernel, found.b), found.depth[-1].name) == 1,
         RowsOf(kernel, found, panels, on_registers(panels)),
     )
+
+
+def _without_units(kernel: Kernel, read: Read) -> Read:
+    """A load without dims of one element, over which nothing moves."""
+    shape = kernel.shape(read.tensor)
+    return Read(read.tensor, tuple(i for i, n in zip(read.index, shape) if n != 1))
 
 
 def _steps(read: Read, axis: str) -> int | None:

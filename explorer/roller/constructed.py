@@ -10,6 +10,7 @@ from itertools import product as every
 from math import prod
 
 from explorer.cost.estimate import contract_cycles
+from explorer.cost.structure import structure
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, reads
@@ -55,7 +56,12 @@ def constructed(
     inside = Inside.of(kernel, device, sizes)
     weighed = []
     tiled = tuple(_tilings(kernel, device, sizes))
-    grown = (*tiled, *_less_wasted(kernel, inside, tiled), *_unrepeated(kernel, inside))
+    grown = (
+        *tiled,
+        *_packed_once(kernel, inside, tiled),
+        *_less_wasted(kernel, inside, tiled),
+        *_unrepeated(kernel, inside),
+    )
     for cut, micro in dict.fromkeys(grown):
         choice = inside.choice(cut)
         if choice is not None:
@@ -70,6 +76,34 @@ def constructed(
         yield from candidates(kernel, device, env, sizes, top_k)
     else:
         yield from chain((first,), found)
+
+
+def _packed_once(
+    kernel: Kernel, inside: Inside, tiled: Iterable[tuple[Cut, Micro]]
+) -> Iterator[tuple[Cut, Micro]]:
+    """The cuts with more rows of a product in one task, up to all, where it copies a value into
+    panels element by element, as filters that are learnt: each part of the rows copies them again,
+    which construction does not see.
+    """
+    main = inside.shape.main
+    if main is None:
+        return
+    number, found = main
+    facts = next((f for f in structure(kernel, inside.device).facts if f.number == number), None)
+    if facts is None or not facts.packs or facts.dense_columns or facts.dense_depth:
+        return
+    walks = cut_by(kernel, number, found)
+    rows = {walks[a.name][0]: a for a in found.rows if a.name in walks}
+    for cut, micro in tiled:
+        sizes = dict(cut)
+        for name in (n for n, _ in cut if n in rows):
+            most = evaluate_dim(rows[name].extent, inside.sizes)
+            while sizes[name] * 2 < most:
+                sizes[name] *= 2
+                yield tuple(sizes.items()), micro
+            del sizes[name]
+            if sizes:
+                yield tuple(sizes.items()), micro
 
 
 def _less_wasted(

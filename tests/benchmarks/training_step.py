@@ -95,7 +95,10 @@ def raced(name: str, threads: int, peers: list[str], seconds: float) -> None:
             apart = max(abs(a - b) for a, b in zip(mine, theirs, strict=True)) / theirs[0]
             told = race(ours, other, seconds)
             other.close()
-            print(f"{name}, {threads} threads, {peer}: {told}; losses apart {apart:.1e} of the first", flush=True)
+            print(
+                f"{name}, {threads} threads, {peer}: {told}; losses apart {apart:.1e} of the first",
+                flush=True,
+            )
 
 
 def main() -> None:

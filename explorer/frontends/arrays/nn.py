@@ -151,7 +151,8 @@ def conv(
 
 def _eager_max_pool(x: Any, size: Any, *, strides: Any = 1, padding: Any = 0) -> Any:
     rank = numpy.ndim(x) - 2
-    return _reference("MaxPool", x, **_pool(size, strides, padding, rank))
+    found, _ = _reference("MaxPool", x, **_pool(size, strides, padding, rank))
+    return found
 
 
 def _pool(size: Any, strides: Any, padding: Any, rank: int) -> dict[str, Any]:

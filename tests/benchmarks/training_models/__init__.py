@@ -1,1 +1,1 @@
-"""The models whose training steps are raced: ours in `recipes`, and each peer's in its own words."""
+"""The models whose training steps are raced: ours, and each peer's in its own words."""
