@@ -1,5 +1,6 @@
 """A recursive autoencoder over trees of 127 nodes, hidden 512, in turns with NumPy and with the
-same recursion followed by Python: `python -m tests.benchmarks.recursive_autoencoder`. Batch 1.
+same recursion followed by Python; then on two threads in turns with one, the calls made by both
+together and by both apart: `python -m tests.benchmarks.recursive_autoencoder`. Batch 1.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import explorer
 import explorer.np as xp
 from explorer import tensor
+from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
@@ -77,16 +79,20 @@ def random_tree(nodes: int, seed: int) -> tuple[Array, Array]:
     return links[0], links[1]
 
 
+TOGETHER_OR_APART = ("serial", "parallel")
 TREES = {"balanced": balanced(NODES), "random": random_tree(NODES, 0)}
 
 
 def made(how: str, tree: str, threads: int) -> Callable[[], Any]:
-    """One run of ours, of NumPy, or of ours followed by Python."""
+    """One run of ours ("serial" and "parallel": of its calls), of NumPy, or of ours followed by
+    Python.
+    """
     left, right = TREES[tree]
     leaf = np.random.default_rng(1).standard_normal((NODES, HIDDEN)).astype(np.float32)
     if how == "NumPy":
         return partial(by_numpy, 0, left, right, leaf)
-    chosen = explorer.Options(rammer=RammerOptions(threads=threads))
+    grinder = GrinderOptions(recursion=how if how in TOGETHER_OR_APART else "auto")
+    chosen = explorer.Options(rammer=RammerOptions(threads=threads), grinder=grinder)
     compiled = explorer.compile(rae, options=chosen)
     run = compiled.run
     if how == "followed by Python":
@@ -114,6 +120,13 @@ def main() -> None:
                     np.testing.assert_allclose(answers["ours"], answers[how], rtol=1e-4, atol=1e-5)
                     told = race(racers["ours"], racers[how], 4)
                     print(f"{tree}, {threads} threads, against {how}: {told}", flush=True)
+    for tree in TREES:
+        for how in TOGETHER_OR_APART:
+            with ExitStack() as stack:
+                two, one = (Racer(partial(made, how, tree, n), n) for n in (2, 1))
+                stack.callback(two.close)
+                stack.callback(one.close)
+                print(f"{tree}, {how}, 2 threads against 1: {race(two, one, 4)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def measured_wall(
     host: list[Brick] = []
     gaps: list[Gap] = []
     cuts: list[float] = []
-    counts: dict[tuple[int, str], Counter[tuple[int, int]]] = {}  # of a launch's (unit, row)
+    counts: dict[tuple[int, str], Counter[tuple[str, int]]] = {}  # of a launch's tasks
     calls = Counter[str]()
     total = 0.0
     for step in steps:
@@ -76,28 +76,23 @@ def _bricks(
     path: str,
     origin: int,
     cycles_per_us: float,
-    seen: Counter[tuple[int, int]],
+    seen: Counter[tuple[str, int]],
 ) -> list[Brick]:
-    out = []
-    for place, (unit, rows) in enumerate(zip(code.units, stamps.units)):
+    """In the order of their starts; units that make calls apart count the same tasks together."""
+    ran: list[tuple[float, int, float, RunRow]] = []
+    for runs, unit, rows in zip(code.runs, code.units, stamps.units):
         for row, begin, end in rows.tolist():
-            run: RunRow = code.runs[place][row]
             start_us, end_us = (begin - origin) / cycles_per_us, (end - origin) / cycles_per_us
-            out.append(
-                Brick(
-                    unit,
-                    start_us,
-                    end_us,
-                    path + run.operator.name,
-                    run.first,
-                    run.last,
-                    run.operator.origin,
-                    run.program,
-                    seen[unit, row],
-                )
-            )
-            seen[unit, row] += 1
-    out.sort(key=lambda b: (b.start_us, b.unit))
+            ran.append((start_us, unit, end_us, runs[row]))
+    ran.sort(key=itemgetter(0, 1))
+    out = []
+    for start_us, unit, end_us, run in ran:
+        name, times = path + run.operator.name, seen[run.operator.name, run.first]
+        origins, program = run.operator.origin, run.program
+        out.append(
+            Brick(unit, start_us, end_us, name, run.first, run.last, origins, program, times)
+        )
+        seen[run.operator.name, run.first] += 1
     return out
 
 

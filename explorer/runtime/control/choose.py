@@ -29,8 +29,9 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.rammer import Options as RammerOptions
-from explorer.runtime.control.costs import UNCOUNTED, Control, Supposed, Time, Tree
+from explorer.runtime.control.costs import Control, Supposed, Time, Tree
 from explorer.runtime.control.way_times import Constants, Crossing, WayTime
+from explorer.runtime.planning.recursion_ways import UNCOUNTED
 from explorer.runtime.planning.task_times import TaskTimes
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")

@@ -32,12 +32,10 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Planner
-from explorer.runtime.planning.recursion_ways import ALONE, APART
+from explorer.runtime.planning.recursion_ways import ALONE, APART, UNCOUNTED
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
-
-UNCOUNTED = 8  # trips of a loop, or calls of a recursion, where only a run counts them
 
 
 @dataclass(frozen=True, slots=True)

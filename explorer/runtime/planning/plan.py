@@ -29,7 +29,12 @@ from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.planning.memory import Memory, Placed
 from explorer.runtime.planning.planned_wall import planned_wall
-from explorer.runtime.planning.recursion_ways import ALONE, RecursionWay, recursion_way
+from explorer.runtime.planning.recursion_ways import (
+    ALONE,
+    UNCOUNTED,
+    RecursionWay,
+    recursion_way,
+)
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.straight_runs import Run, run_of
 from explorer.runtime.planning.task_times import TaskFact
@@ -180,8 +185,18 @@ class Planner:
         inner: bool,
     ) -> RecursionWay:
         """Which units make the calls of a recursion."""
-        barrier_us, device = self.overheads.barrier_us, self.device.name
-        return recursion_way(task, schedules, self.rammer, barrier_us, units.units, device, inner)
+        seen = dict(self.profile.trips).get(task.name) if self.profile is not None else None
+        return recursion_way(
+            task,
+            schedules,
+            self.rammer,
+            self.overheads.barrier_us,
+            units.units,
+            self.device.name,
+            inner,
+            UNCOUNTED if seen is None else seen,
+            self.overheads.launch_us,
+        )
 
     def schedules(
         self, sizes: Sizes, extents: Extents, keys: Collection[str]

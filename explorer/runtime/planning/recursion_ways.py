@@ -19,6 +19,10 @@ from explorer.runtime.planning.allocations import recursions_of, straights
 from explorer.runtime.planning.timeline import key_of
 
 TOGETHER, ALONE, APART = "together", "alone", "apart"
+UNCOUNTED = 8  # trips of a loop, or calls of a recursion, where only a run counts them
+APART_MEETINGS = (
+    3  # of all units, around the calls that they make apart: before, behind, at the end
+)
 LABELS = {
     TOGETHER: "in the program, all units together",
     ALONE: "in the program, one unit",
@@ -46,9 +50,11 @@ def recursion_way(
     units: int,
     device: str,
     inner: bool = False,
+    calls: int = UNCOUNTED,
+    launch_us: float = 0.0,
 ) -> RecursionWay:
-    """The way that was asked for, or that takes least by the model; `inner`: another recursion
-    makes it.
+    """The way that was asked for, or that takes least by the model, for so many calls, among which
+    those that all units make together are shared; `inner`: another recursion makes it.
     """
     keys = [key_of(part) for part in straights(task.body)]
     alone = {key: schedule(_of_one(schedules[key].facts), options, device) for key in keys}
@@ -59,7 +65,10 @@ def recursion_way(
     weighed = {
         TOGETHER: (("kernels", kernels_us), ("barriers", met_us)),
         ALONE: (("kernels", alone_us),),
-        APART: (("kernels", alone_us * largest_part(max(1, stacks))),),
+        APART: (
+            ("kernels", alone_us * largest_part(max(1, stacks))),
+            ("barriers", (met_us + APART_MEETINGS * barrier_us + launch_us) / max(1, calls)),
+        ),
     }
     refused = {APART: why_not_apart(task, stacks, inner)}
     ways = tuple(

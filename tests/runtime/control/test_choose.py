@@ -17,7 +17,7 @@ from explorer.ir.decisions import ControlDecision, TaskTree
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import LEAST_GAIN
-from explorer.runtime.control.costs import UNCOUNTED
+from explorer.runtime.planning.recursion_ways import UNCOUNTED
 
 tensor = explorer.tensor
 
