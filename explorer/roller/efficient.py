@@ -6,17 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Tiling
 from explorer.roller.policy import AS_GOOD
 
 
-def efficient(candidates: Iterable[Candidate[Tiling]], chosen: Candidate[Tiling]) -> Tiling | None:
-    """The legal tiling whose tasks take least time together; None where that is the chosen one, or
-    as good as it.
+def efficient(
+    candidates: Iterable[Candidate[Tiling]], chosen: Candidate[Tiling], device: Device
+) -> Tiling | None:
+    """The legal tiling whose tasks take least time together; None where that is the chosen one, as
+    good as it, or saves all units together less than a barrier: no code is worth that.
     """
     legal = [c for c in candidates if not c.refused]
     best = min(legal, key=work_us, default=chosen)
-    return best.value if work_us(best) * AS_GOOD < work_us(chosen) else None
+    saved_us = device.units * (work_us(chosen) - work_us(best))
+    worth = work_us(best) * AS_GOOD < work_us(chosen) and saved_us > device.barrier_us
+    return best.value if worth else None
 
 
 def work_us(candidate: Candidate[Tiling]) -> float:

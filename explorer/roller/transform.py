@@ -90,7 +90,8 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
             if name not in pinned
             else (chosen, *(c for c in found if c.value != chosen.value))
         )
-        other = efficient(found, chosen) if device.kind == "cpu" and name not in pinned else None
+        apart = device.kind == "cpu" and name not in pinned
+        other = efficient(found, chosen, device) if apart else None
         made = TilingDecision(name, chosen.value, ranked, name in pinned, efficient=other)
         decisions.append(made)
         tiled = replace(call, kernel=kernel, tiling=chosen.value, efficient=other)
