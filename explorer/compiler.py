@@ -10,6 +10,7 @@ from typing import Any
 import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
+from explorer.autodiff.rematerialisation import Rematerialise
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -113,6 +114,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("choose convolutions", Stage.WELDED, filtering),
         Step("roll", Stage.ROLLED, Roll(device, options.roller)),
         *measured,
+        *_recomputing(options),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
         Step("choose ways of control flow", Stage.RAMMED, ChooseWays(device, options.grinder)),
         *_measuring_ways(options, device),
@@ -139,6 +141,14 @@ def _measuring(options: Options, device: Device) -> tuple[Step, ...]:
     """The best candidates of each kernel are timed where that is asked for."""
     count = options.roller.measure
     return (Step("measure tiles", Stage.ROLLED, MeasureTiles(device, count)),) if count else ()
+
+
+def _recomputing(options: Options) -> tuple[Step, ...]:
+    """Values are computed again where that is asked for."""
+    if not options.rematerialisation.is_set:
+        return ()
+    again = Rematerialise(options.rematerialisation)
+    return (Step("rematerialise", Stage.ROLLED, again),)
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explorer.autodiff.rematerialisation.options import Options as RematerialisationOptions
 from explorer.grinder import Options as GrinderOptions
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.passes.pipeline import own_passes
@@ -33,6 +34,7 @@ class Options:
     softmax: OnlineSoftmax = OnlineSoftmax()
     convolution: ConvolutionOptions = ConvolutionOptions()
     roller: RollerOptions = RollerOptions()
+    rematerialisation: RematerialisationOptions = RematerialisationOptions()
     rammer: RammerOptions = RammerOptions()
     memory: MemoryOptions = MemoryOptions()
     passes: Passes = ()

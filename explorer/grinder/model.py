@@ -41,7 +41,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """A kernel call; `binding` is its name in the program, `name` that of this instance."""
+    """A kernel call; `binding` is its name in the program, `name` that of this instance. It waits
+    for the value `after` too, where there is one.
+    """
 
     name: str
     binding: str
@@ -49,6 +51,7 @@ class OperatorTask:
     args: tuple[str, ...]
     results: tuple[str, ...]
     origin: frozenset[str]
+    after: str = ""
 
     def implementation(self, number: int) -> OperatorTask:
         """With the tiling that the wall chose: 0 is the fastest, 1 the efficient one."""

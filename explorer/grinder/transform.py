@@ -154,7 +154,7 @@ class _Grinder:
     ) -> tuple[UTask, ...]:
         """The tasks of a binding; none for a view."""
         match b.expr:
-            case KernelCall(kernel, args, _):
+            case KernelCall(kernel, args, _, _, after):
                 reads = tuple(self.value(a, names) for a in args)
                 taken = dict(zip(kernel.inputs, reads, strict=True))
                 over = {output: taken[name] for output, name in kernel.updates}
@@ -164,7 +164,8 @@ class _Grinder:
                     else:
                         self.fresh(replace(b, vars=(var,)), names, path)
                 results = tuple(names[var.name] for var in b.vars)
-                task = OperatorTask(results[0], b.name, b.expr, reads, results, b.origin)
+                behind = "" if after is None else self.value(after, names)
+                task = OperatorTask(results[0], b.name, b.expr, reads, results, b.origin, behind)
                 return (Straight((task,)),)
             case LibraryCall(_, _, given, _):
                 found = tuple(None if a is None else self.value(a, names) for a in given)

@@ -54,12 +54,15 @@ class KernelCall:
 
     `tiling` is what Roller decided, None before: with it the call alone ends first. `efficient` is
     the one that takes less of all units, where there is such a one: the wall has the choice.
+    It runs behind what makes `after`, of which it reads nothing: so a value that is computed again
+    waits until it is needed again.
     """
 
     kernel: Kernel
     args: tuple[Var, ...]
     tiling: Tiling | None = None
     efficient: Tiling | None = None
+    after: Var | None = None
 
 
 def efficient_binding(binding: str) -> str:
@@ -187,11 +190,13 @@ Expr: TypeAlias = (
 
 @by_identity
 def reads_of(expr: Expr) -> tuple[Var, ...]:
-    """Every value that an expression reads, in order."""
+    """Every value that an expression reads, or waits for, in order."""
     match expr:
         case OpCall(_, args, _) | LibraryCall(_, _, args, _):
             return tuple(a for a in args if a is not None)
-        case KernelCall(_, args, _) | FunctionCall(_, args):
+        case KernelCall(_, args, _, _, after):
+            return args if after is None else (*args, after)
+        case FunctionCall(_, args):
             return args
         case View(arg, _) | MatchCast(arg):
             return (arg,)

@@ -356,6 +356,32 @@ class TilingDecision:
     efficient: Tiling | None = None
 
 
+# Rematerialisation: values that are computed again instead of kept.
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """The bindings of a function that are computed a second time, and what is predicted: the most
+    bytes that its intermediates need at once, and the time of all its kernels.
+    """
+
+    again: tuple[str, ...]
+    peak_bytes: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rematerialisation:
+    """The points between least time and least memory that were weighed for a function, the one
+    taken first; `room_bytes` are there.
+    """
+
+    function: str
+    room_bytes: int
+    chosen: Recomputation
+    candidates: tuple[Candidate[Recomputation], ...]
+
+
 # Rammer: the wall. Evaluated per binding of the symbols.
 
 
@@ -639,6 +665,7 @@ class Decisions:
     order: str = ""  # in which the main function's bindings run: "as written", "by layer", ...
     control: tuple[ControlDecision, ...] = ()
     grinder: ControlChoice | None = None  # explorer.grinder.Options
+    rematerialisation: tuple[Rematerialisation, ...] = ()  # one per function with a choice
 
     def algorithm(self, binding: str) -> AlgorithmDecision | None:
         """What was weighed for a convolution."""

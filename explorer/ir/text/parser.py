@@ -243,8 +243,9 @@ class _Parser:
             updates.append((line.name() if line.accept("with") else "", taken))
         tiling = parse_tiling(line) if line.accept("tiled") else None
         efficient = parse_tiling(line) if line.accept("or") else None
+        after = self.value(line) if line.accept("after") else None
         kernel = Kernel(name, (), (), tuple(inputs), outputs, constants, tuple(updates))
-        return KernelCall(kernel, tuple(args), tiling, efficient), constants
+        return KernelCall(kernel, tuple(args), tiling, efficient, after), constants
 
     def kernel(
         self,

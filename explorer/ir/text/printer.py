@@ -201,7 +201,8 @@ def _kernel_call(call: KernelCall, constants: Collection[str]) -> str:
     )
     usual = {n for n, a in zip(kernel.inputs, call.args, strict=True) if a.name in constants}
     known = "" if usual == kernel.constants else f" knowing ({', '.join(sorted(kernel.constants))})"
-    return f"kernel {print_name(kernel.name)}({args}){known}{_outputs(kernel)}{tiles}"
+    behind = f" after {_value(call.after, constants)}" if call.after is not None else ""
+    return f"kernel {print_name(kernel.name)}({args}){known}{_outputs(kernel)}{tiles}{behind}"
 
 
 def _outputs(kernel: Kernel) -> str:

@@ -29,6 +29,13 @@ def below(name: str, value: object, high: float) -> None:
         _refuse(name, f"0 or more and below {high:g}", value)
 
 
+def share(name: str, value: object) -> None:
+    """A number from 0 to 1."""
+    fits = isinstance(value, Real) and not isinstance(value, bool)
+    if not (fits and isinstance(value, Real) and 0 <= float(value) <= 1):
+        _refuse(name, "a number from 0 to 1", value)
+
+
 def switch(name: str, value: object) -> None:
     """True or False."""
     if not isinstance(value, bool):

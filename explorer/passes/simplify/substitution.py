@@ -37,7 +37,10 @@ def with_reads(expr: Expr, values: Mapping[str, Var]) -> Expr:
     match expr:
         case OpCall() | LibraryCall():
             return replace(expr, args=optional(expr.args))
-        case KernelCall() | FunctionCall():
+        case KernelCall():
+            after = None if expr.after is None else new(expr.after)
+            return replace(expr, args=some(expr.args), after=after)
+        case FunctionCall():
             return replace(expr, args=some(expr.args))
         case Gradient():
             return replace(expr, args=some(expr.args), seeds=some(expr.seeds))

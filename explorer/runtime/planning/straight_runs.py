@@ -26,7 +26,8 @@ class Run:
 
 def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, list[int]]) -> Run:
     """Each operator waits for those that write what it reads, for those that read what it writes
-    over, and for those of its run that used the storage that it writes before it.
+    over, for those of its run that used the storage that it writes before it, and for what makes
+    the value that it comes after.
     """
     writers: dict[str, int] = {}
     readers: dict[str, set[int]] = {}  # since it was written
@@ -40,6 +41,7 @@ def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, li
             readers.setdefault(r, set()).add(n)
         here = begin + n
         turn = {p - begin for p in turns.get(here, ()) if begin <= p < here}
+        behind = writers.get(program.values[operator.after].root) if operator.after else None
         aligned.append(
             tuple(
                 w
@@ -48,7 +50,7 @@ def run_of(part: Straight, program: UProgram, begin: int, turns: Mapping[int, li
                 and is_aligned(operator, part.operators[w])
             )
         )
-        waits |= turn
+        waits |= turn if behind is None else {*turn, behind}
         reads.append(tuple(sorted(waits)))
         writers |= dict.fromkeys(written, n)
     return Run(key_of(part), part.operators, tuple(reads), tuple(aligned), _tied(aligned))

@@ -1,0 +1,94 @@
+"""What the policy is told of a function: its bindings as steps, with bytes and predicted times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.autodiff.rematerialisation.model import Step, Steps
+from explorer.ir.calls import KernelCall, MatchCast, ShapeOf, Var, View, updates_of
+from explorer.ir.decisions import TilingDecision
+from explorer.ir.kernels.in_place import written_over
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.types import Tensor
+from explorer.passes.recurrent.dataflow import needs_of
+
+
+def steps_of(program: Program, function: Function) -> Steps:
+    """The steps of a function whose kernels have tiles, of the sizes that its symbols hint at."""
+    tilings = {t.binding: t for t in program.decisions.tilings}
+    return _Facts(function, program.env, tilings).steps()
+
+
+class _Facts:
+    """A function being gone through: who makes what, and in whose memory it lies."""
+
+    def __init__(
+        self, function: Function, env: ShapeEnv, tilings: Mapping[str, TilingDecision]
+    ) -> None:
+        self.function, self.env, self.tilings = function, env, tilings
+        self.needs = needs_of(function.body)
+        self.home: dict[str, int] = {}  # the place of what made the memory that a value lies in
+        self.readers: dict[int, list[int]] = {}
+        self.over = self._in_memory_of(written_over(function.body))
+        self.outputs = self._in_memory_of({v.name for v in function.outputs})
+
+    def _in_memory_of(self, names: set[str] | frozenset[str]) -> set[str]:
+        """These values, and all that they are views of."""
+        found = {*names}
+        for b in reversed(self.function.body):
+            if isinstance(b.expr, View | MatchCast) and b.var.name in found:
+                found.add(b.expr.arg.name)
+        return found
+
+    def steps(self) -> Steps:
+        return Steps([self.step(n, b) for n, b in enumerate(self.function.body)])
+
+    def step(self, n: int, b: Binding) -> Step:
+        match b.expr:
+            case View(arg) | MatchCast(arg):
+                self._lies(b.var, arg)
+                moves = isinstance(b.expr, View) and arg.name not in self.over
+                return Step(b.name, tuple(self.needs[n]), is_view=True, repeats=moves)
+            case ShapeOf():
+                return Step(b.name, tuple(self.needs[n]), is_view=True, repeats=False)
+            case KernelCall() as call:
+                return self.kernel(n, b, call)
+        return self.other(n, b, False)
+
+    def kernel(self, n: int, b: Binding, call: KernelCall) -> Step:
+        needs = set(self.needs[n])
+        pairs = updates_of(call, b.vars)
+        for var, arg in pairs:
+            self._lies(var, arg)
+            needs |= {*self.readers.get(self.home.get(arg.name, -1), ())}
+        self.needs[n] = sorted(needs)
+        return self.other(n, b, not pairs and not any(v.name in self.over for v in b.reads))
+
+    def other(self, n: int, b: Binding, repeats: bool) -> Step:
+        """What makes its results in memory of its own, but for those of the function."""
+        own = [v for v in b.vars if v.name not in self.home]
+        self.home |= {v.name: n for v in own}
+        reads = tuple(sorted({self.home[v.name] for v in b.reads if v.name in self.home}))
+        for read in reads:
+            self.readers.setdefault(read, []).append(n)
+        size = sum(self._bytes(v) for v in own if v.name not in self.outputs)
+        again = repeats and not any(v.name in self.over for v in b.vars)
+        return Step(b.name, tuple(self.needs[n]), reads, size, self._us(b.name), False, again)
+
+    def _lies(self, var: Var, arg: Var) -> None:
+        if arg.name in self.home:
+            self.home[var.name] = self.home[arg.name]
+
+    def _bytes(self, var: Var) -> int:
+        known = isinstance(var.type, Tensor) and var.type.is_known and var.type.dtype is not None
+        return self.env.hint(var.tensor.bytes) if known else 0
+
+    def _us(self, name: str) -> float:
+        """As predicted; as measured where it was."""
+        found = self.tilings.get(name)
+        if found is None:
+            return 0.0
+        if found.measured:
+            return found.measured[0].measured_us
+        return next((c.cost_us for c in found.candidates if c.value == found.chosen), 0.0)
