@@ -1,0 +1,113 @@
+"""Losses whose forward pass leaves much to the backward pass, for any batch, in arrays of ours and
+in PyTorch: `np` is `explorer.np`, or `Torch` with the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+Loss = Callable[[Any, Any, Any, Any], Any]  # of the functions, parameters, data and targets
+LAYERS, WIDTH, WORDS, LENGTH, HEADS = 4, 128, 512, 128, 4
+
+
+class Torch:
+    """PyTorch's functions under the names that the models use."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        f = torch.nn.functional
+        self.relu, self.gelu = f.relu, f.gelu
+        self.conv = lambda x, w: f.conv2d(x, w, padding=1)
+        self.norm = lambda x, s: f.rms_norm(x, (WIDTH,), s, 1e-5)
+        self.log_softmax = lambda x: f.log_softmax(x, -1)
+        self.picked = lambda x, y: x.gather(-1, y)
+        self.attention = lambda q, k, v, causal: f.scaled_dot_product_attention(
+            q, k, v, is_causal=causal
+        )
+        self.swapped = lambda x: x.transpose(1, 2)
+
+
+class Ours:
+    """The same in arrays of ours."""
+
+    def __init__(self, enp: ModuleType) -> None:
+        self.enp = enp
+        self.relu, self.gelu = enp.relu, enp.gelu
+        self.conv = lambda x, w: enp.conv(x, w, padding=1)
+        self.norm = enp.rms_norm
+        self.log_softmax = lambda x: enp.log_softmax(x, axis=-1)
+        self.picked = lambda x, y: enp.take_along_axis(x, y, axis=-1)
+        self.swapped = lambda x: enp.swapaxes(x, 1, 2)
+
+    def attention(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
+        scores = q @ self.enp.swapaxes(k, -1, -2) / np.float32(np.sqrt(WIDTH // HEADS))
+        if causal:
+            mask = np.tri(LENGTH, dtype=bool)
+            scores = scores + np.where(mask, 0.0, -1e9).astype(np.float32)
+        return self.enp.softmax(scores, axis=-1) @ v
+
+
+def mlp(draw: np.random.Generator, batch: int) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
+    """16 layers, 256 wide."""
+    params = {f"w{n}": draw.normal(size=(256, 256)) / 11 for n in range(16)}
+
+    def loss(np_: Any, p: Any, x: Any, y: Any) -> Any:
+        for n in range(16):
+            x = np_.relu(x @ p[f"w{n}"])
+        return ((x - y) ** 2).mean()
+
+    return loss, params, (draw.normal(size=(batch, 256)), draw.normal(size=(batch, 256)))
+
+
+def cnn(draw: np.random.Generator, batch: int) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
+    """10 convolutions of 3 x 3 over 16 channels of 32 x 32."""
+    params = {f"w{n}": draw.normal(size=(16, 16 if n else 3, 3, 3)) / 9 for n in range(10)}
+
+    def loss(np_: Any, p: Any, x: Any, y: Any) -> Any:
+        for n in range(10):
+            x = np_.relu(np_.conv(x, p[f"w{n}"]))
+        return ((x.mean((2, 3)) - y) ** 2).mean()
+
+    return loss, params, (draw.normal(size=(batch, 3, 32, 32)), draw.normal(size=(batch, 16)))
+
+
+def transformer(
+    causal: bool, draw: np.random.Generator, batch: int
+) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
+    """4 layers, 128 wide with 4 heads, 128 words of 512."""
+    params: Arrays = {"words": draw.normal(size=(WORDS, WIDTH)) * 0.1}
+    for n in range(LAYERS):
+        sizes = {"qkv": (1, 3), "out": (1, 1), "up": (1, 4), "down": (4, 1)}
+        for name, (rows, columns) in sizes.items():
+            shape = rows * WIDTH, columns * WIDTH
+            params[f"{name}{n}"] = draw.normal(size=shape) / np.sqrt(shape[0])
+        params |= {f"{name}{n}": np.ones(WIDTH) for name in "st"}
+
+    def loss(np_: Any, p: Any, x: Any, y: Any) -> Any:
+        h = p["words"][x]
+        for n in range(LAYERS):
+            z = np_.norm(h, p[f"s{n}"]) @ p[f"qkv{n}"]
+            parts = (z[..., k * WIDTH : (k + 1) * WIDTH] for k in range(3))
+            heads = (batch, LENGTH, HEADS, WIDTH // HEADS)
+            q, k, v = (np_.swapped(part.reshape(heads)) for part in parts)
+            a = np_.swapped(np_.attention(q, k, v, causal)).reshape((batch, LENGTH, WIDTH))
+            h = h + a @ p[f"out{n}"]
+            h = h + np_.gelu(np_.norm(h, p[f"t{n}"]) @ p[f"up{n}"]) @ p[f"down{n}"]
+        return -np_.picked(np_.log_softmax(h @ p["words"].T), y).mean()
+
+    x = draw.integers(0, WORDS, (batch, LENGTH))
+    return loss, params, (x, np.roll(x, -1, 1)[..., None])
+
+
+MODELS = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "gpt": partial(transformer, True),
+    "bert": partial(transformer, False),
+}
+BATCHES = {"mlp": 4096, "cnn": 64, "gpt": 16, "bert": 16}
