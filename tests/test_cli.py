@@ -299,7 +299,7 @@ def test_a_value_of_no_type_that_an_option_takes_is_refused(
     group: str, field: str, value: object
 ) -> None:
     part = getattr(Options(), group)
-    if (field, value) == ("margin", 0.5):
+    if value == 0.5 and field in ("margin", "share"):
         return
     with pytest.raises(BadOption, match=rf"{group}\.{field} is "):
         replace(part, **{field: value})
