@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import explorer
 import explorer.np as enp
-from explorer.autodiff.rematerialisation import Options
+from explorer.autodiff.rematerialisation import Options, Rematerialise
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as GrinderOptions
@@ -151,6 +151,18 @@ def test_what_is_asked_for_in_megabytes_is_held() -> None:
     assert decided(c).room_bytes == 10 << 20
     assert max(decided(c).chosen.peak_bytes, c.memory().planned_bytes) <= 10 << 20
     assert decided(c).chosen.again
+
+
+def test_a_kernel_of_which_no_tiling_is_legal_has_a_time_too(pair: Any) -> None:
+    """It runs all the same: an infinite time would make all points equally slow."""
+    program = pair[0].program
+    first, *others = program.decisions.tilings
+    refused = tuple(replace(c, refused="capacity") for c in first.candidates)
+    tilings = (replace(first, candidates=refused), *others)
+    without = replace(program, decisions=replace(program.decisions, tilings=tilings))
+    found = Rematerialise(Options(share=0.0))(without).decisions.rematerialisation
+    assert found == Rematerialise(Options(share=0.0))(program).decisions.rematerialisation
+    assert found[0].chosen.again
 
 
 def test_nothing_is_asked_for_and_nothing_changes(pair: Any) -> None:

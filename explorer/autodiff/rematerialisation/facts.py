@@ -85,10 +85,11 @@ class _Facts:
         return self.env.hint(var.tensor.bytes) if known else 0
 
     def _us(self, name: str) -> float:
-        """As predicted; as measured where it was."""
+        """As predicted; as measured where it was. It is a finite number."""
         found = self.tilings.get(name)
         if found is None:
             return 0.0
         if found.measured:
             return found.measured[0].measured_us
-        return next((c.cost_us for c in found.candidates if c.value == found.chosen), 0.0)
+        terms = next((c.terms for c in found.candidates if c.value == found.chosen), ())
+        return sum(us for _, us in terms)  # also of a tiling that no rule allows: it runs
