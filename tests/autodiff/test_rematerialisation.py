@@ -266,7 +266,7 @@ def agrees(lines: list[Statement], seed: int) -> None:
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=30, **QUIET)
+@settings(max_examples=12, **QUIET)
 @given(lines=statements(1), seed=st.integers(0, 2**32))
 def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed: int) -> None:
     agrees(lines, seed)
