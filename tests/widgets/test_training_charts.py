@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import explorer
+from explorer import np as enp
+from explorer.autodiff.rematerialisation.options import Options as Rematerialised
 from explorer.errors import BadOption
 from explorer.training import SGD, Adam, Fitted
-from widgets.training import Live, losses, skipped_updates, threads, update
+from widgets.training import Live, losses, memory_time, skipped_updates, threads, update
 
 X = np.ones((4, 3), np.float32)
 
@@ -98,3 +100,32 @@ def test_a_chart_grows_with_the_run() -> None:
     assert len(live.figure.data) == 3
     assert live.figure.layout.title.text == str(run)
     assert losses(Fitted(X, {"optimizer": {"step": 0}})).data[0].y == ()
+
+
+def deep(p: Any, x: Any) -> Any:
+    for w in p:
+        x = enp.tanh(x @ w)
+    return (x * x).mean()
+
+
+def test_memory_and_time_are_what_was_weighed_and_the_slider_goes_through() -> None:
+    widths = [explorer.tensor("float32", 8, 8)] * 6
+    step = explorer.trace(explorer.value_and_grad(deep))(widths, explorer.tensor("float32", 64, 8))
+    plain = explorer.compile(step, until="planned")
+    again = explorer.Options(rematerialisation=Rematerialised(share=0.7))
+    small = explorer.compile(step, options=again, until="planned")
+    (row,) = small.program.decisions.rematerialisation
+    for c in (plain, small):
+        figure = memory_time(c)
+        line, *points = figure.data
+        assert list(line.x) == sorted(line.x, reverse=True)
+        assert {b.value.peak_bytes / 2**20 for b in row.candidates} == set(line.x)
+        (shown,) = [p for p in points if p.visible]
+        assert shown.name == "taken here"
+        wanted = max(line.x) if c is plain else row.chosen.peak_bytes / 2**20
+        assert shown.x[0] == wanted
+        (slider,) = figure.layout.sliders
+        assert len(slider.steps) == len(points) == len(line.x) > 2
+        for n, moved in enumerate(slider.steps):
+            assert [m for m, on in enumerate(moved.args[0]["visible"][1:]) if on] == [n]
+            assert "predicted" in moved.args[1]["title.text"]
