@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.errors import Cancelled, ShapeError
+from explorer.errors import BadOption, Cancelled, ShapeError
 from explorer.training import Adam, Fitted, LossScale, on_threads
 from tests.training.test_fit import X, Y, loss, params
 
@@ -37,11 +37,18 @@ def test_replicas_are_one_model_with_the_whole_batch(count: int) -> None:
     one = explorer.fit(loss, params(), WHOLE, Adam(0.05), **options)
     found, again = together(count, **options), together(count, **options)
     for run in found:
+        assert run.program is not None  # that of the gradients
         np.testing.assert_allclose(run.losses, one.losses, rtol=1e-5)
         np.testing.assert_allclose(run.params["w"], one.params["w"], rtol=1e-4, atol=1e-5)
     for run in (*found[1:], *again):
         assert run.losses == found[0].losses
         np.testing.assert_array_equal(run.params["w"], found[0].params["w"])
+
+
+def test_replicas_have_no_ordinary_form() -> None:
+    (only,) = on_threads(1)
+    with pytest.raises(BadOption, match="no ordinary form"):
+        explorer.fit(loss, params(), WHOLE, ranks=only, sync_free=False)
 
 
 def test_what_one_replica_finds_not_finite_no_replica_does() -> None:

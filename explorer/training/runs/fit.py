@@ -76,6 +76,11 @@ def fit(
     recipe = Recipe(loss, scale, clip_norm, parts, precision)
     if validate is None and (patience or metrics):
         raise BadOption("`patience` and `metrics` need batches to `validate` with")
+    if ranks is not None and not sync_free:
+        raise BadOption(
+            "replicas have no ordinary form: with `ranks` nothing of a step is read by the host",
+            try_="leave out `sync_free=False`, or `ranks`",
+        )
     asked = {} if validate is None else {"loss": loss, **(metrics or {})}
     validation = None if validate is None else Validation(asked, validate, options)
     path = None if checkpoint is None else Path(checkpoint)

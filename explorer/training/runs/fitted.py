@@ -26,7 +26,7 @@ class Fitted:
     batches into it; the loss of every step; what validation found; which thread did what when.
 
     `stopped` is why it ended: "done", "cancelled" or "no better". `program` is the compiled step of
-    the last batch, None before there was one.
+    the last batch, None before there was one; that of its gradients where the update is another.
     """
 
     params: Any

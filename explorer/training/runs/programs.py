@@ -36,6 +36,18 @@ class Setting:
     options: Options | None
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a step is compiled from: a setting, the arrays as they are, and a batch of its kind."""
+
+    setting: Setting
+    params: Any
+    state: Any
+    numbers: Mapping[str, np.ndarray]
+    batch: Batch
+    cancelled: Callable[[], bool]
+
+
 def signature(batch: Batch) -> Signature:
     """The shapes and dtypes of a batch."""
     return tuple((np.shape(a), str(np.asarray(a).dtype)) for a in leaves(batch))
@@ -47,7 +59,12 @@ def declared(tree: Any) -> Any:
 
 
 class Step(Protocol):
-    """A step for one kind of batch: moves parameters and state on, in place, and gives the loss."""
+    """A step for one kind of batch: moves parameters and state on, in place, and gives the loss.
+
+    `program` is the whole step, or that of the gradients where the update is another.
+    """
+
+    program: Compilation
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
@@ -59,25 +76,17 @@ class SyncFree:
     stay where they are.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        params: Any,
-        state: Any,
-        numbers: Any,
-        batch: Batch,
-        cancelled: Callable[[], bool],
-    ) -> None:
-        step = step_of(setting.recipe, setting.optimizer)
+    def __init__(self, at: Beginning) -> None:
+        step = step_of(at.setting.recipe, at.setting.optimizer)
 
         def train(params: Any, state: Any, numbers: Any, batch: Any) -> Any:
             return step(params, state, numbers, *batch)
 
-        model = trace(train)(*map(declared, (params, state, numbers, batch)))
+        model = trace(train)(*map(declared, (at.params, at.state, at.numbers, at.batch)))
         names = [p.name for p in model.program.main.params]
-        kept = names[: len(leaves((params, state)))]
+        kept = names[: len(leaves((at.params, at.state)))]
         self.program: Compilation = compiled(
-            model, options=setting.options, donate=kept, cancelled=cancelled
+            model, options=at.setting.options, donate=kept, cancelled=at.cancelled
         )
 
     def __call__(
@@ -94,19 +103,10 @@ class Ordinary:
     update another, and in between the host reads whether the gradients are finite.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        params: Any,
-        state: Any,
-        numbers: Any,
-        batch: Batch,
-        cancelled: Callable[[], bool],
-        timeline: Timeline,
-    ) -> None:
-        recipe, optimizer = setting.recipe, setting.optimizer
+    def __init__(self, at: Beginning, timeline: Timeline) -> None:
+        recipe, optimizer = at.setting.recipe, at.setting.optimizer
         self.scale, self.timeline = recipe.scale, timeline
-        self.count, self.nesting = len(leaves(params)), flatten((params, state))[1]
+        self.count, self.nesting = len(leaves(at.params)), flatten((at.params, at.state))[1]
         factor = np.ones((), np.float32)
 
         def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
@@ -115,13 +115,13 @@ class Ordinary:
         def update(params: Any, made: Any, state: Any, numbers: Any) -> Any:
             return optimizer.update(params, made, state, numbers, np.bool_(False))
 
-        first = trace(gradients)(*map(declared, (params, factor, numbers, batch)))
-        own = state["optimizer"]
-        second = trace(update)(*map(declared, (params, params, own, numbers)))
-        self.gradients = compiled(first, options=setting.options, cancelled=cancelled)
+        first = trace(gradients)(*map(declared, (at.params, factor, at.numbers, at.batch)))
+        own, options = at.state["optimizer"], at.setting.options
+        second = trace(update)(*map(declared, (at.params, at.params, own, at.numbers)))
+        self.program = compiled(first, options=options, cancelled=at.cancelled)
         names = [p.name for p in second.program.main.params]
         moved = [*names[: self.count], *names[2 * self.count :][: len(leaves(own))]]
-        self.update = compiled(second, options=setting.options, donate=moved, cancelled=cancelled)
+        self.update = compiled(second, options=options, donate=moved, cancelled=at.cancelled)
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
@@ -130,7 +130,7 @@ class Ordinary:
         _, state = rebuild(self.nesting, arrays)
         factor = state["scale"]["scale"] if self.scale else np.ones((), np.float32)
         given, data = arrays[: self.count], (*numbers.values(),)
-        value, *made, found = self.gradients.run(*given, factor, *data, *leaves(batch)).values()
+        value, *made, found = self.program.run(*given, factor, *data, *leaves(batch)).values()
         with self.timeline.span("main", "read", number):
             counters.add("host_reads")
             skipped = bool(found)

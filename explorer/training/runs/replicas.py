@@ -8,7 +8,7 @@ replicas; no replica asks another one anything else.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Barrier, BrokenBarrierError
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from explorer.compiler import compile as compiled
 from explorer.errors import BadOption, Cancelled, ShapeError
 from explorer.frontends.trace import trace
 from explorer.frontends.tracing.structure import flatten, rebuild
-from explorer.training.runs.programs import Batch, Setting, declared
+from explorer.training.runs.programs import Batch, Beginning, declared
 from explorer.training.step import clipped, gradients_of
 from explorer.training.tree import each, leaves
 
@@ -131,20 +131,11 @@ class Replicated:
     mean of all is another; whether it counts is data of that.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        params: Any,
-        state: Any,
-        numbers: Any,
-        batch: Batch,
-        cancelled: Callable[[], bool],
-        ranks: Ranks,
-    ) -> None:
-        recipe, optimizer, options = setting.recipe, setting.optimizer, setting.options
+    def __init__(self, at: Beginning, ranks: Ranks) -> None:
+        recipe, optimizer, options = at.setting.recipe, at.setting.optimizer, at.setting.options
         own, self.ranks = replace(recipe, clip_norm=None), ranks
         self.scaled = recipe.scale is not None
-        self.shapes, self.nesting = [np.shape(p) for p in leaves(params)], flatten(state)[1]
+        self.shapes, self.nesting = [np.shape(p) for p in leaves(at.params)], flatten(at.state)[1]
         factor = np.ones((), np.float32)
 
         def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
@@ -160,15 +151,15 @@ class Replicated:
                 after["scale"] = recipe.scale.update(state["scale"], found)
             return params, after
 
-        part = self._part(batch)
-        first = trace(gradients)(*map(declared, (params, factor, numbers, part)))
-        given = (params, params, state, numbers, np.bool_(False))
+        part = self._part(at.batch)
+        first = trace(gradients)(*map(declared, (at.params, factor, at.numbers, part)))
+        given = (at.params, at.params, at.state, at.numbers, np.bool_(False))
         second = trace(update)(*map(declared, given))
         count = len(self.shapes)
         names = list(second.inputs)
-        kept = [*names[:count], *names[2 * count :][: len(leaves(state))]]
-        self.gradients = compiled(first, options=options, cancelled=cancelled)
-        self.update = compiled(second, options=options, donate=kept, cancelled=cancelled)
+        kept = [*names[:count], *names[2 * count :][: len(leaves(at.state))]]
+        self.program = compiled(first, options=options, cancelled=at.cancelled)
+        self.update = compiled(second, options=options, donate=kept, cancelled=at.cancelled)
 
     def __call__(
         self, arrays: list[np.ndarray], numbers: Mapping[str, np.ndarray], batch: Batch, number: int
@@ -179,7 +170,7 @@ class Replicated:
         kept = rebuild(self.nesting, state)
         factor = kept["scale"]["scale"] if self.scaled else np.ones((), np.float32)
         part = leaves(self._part(batch))
-        value, *made, found = self.gradients.run(*given, factor, *data, *part).values()
+        value, *made, found = self.program.run(*given, factor, *data, *part).values()
         flat = [np.asarray(a, np.float64).reshape(-1) for a in (value, found)]
         told = self.ranks.total(np.concatenate([*flat, *(g.reshape(-1) for g in made)]))
         means, at = [], 2

@@ -17,7 +17,15 @@ from explorer.training.runs.ahead import Ahead
 from explorer.training.runs.checkpoint import load_arrays, nested_like, save_arrays
 from explorer.training.runs.fitted import Epoch, Fitted
 from explorer.training.runs.names import names_of
-from explorer.training.runs.programs import Batch, Ordinary, Programs, Setting, Step, SyncFree
+from explorer.training.runs.programs import (
+    Batch,
+    Beginning,
+    Ordinary,
+    Programs,
+    Setting,
+    Step,
+    SyncFree,
+)
 from explorer.training.runs.replicas import Ranks, Replicated
 from explorer.training.runs.timeline import Timeline
 from explorer.training.runs.validation import Data, Validation, as_batch
@@ -68,10 +76,10 @@ class Run:
 
     def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
         at = self.fitted
-        given = self.setting, at.params, at.state, self.numbers(), batch, cancelled
+        begin = Beginning(self.setting, at.params, at.state, self.numbers(), batch, cancelled)
         if self.ranks is not None:
-            return Replicated(*given, self.ranks)
-        return SyncFree(*given) if self.sync_free else Ordinary(*given, self.timeline)
+            return Replicated(begin, self.ranks)
+        return SyncFree(begin) if self.sync_free else Ordinary(begin, self.timeline)
 
     def numbers(self) -> dict[str, np.ndarray]:
         """What the next step is given besides its batch."""
@@ -129,8 +137,7 @@ class Run:
         at.params, at.state = rebuild(self.nesting, self.arrays)
         at.losses.append(float(value))
         at.step, at.batch = at.step + 1, at.batch + 1
-        if isinstance(step, SyncFree):
-            at.program = step.program
+        at.program = step.program
 
     def _validated(self, validation: Validation) -> dict[str, float]:
         with self.timeline.span("main", "validate", self.fitted.step):
