@@ -19,7 +19,7 @@ from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.roller import Price
 from explorer.welder import Options as WelderOptions
 from explorer.welder import Weld
-from explorer.welder.groups.refusals import MOST_DEPTH, MOST_OPERATIONS
+from explorer.welder.groups.refusals import MOST_NESTED_OPERATIONS, MOST_OPERATIONS
 from explorer.welder.policy import ByPairs
 from tests.benchmarks.growth import KINDS, Body, chain, tasked
 from tests.roller.test_policy import DEVICE
@@ -92,18 +92,19 @@ def test_models_of_one_name_and_no_file_are_told_apart_by_their_operators() -> N
 def test_a_chain_of_operators_is_welded_into_kernels_of_bounded_size() -> None:
     made = compiled("chain", chain(1000), "welded")
     sizes = [size_of(b.expr.kernel) for b in made.program.kernel_calls]  # type: ignore[union-attr]
-    assert max(s.depth for s in sizes) == MOST_DEPTH
+    assert max(s.depth for s in sizes) == MOST_NESTED_OPERATIONS
     assert max(s.operations for s in sizes) <= MOST_OPERATIONS
-    assert len(sizes) == -(-1000 // MOST_DEPTH)
+    assert len(sizes) == -(-1000 // MOST_NESTED_OPERATIONS)
 
 
 def test_a_bound_on_a_kernel_says_so_where_pictures_look() -> None:
     graph = compiled("chain", chain(100), "welded").snapshot("welder").decisions.tile_graph
     assert graph is not None
     reasons = {s.refused for g in graph.groups for s in g.steps if s.refused}
-    said = f"the kernel would nest {MOST_DEPTH + 1} operations, at most {MOST_DEPTH}"
+    most = MOST_NESTED_OPERATIONS
+    said = f"the kernel would nest {most + 1} operations, at most {most}"
     assert f"{said}: with 1 fewer it would fit" in reasons
-    assert all(f"operations, at most {MOST_DEPTH}: " in r for r in reasons)
+    assert all(f"operations, at most {most}: " in r for r in reasons)
 
 
 def test_what_reads_a_value_twice_does_not_double_its_kernel_without_end() -> None:
@@ -130,7 +131,7 @@ def test_no_policy_makes_kernels_that_python_cannot_walk() -> None:
 
     options = explorer.Options(welder=WelderOptions(policy=ByPairs(always)))
     made = explorer.compile(Model("chain", "", chain(1000)), options=options, until="planned")
-    assert len(made.program.kernel_calls) == -(-1000 // MOST_DEPTH)
+    assert len(made.program.kernel_calls) == -(-1000 // MOST_NESTED_OPERATIONS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,7 +17,7 @@ from explorer.passes.pipeline.fingerprint import program_key
 from explorer.passes.pipeline.pipeline import Progress, Snapshot
 
 STEP = "generate code"
-REMEMBERED_CODES = 32
+REMEMBERED_PROGRAMS = 32  # with the code of their kernels: a bound on memory, chosen
 
 _codes: OrderedDict[tuple[str, Device], tuple[dict[str, KernelCode], float]] = OrderedDict()
 
@@ -49,7 +49,7 @@ def emit(
     ahead.remember()
     seconds = perf_counter() - begin
     _codes[key] = (codes, seconds)
-    while len(_codes) > REMEMBERED_CODES:
+    while len(_codes) > REMEMBERED_PROGRAMS:
         _codes.popitem(last=False)
     return emitted(program, seconds, kept=False), codes
 

@@ -24,7 +24,7 @@ Extents = Mapping[str, int]  # of each axis of a compute
 TILE, SUM, ROW, EDGE_ROW, EDGE_VECTOR, EDGE_ELEMENT, PACK, TURN, STRIP = range(9)
 RUN, VECTOR, ELEMENT, STRIDED, HORIZONTAL, FUNCTION, START = range(9, 16)
 SIDE = SIDES[4]  # rows and columns of a turned block of float32 elements
-ROOM_SHARE = 0.5  # of a set is there for one operand
+ROOM_SHARE = 0.5  # of a set is there for one operand; chosen, no measurement kept
 ACROSS = ("across", "rows", "sums in memory", "unrolled")  # vectors of results
 
 

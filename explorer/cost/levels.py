@@ -7,8 +7,8 @@ from typing import NamedTuple
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 
-ROOM_SHARE = 0.5  # of a memory's capacity may be one operand
-REMEMBERED = 4
+ROOM_SHARE = 0.5  # of a memory's capacity may be one operand; chosen, no measurement kept
+REMEMBERED_DEVICES = 4  # a bound on memory, chosen
 
 
 class Level(NamedTuple):
@@ -61,7 +61,7 @@ def levels_of(device: Device) -> Levels:
     made = _levels(device)
     with _lock:
         _known.insert(0, (device, made))
-        del _known[REMEMBERED:]
+        del _known[REMEMBERED_DEVICES:]
     return made
 
 

@@ -25,14 +25,10 @@ from explorer.ir.tile_program import (
 from explorer.tile.rewriting.collapse import joined_axes
 from explorer.tile.rewriting.vectorise import FEW_POINTS, formed
 
-TURNED_INSTRUCTIONS = (
-    6.0  # instructions a vector of what turns: loads, exchanges of lanes, a trip to L1
-)
-PREFIX_INSTRUCTIONS = (
-    48.0  # instructions of a vector's running reduction, most of them waiting for the last one
-)
-ROW_INSTRUCTIONS = 3.0  # instructions of a running reduction across vectors
-REST_INSTRUCTIONS = 2.0  # the sums so far are loaded and stored where they lie in memory
+TURNED_INSTRUCTIONS = 6.0  # a vector: loads, exchanges of lanes, L1; chosen, no measurement kept
+PREFIX_INSTRUCTIONS = 48.0  # a vector, most wait for the last one; chosen, no measurement kept
+ROW_INSTRUCTIONS = 3.0  # of a running reduction across vectors; chosen, no measurement kept
+REST_INSTRUCTIONS = 2.0  # counted: the sums so far are loaded and stored where they lie in memory
 UNROLLED = LoopForm("unrolled")  # a few reduced points, left to LLVM
 ONE_BY_ONE = LoopForm("one by one")
 

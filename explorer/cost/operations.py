@@ -6,7 +6,7 @@ from explorer.ir.by_identity import by_identity_at
 from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Read
 from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
-REMEMBERED = 512  # expressions with an axis
+REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen
 
 
 def operations(expr: Expr, axis: str) -> float:
@@ -25,7 +25,7 @@ def _cycles(op: str) -> float:
     return 0.0 if op.startswith(CONVERSIONS) else SCALAR_FUNCTIONS[op].cycles
 
 
-@by_identity_at(REMEMBERED)
+@by_identity_at(REMEMBERED_EXPRESSIONS)
 def _parts(expr: Expr, axis: str) -> tuple[Expr, ...]:
     """Loads and functions that are done for every point of an axis, each once: what the axis does
     not change is done before its loop.

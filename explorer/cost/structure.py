@@ -32,7 +32,7 @@ from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, whole
 from explorer.tile.rewriting.register_tiles import on_registers
 
-REMEMBERED = 64
+REMEMBERED_KERNELS = 64  # a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Structure:
 Tensors: TypeAlias = Mapping[str, tuple[Shape, int, bool, bool]]
 
 
-@by_identity_at(REMEMBERED)
+@by_identity_at(REMEMBERED_KERNELS)
 def structure(kernel: Kernel, device: Device) -> Structure:
     """The structure of a kernel in normal form; the last ones are remembered."""
     statement = whole(kernel)

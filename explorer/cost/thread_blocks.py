@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from explorer.devices.model import Device, MemoryLevel
 
-LOAD_BYTES = 4  # of one load of one thread
-ADDRESSES, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
+LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
+ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
 NAMES = ("alone", "compute", "memory")
 
 
@@ -99,7 +99,7 @@ def thread_blocks(
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
     start_us = device.task_ns / 1e3
     return ThreadBlocks(
-        label, grid, threads, threads * max(LEAST_REGISTERS, tile_elements + ADDRESSES),
+        label, grid, threads, threads * max(LEAST_REGISTERS, tile_elements + ADDRESS_REGISTERS),
         shared_bytes,
         start_us + max(steps * wait_us, load_us) + compute_us / _reach(device, threads, outputs),
         compute_us, memory_us,

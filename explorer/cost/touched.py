@@ -16,8 +16,8 @@ from explorer.ir.shapes.dims import Dim
 
 Origin: TypeAlias = Mapping[str, int]  # of one tile: the value of each tile variable
 Range: TypeAlias = tuple[int, int]  # from, and up to but not including
-ENUMERATED = 4096  # values of an index at most, to be counted one by one
-MOST_KINDS = 1024  # of tiles: beyond, some stand for their neighbours
+ENUMERATED_VALUES = 4096  # of an index at most, to be counted one by one: a bound on time, chosen
+MOST_KINDS = 1024  # of tiles: beyond, some stand for their neighbours; a bound on time, chosen
 
 
 class Steps(NamedTuple):
@@ -118,7 +118,7 @@ def _count(low: int, walks: list[tuple[int, int]], first: int, last: int) -> int
         reach += step * (n - 1)
     if not walks:
         return last - first
-    if prod([n for _, n in walks]) > ENUMERATED:
+    if prod([n for _, n in walks]) > ENUMERATED_VALUES:
         return last - first
     starts = {low}
     for step, n in walks:

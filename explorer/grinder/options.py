@@ -8,9 +8,9 @@ from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways
 from explorer.ir.decisions import Decisions
 from explorer.passes.pipeline import ranges
 
-MOST_TRIPS = 64  # of a turn
-MOST_MEASURED = 16
-MOST_DEPTH = 1 << 24
+MOST_TRIPS = 64  # of a turn, that can be asked for; chosen
+MOST_MEASURED_WAYS = 16  # that can be asked for; chosen
+MOST_OPEN_CALLS = 1 << 24  # of a recursion, that can be asked for; chosen
 RECURSIONS = ("auto", "serial", "parallel")
 
 
@@ -45,8 +45,8 @@ class Options:
     def __post_init__(self) -> None:
         ranges.policy("grinder.schedule", self.schedule, SCHEDULES)
         ranges.whole("grinder.unroll", self.unroll, 1, MOST_TRIPS)
-        ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED)
-        ranges.whole("grinder.depth", self.depth, 0, MOST_DEPTH)
+        ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED_WAYS)
+        ranges.whole("grinder.depth", self.depth, 0, MOST_OPEN_CALLS)
         ranges.one_of("grinder.recursion", self.recursion, RECURSIONS)
         ranges.switch("grinder.inline_branches", self.inline_branches)
 

@@ -23,7 +23,7 @@ from explorer.grinder.model import (
 )
 from explorer.ir.shapes.dims import Dim
 
-MOST_OPERATORS = 8192  # of a turn: each has rows, waits and bricks of its own
+MOST_OPERATORS = 8192  # of a turn: each has rows, waits and bricks; a bound on compile time, chosen
 
 
 def refusal(

@@ -14,9 +14,9 @@ from explorer.rammer.policy import POLICIES, name_of, named
 from explorer.rammer.task_profile import TaskProfile
 from explorer.rammer.transform import Bricks
 
-MOST_THREADS = 1024
-MOST_TASKS = 1 << 24
-MOST_BRICKS = 1 << 16
+MOST_THREADS = 1024  # that can be asked for, as the next two; chosen
+MOST_TASKS = 1 << 24  # of a brick; chosen
+MOST_BRICKS = 1 << 16  # of a unit's share of an operator; chosen
 
 
 @dataclass(frozen=True, slots=True)

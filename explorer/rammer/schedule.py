@@ -12,7 +12,7 @@ from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
 from explorer.rammer.transform import Bricks, Order, rprograms
-from explorer.rammer.walls.lane_wall import MANY, is_plain, lane_wall
+from explorer.rammer.walls.lane_wall import MANY_UNITS, is_plain, lane_wall
 from explorer.rammer.walls.simulate import simulate
 
 
@@ -58,7 +58,7 @@ def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
 
 def _laid(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
-    if facts.device.units > MANY and is_plain(facts):
+    if facts.device.units > MANY_UNITS and is_plain(facts):
         return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
     written = rprograms(facts, placement, bricks)
     wall = simulate(written[0], facts.operators, facts.device, *names)

@@ -18,7 +18,7 @@ from explorer.devices.model import Device
 from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
 from explorer.rammer.policies.topological_levels import waves
 
-AS_FAST = 1.05  # of grids that are as fast as this, the one that takes least of the device
+AS_FAST_RATIO = 1.05  # of such grids the one that takes least of the device; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 1) -> Pai
     which a multiprocessor holds `held`: the blocks beside one are other operators' too.
     """
     whole = [(b.whole_us(device), b) for b in grids]
-    limit = AS_FAST * min(us for us, _ in whole)
+    limit = AS_FAST_RATIO * min(us for us, _ in whole)
     fast = [b for us, b in whole if us <= limit]
     fastest = min(fast, key=lambda b: b.area_us(device))
     sparing = [b for b in grids if b.resident(device) >= held] or [fastest]

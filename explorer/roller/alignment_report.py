@@ -21,7 +21,7 @@ from explorer.roller.construct.alignment import (
 )
 from explorer.roller.policy import Inside
 
-EPS = 0.2  # of a register tile's rows and columns
+EPS = 0.2  # of a register tile's rows and columns: the first step of Roller's artifact above 0
 
 
 def answers(kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes) -> tuple[Answer, ...]:

@@ -11,7 +11,7 @@ from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.roller.construct.alignment import cache_set, cache_sets
 from explorer.tile.lowering.places import row_major
 
-LEAST_ROWS = 32  # rows of a tile that pay for copying the panel
+LEAST_ROWS = 32  # of a tile that pay for copying the panel; chosen, no measurement kept
 
 
 def lies_crowded(kernel: Kernel, found: Contraction, device: Device, sizes: Sizes) -> bool:

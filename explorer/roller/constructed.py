@@ -25,8 +25,8 @@ from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.policy import (
-    AS_GOOD,
-    SHOWN,
+    AS_GOOD_RATIO,
+    SHOWN_CANDIDATES,
     Cut,
     Inside,
     candidates,
@@ -39,16 +39,16 @@ from explorer.roller.policy import (
 from explorer.roller.reduction_safe_cuts import unrepeated
 from explorer.tile.lowering.lower import sums_of, tensor_contraction
 
-GROWN, EACH = 30, 10  # results that are weighed, and how many of them with one register tile
-FEW = 8  # tilings; a product whose operand is packed once for each row of tiles wants more
+GROWN_RESULTS, EACH_RESULTS = 30, 10  # weighed; of one register tile: bounds on search time, chosen
+FEW_TILINGS = 8  # a product whose operand is packed once for each row of tiles wants more; chosen
 PARTS = (1, 2, 4)
-FEW_REGISTER_TILES = 2  # that blocks of an image are weighed with
+FEW_REGISTER_TILES = 2  # that blocks of an image are weighed with: a bound on search time, chosen
 BLOCK_ROWS, BLOCK_COLUMNS = (4, 8, 16, 32), (12, 16, 26, 32, 64, 128)  # 26 and 2 more: 2 x 14
-WEIGHED, LEAST_GROWN = 200, 8  # computes, in all results; results of kernels of many computes
+WEIGHED_COMPUTES, LEAST_RESULTS = 200, 8  # in all, of large kernels: bounds on search time, chosen
 
 
 def constructed(
-    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]]:
     """The tilings that construction finds for a kernel in normal form, best by the model first;
     where it finds few, or none that is legal, what `candidates` finds is weighed too.
@@ -68,7 +68,7 @@ def constructed(
             regions, pack, block = choice
             tiling = Tiling(cut, micro, pack, block)
             weighed.append(scored(kernel, tiling, device, sizes, regions))
-    if len(weighed) < FEW:
+    if len(weighed) < FEW_TILINGS:
         weighed += [c for c in weighed_cuts(kernel, device, sizes) if c not in weighed]
     found = in_order(weighed, kernel, device, env, sizes, top_k)
     first = next(found, None)
@@ -127,7 +127,7 @@ def _less_wasted(
         return contract_cycles(count, columns, depth, m, own)
 
     best = min(register_tiles(own), key=cycles)
-    if cycles(best) * AS_GOOD > min((cycles(m) for _, m in tiled), default=0.0):
+    if cycles(best) * AS_GOOD_RATIO > min((cycles(m) for _, m in tiled), default=0.0):
         return
     walks = cut_by(kernel, main[0], found)
     steps = {}
@@ -166,8 +166,8 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
     walks = cut_by(kernel, kernel.computes.index(c), found)
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
-    wanted = max(LEAST_GROWN, min(GROWN, WEIGHED // len(kernel.computes)))
-    growth = Growth(top_k=wanted, each=EACH if found else None, steps=False)
+    wanted = max(LEAST_RESULTS, min(GROWN_RESULTS, WEIGHED_COMPUTES // len(kernel.computes)))
+    growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None, steps=False)
     blocks = list(_blocks(kernel, sizes))
     for number, p in enumerate(of_expression(fused, own, growth).results):
         cut: dict[str, int] = {}

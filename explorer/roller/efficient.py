@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from explorer.devices.model import Device
 from explorer.ir.decisions import Candidate, Tiling
-from explorer.roller.policy import AS_GOOD
+from explorer.roller.policy import AS_GOOD_RATIO
 
 
 def efficient(
@@ -20,7 +20,7 @@ def efficient(
     legal = [c for c in candidates if not c.refused]
     best = min(legal, key=work_us, default=chosen)
     saved_us = device.units * (work_us(chosen) - work_us(best))
-    worth = work_us(best) * AS_GOOD < work_us(chosen) and saved_us > device.barrier_us
+    worth = work_us(best) * AS_GOOD_RATIO < work_us(chosen) and saved_us > device.barrier_us
     return best.value if worth else None
 
 

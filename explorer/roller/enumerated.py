@@ -24,9 +24,9 @@ from explorer.roller.policy import refusal
 from explorer.tile.lowering.lower import lower, sums_of, tensor_contraction
 
 WHOLE = 0  # in the place of a size: the axis is not cut
-LEAST_BLOCK = 32  # products summed before the sums rest
-PATIENCE = 2000  # points drawn in vain before a space counts as exhausted
-SMALL = 4096  # points: few enough to be put in order by chance
+LEAST_BLOCK_PRODUCTS = 32  # summed before the sums rest; chosen
+MOST_VAIN_POINTS = 2000  # in a row, and a space is exhausted: a bound on search time, chosen
+SMALL_POINTS = 4096  # few enough to be put in order by chance: a bound on memory, chosen
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Space:
             if self.legal(tiling):
                 tried = 0
                 yield tiling
-            elif tried == PATIENCE:
+            elif tried == MOST_VAIN_POINTS:
                 return
 
     def sample(self, n: int, seed: int) -> tuple[Tiling, ...]:
@@ -127,7 +127,7 @@ class Space:
 
     def _numbers(self, random: Random) -> Iterator[int]:
         """Points by chance, each once."""
-        if self.count <= SMALL:
+        if self.count <= SMALL_POINTS:
             numbers = list(range(self.count))
             random.shuffle(numbers)
             yield from numbers
@@ -229,7 +229,7 @@ def _inside(
     packed = lower(kernel, Tiling((), one, True), env, device) != plain
     depth = max(prod(evaluate_dim(a.extent, sizes) for a in f.depth) for f in found)
     blocks = [0]
-    block = LEAST_BLOCK
+    block = LEAST_BLOCK_PRODUCTS
     while block < depth:
         if lower(kernel, Tiling((), one, False, block), env, device) != plain:
             blocks.append(block)

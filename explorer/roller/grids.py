@@ -22,8 +22,8 @@ from explorer.roller.construct.rtile import RTile, TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import cut_by, tile_of
 
-GROWN = 4  # results of the construction that are looked at
-RESIDENT = 0.5  # of a shared cache may be one operand that stays in it
+GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search time, chosen
+RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
 
 
 def grids(
@@ -51,7 +51,7 @@ def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[Til
     spatial = range(fused.expression.spatial)
     shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
     point = unit_tile(fused.expression)
-    results = of_expression(fused, device, Growth(top_k=GROWN, steps=False)).results
+    results = of_expression(fused, device, Growth(top_k=GROWN_RESULTS, steps=False)).results
     for p in results or (TiledProgram((point, point, point)),):
         made = TiledProgram(p.shrunk_from or p.tiles)
         yield from (TiledProgram(p.tiles), made)
@@ -127,6 +127,6 @@ def _far_bytes(kernel: Kernel, device: Device, cold: bool) -> float:
     near = next(m for m in device.levels if m.shared)
     if near.capacity_bytes is None:
         return 0.0
-    room = near.capacity_bytes * RESIDENT
+    room = near.capacity_bytes * RESIDENT_SHARE
     operands = {t: _bytes(kernel, t) for t in (*kernel.inputs, *kernel.outputs)}
     return sum(n for t, n in operands.items() if n > room or (cold and t in kernel.constants))

@@ -24,13 +24,15 @@ from explorer.tile.rewrites import placed
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
 PANELS = (1, 2, 4, 8, 16)
 VECTORS = (1, 2, 3, 4, 6, 8)  # column groups of a register tile
-MOST_ROWS = 14
-SHOWN = 24  # legal candidates that are kept, best first
-AS_GOOD = 1.02  # the model is not more exact than this
-FEW_TASKS = 4  # a unit
-LEAST_TASK_US = 5.0  # of tasks that are worth being cut finer: to begin one takes a part of that
-LOWERED, FEWEST = 90, 4  # computes, in all candidates that are tried; candidates
-REFUSED = 6  # and refused ones, the best of them by the model
+MOST_ROWS = 14  # of a register tile: by two vectors they take 31 of 32 registers; chosen
+SHOWN_CANDIDATES = 24  # legal ones that are kept, best first; chosen
+# The model is not more exact than this; chosen. What it is off by is printed by
+# `python -m explorer.tuning.search.prediction`.
+AS_GOOD_RATIO = 1.02
+FEW_TASKS = 4  # a unit; chosen
+LEAST_TASK_US = 5.0  # of what is cut finer: to begin a task takes a part of that; chosen
+LOWERED_COMPUTES, FEWEST_CANDIDATES = 90, 4  # that are tried: bounds on search time, chosen
+REFUSED_CANDIDATES = 6  # that are kept, the best of them by the model; chosen
 
 Cut = tuple[tuple[str, int], ...]
 
@@ -47,7 +49,7 @@ def register_tiles(device: Device) -> tuple[Micro, ...]:
 
 
 def candidates(
-    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]]:
     """The tilings of a kernel in normal form, best first, then refused ones with the rule that they
     break.
@@ -64,7 +66,12 @@ def weighed_cuts(kernel: Kernel, device: Device, sizes: Sizes) -> list[Candidate
 
 
 def refined(
-    kernel: Kernel, cut: Cut, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN
+    kernel: Kernel,
+    cut: Cut,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    top_k: int = SHOWN_CANDIDATES,
 ) -> Iterator[Candidate[Tiling]]:
     """The tilings of a kernel in normal form whose tile is given, best first: what is left to
     choose inside of a tile that Welder has chosen.
@@ -102,13 +109,13 @@ def in_order(
     """
     refused: list[Candidate[Tiling]] = []
     legal = 0
-    most = max(FEWEST, LOWERED // max(1, len(kernel.computes)))
+    most = max(FEWEST_CANDIDATES, LOWERED_COMPUTES // max(1, len(kernel.computes)))
     for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
         why = refusal(kernel, candidate.value, device, env, sizes)
         if not why:
             legal += 1
             yield candidate
-        elif len(refused) < REFUSED:
+        elif len(refused) < REFUSED_CANDIDATES:
             refused.append(Candidate(candidate.label, candidate.value, candidate.terms, why))
         if legal == top_k or (legal and legal + len(refused) >= most):
             break
@@ -123,7 +130,7 @@ def _finer_first(
 
     A unit that is held up then keeps the others waiting for a small part of its share only.
     """
-    bound = weighed[0].cost_us * AS_GOOD if weighed else 0.0
+    bound = weighed[0].cost_us * AS_GOOD_RATIO if weighed else 0.0
     most = FEW_TASKS * max(1, device.units)
 
     def tasks_of(c: Candidate[Tiling]) -> float:

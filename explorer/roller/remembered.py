@@ -16,7 +16,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.policy import REFUSED
+from explorer.roller.policy import REFUSED_CANDIDATES
 
 FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")
 
@@ -97,7 +97,7 @@ class _Question:
     def weighed(self) -> Iterator[Candidate[Tiling]]:
         """The candidates, each looked at when it is asked for."""
         every = POLICIES[self.policy](self.kernel, self.device, self.env, self.sizes, self.top_k)
-        return islice(every, self.top_k + REFUSED)
+        return islice(every, self.top_k + REFUSED_CANDIDATES)
 
     def first(self) -> tuple[Candidate[Tiling], ...]:
         """The best candidate; the others are kept as a promise."""

@@ -21,12 +21,20 @@ from explorer.passes.pipeline.own_policy import Asked
 from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
-from explorer.roller.policy import REFUSED, Cut, label_of, refined, refusal, weigh, weighed_inside
+from explorer.roller.policy import (
+    REFUSED_CANDIDATES,
+    Cut,
+    label_of,
+    refined,
+    refusal,
+    weigh,
+    weighed_inside,
+)
 from explorer.roller.remembered import best_tiling, best_tilings
 from explorer.roller.well_formed import in_numbers
 
-MOST_TILINGS = 10_000
-MOST_MEASURED = 100
+MOST_TILINGS = 10_000  # that can be asked for; chosen
+MOST_MEASURED_TILINGS = 100  # that can be asked for; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Options:
     def __post_init__(self) -> None:
         ranges.policy("roller.policy", self.policy, POLICIES)
         ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
-        ranges.whole("roller.measure", self.measure, 0, MOST_MEASURED)
+        ranges.whole("roller.measure", self.measure, 0, MOST_MEASURED_TILINGS)
         ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")
 
 
@@ -123,7 +131,7 @@ def _found(
     if isinstance(policy, str):
         return best_tilings(named, device, env, env.hints, count, policy)
     asked = Asked("Roller", policy, f"the kernel {name!r}")
-    most = count + REFUSED
+    most = count + REFUSED_CANDIDATES
     return own_candidates(
         asked, lambda: policy(named, device, env, env.hints), named, device, env, env.hints, most
     )

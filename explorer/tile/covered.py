@@ -33,8 +33,8 @@ from explorer.ir.tile_program import (
     Window,
 )
 
-MARKED = 1 << 24  # elements of an output that are marked one by one
-TRIED = 1 << 12  # values of variables that several axes share
+MARKED_ELEMENTS = 1 << 24  # of an output that are marked one by one: a bound on memory, chosen
+TRIED_VALUES = 1 << 12  # of variables that several axes share: a bound on time, chosen
 
 Interval = tuple[int, int]  # from the first to, not including, the last
 Steps = tuple[int, int, int]  # the first value, how many there are, and from one to the next
@@ -146,7 +146,7 @@ class _Reach:
     def _one_by_one(self, names: tuple[str, ...]) -> Iterator[Box]:
         """A box for each value of these variables; more where a box would have gaps."""
         values = [self._values(name) for name in names]
-        if prod(count for _, count, _ in values) > TRIED:
+        if prod(count for _, count, _ in values) > TRIED_VALUES:
             raise Unknown(f"too many values of {', '.join(names)}")
         for chosen in every(*(range(a, a + n * step, step) for a, n, step in values)):
             fixed = {name: (v, 1, 1) for name, v in zip(names, chosen)}
@@ -241,7 +241,7 @@ def _is_all(box: Box, count: int) -> bool:
 
 def _left(boxes: Iterable[Box], count: int) -> str:
     """The elements that are in no box."""
-    if count > MARKED:
+    if count > MARKED_ELEMENTS:
         raise Unknown("too many elements to mark")
     marks = np.zeros(count, np.bool_)
     for start, steps in boxes:

@@ -49,7 +49,7 @@ from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 from explorer.tile.thread_order import Env, ThreadBlock
 
-TASKS = 3  # that one worker does in a row
+TASKS_IN_A_ROW = 3  # that one worker does; chosen
 REDUCED = "_reduced"  # what a window was reduced to
 
 
@@ -75,7 +75,7 @@ class Interpreter:
         shared = {b.name for s in self.program.body if isinstance(s, Once) for b in writes(s)}
         is_block = threads_of(self.program.body) > 0
         for n, task in enumerate(np.ndindex(*counts)):
-            self.is_first = n % TASKS == 0
+            self.is_first = n % TASKS_IN_A_ROW == 0
             for b in self.program.buffers:
                 if b.kind == "scratch" and (self.is_first or b.name not in shared):
                     self.poison(b)

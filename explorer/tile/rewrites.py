@@ -40,7 +40,7 @@ LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done
     ("register tiles", register_tiles),
 )
 REWRITES = (*PLACEMENT, *LOOPS)
-REMEMBERED = 512
+REMEMBERED_PROGRAMS = 512  # a bound on memory, chosen
 
 
 def steps(
@@ -66,7 +66,7 @@ def placed(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> Til
     return program
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=REMEMBERED_PROGRAMS)
 def tile_program(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> TileProgram:
     """The program that is printed and run: the last of `steps`."""
     return steps(kernel, tiling, env, device)[-1][1]

@@ -13,7 +13,7 @@ from explorer.ir.tile_program import For, Statement, Sync, TileProgram
 from explorer.ir.tile_traversal import statements
 
 Path = tuple[int, ...]  # the place in the body, in the loop that stands there, and so on
-UNKNOWN_TRIPS = 64  # of a loop whose extent is no number: how often a Sync in it is counted
+UNKNOWN_TRIPS = 64  # of a loop whose extent is no number: how often a Sync in it is counted; chosen
 
 
 @dataclass(frozen=True, slots=True)

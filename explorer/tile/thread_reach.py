@@ -26,7 +26,7 @@ from explorer.ir.tile_program import (
 from explorer.ir.tile_traversal import dealt, loads, reads, spans, statements, stored, writes
 from explorer.tile.sync_places import Part
 
-MOST = 1 << 22  # points that are gone through
+MOST_POINTS = 1 << 22  # that are gone through: a bound on time, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class _Walk:
         if not all(isinstance(x, int) for x in (*mine.values(), *sizes.values())):
             return None
         known = {axis: int(sizes[axis]) for axis in mine}  # type: ignore[call-overload]
-        if prod(known.values()) > MOST:
+        if prod(known.values()) > MOST_POINTS:
             return None
         where, first = np.zeros((1,), np.int64), np.zeros((1,), np.int64)
         for axis, size in known.items():

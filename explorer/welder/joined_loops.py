@@ -19,8 +19,8 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 
-MOST = 16  # tensors that one loop walks along: each is an address to advance
-NEAREST = 32  # loops of one value that are looked at, the last ones
+MOST_TENSORS = 16  # that one loop walks along: each is an address to advance; chosen
+NEAREST_LOOPS = 32  # of one value that are looked at, the last ones: a bound on search time, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Choice:
         """The bytes that joining it to another would spare, negative, and both numbers."""
         mine = self.loops[n]
         names = mine.whole.union(mine.kernel.outputs)
-        found = {m for name in names for m in self.near[name][-NEAREST:]}
+        found = {m for name in names for m in self.near[name][-NEAREST_LOOPS:]}
         for m in found & self.loops.keys() - {n}:
             spared = self._spared(mine, self.loops[m])
             if spared > 0:
@@ -159,7 +159,7 @@ class _Choice:
             if name in self.readers and self.readers[name] <= {*places}:
                 kernel = kept_inside(kernel, name)
         names = (*kernel.inputs, *kernel.outputs)
-        if len(names) > MOST:
+        if len(names) > MOST_TENSORS:
             return None
         values = {**a.values, **b.values}
         return Loop(places, kernel, {n: values[n] for n in names}, _whole(kernel))

@@ -12,7 +12,7 @@ import pytest
 import explorer
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
 from explorer.codegen.cpu.object.object_code import MachineCode, compile_cfunc, in_memory
-from explorer.codegen.cpu.object.shelves import MOST, Shelves
+from explorer.codegen.cpu.object.shelves import MOST_FUNCTIONS, Shelves
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.codegen.emitted import _codes
 from explorer.errors import KernelCompileError
@@ -42,17 +42,17 @@ def now() -> tuple[int, int]:
 def test_code_that_nothing_uses_leaves_memory_and_may_come_again() -> None:
     before = now()
     for _ in range(3):
-        made = [compile_cfunc(source_of(n), TARGET) for n in range(2 * MOST)]
-        assert [ran(code) for code in made] == list(range(2 * MOST))
+        made = [compile_cfunc(source_of(n), TARGET) for n in range(2 * MOST_FUNCTIONS)]
+        assert [ran(code) for code in made] == list(range(2 * MOST_FUNCTIONS))
         functions, size_bytes = now()
-        assert functions >= before[0] + MOST and size_bytes > before[1]
+        assert functions >= before[0] + MOST_FUNCTIONS and size_bytes > before[1]
         del made
-    assert now()[0] <= before[0] + MOST  # the last shelf may have others on it
+    assert now()[0] <= before[0] + MOST_FUNCTIONS  # the last shelf may have others on it
 
 
 def test_code_that_is_used_stays_while_all_about_it_goes() -> None:
     kept = compile_cfunc(source_of(-1), TARGET)
-    for n in range(3 * MOST):
+    for n in range(3 * MOST_FUNCTIONS):
         compile_cfunc(source_of(n), TARGET)
     gc.collect()
     assert ran(kept) == -1 and compile_cfunc(source_of(-1), TARGET) is kept
@@ -102,6 +102,6 @@ def test_many_compilations_keep_no_more_code_than_the_last_of_them() -> None:
         last.run({"x": np.ones(40 + n, np.float32)})
     kept = len(_codes)
     assert gone() is None
-    assert now()[0] <= before + kept + 2 * MOST
+    assert now()[0] <= before + kept + 2 * MOST_FUNCTIONS
     y = last.run({"x": np.ones(99, np.float32)})
     assert np.allclose(next(iter(y.values())), 60.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.cost.loops import Loops, loops_of
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.tile.lowering.lower import whole
-from explorer.tile.rewriting.loop_form import LEAST_SIDE
+from explorer.tile.rewriting.loop_form import LEAST_SIDE_ELEMENTS
 from tests.roller.test_policy import DEVICE
 
 
@@ -33,5 +33,5 @@ def test_what_turns_in_registers_is_not_read_element_by_element() -> None:
 
 
 def test_an_axis_of_a_few_elements_does_not_turn() -> None:
-    kernel = mixed(64, LEAST_SIDE - 1)
+    kernel = mixed(64, LEAST_SIDE_ELEMENTS - 1)
     assert loops(kernel).strided == 1

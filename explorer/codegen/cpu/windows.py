@@ -14,7 +14,7 @@ from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.shapes.dims import product, whole
 from explorer.ir.tile_program import Border, Do, Fetch, Span, TileExpr, Window
 
-MANY_PLACES = 16  # of a window that is written out; more of them are a loop over rows
+MANY_PLACES = 16  # a larger window is a loop over rows; chosen, no measurement kept
 
 
 def window(e: Emitter, w: Window) -> None:

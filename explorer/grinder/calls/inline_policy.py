@@ -17,7 +17,7 @@ from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor
 
-MOST_BINDINGS = 4096  # that stand in the place of calls, in a whole program
+MOST_BINDINGS = 4096  # in the place of calls, in a program: a bound on its size, chosen
 Said: TypeAlias = Mapping[str, Dim]  # what a function's symbols are in the words of a call
 
 

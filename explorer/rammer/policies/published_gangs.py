@@ -18,8 +18,8 @@ from explorer.rammer.policies.published_lanes import GangLanes
 from explorer.rammer.policies.rkernels import efficient, fastest
 from explorer.rammer.policies.topological_levels import apart, waves
 
-MOST_OPERATORS = 128  # of a group, before merging
-BLOCKS_PER_CORE = 4  # more tasks than this in a group: the efficient kernels
+MOST_OPERATORS = 128  # of a group, before merging (NNFusion, `blockfusion_optimizer.cpp`)
+BLOCKS_PER_CORE = 4  # more in a group: the efficient kernels (NNFusion: 4 * 80, of a V100)
 
 
 @dataclass(slots=True)

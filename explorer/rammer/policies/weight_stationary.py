@@ -20,7 +20,7 @@ from explorer.rammer.policies.op_by_op import alone
 from explorer.rammer.policies.ready import Ready, longest_ways
 from explorer.rammer.policies.rkernels import fastest
 
-LOOKED_AT = 8  # constants that were read last, whose readers are preferred
+RECENT_CONSTANTS = 8  # whose readers are preferred: a bound on search time, chosen
 
 
 def weight_stationary(facts: Facts) -> Placement:
@@ -156,7 +156,7 @@ class _Stationary:
     def _note(self, constant: str) -> None:
         self.recent[constant] = None
         self.recent.move_to_end(constant)
-        if len(self.recent) > LOOKED_AT:
+        if len(self.recent) > RECENT_CONSTANTS:
             self.recent.popitem(last=False)
 
 

@@ -14,7 +14,7 @@ from explorer.rammer.placement import Placed
 from explorer.rammer.transform import Bricks
 from explorer.rammer.walls.simulate import wait_gaps
 
-MANY = 64  # units; each wait is one of as many instructions as pairs of them
+MANY_UNITS = 64  # waits are as many as pairs of them; a bound on time, chosen
 
 
 def is_plain(facts: Facts) -> bool:

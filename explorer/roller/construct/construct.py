@@ -24,10 +24,10 @@ from explorer.roller.construct.shrink import shrunk
 from explorer.roller.construct.steps import Construction
 
 EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
-CPU_EPS_STEP = 0.05  # registers have room for any number of rows, so a closer one is found
-CPU_CHOICE = 0.2  # wasted at most to have more results than one
-EPS_CAP = 1.0
-KEPT_ON_CPU = 2  # register tile and unit tile: a core has the same registers for any operator
+CPU_EPS_STEP = 0.05  # registers have room for any number of rows, so a closer one is found; chosen
+CPU_CHOICE_EPS = 0.2  # wasted at most to have more results than one; chosen
+EPS_CAP = 1.0  # Roller artifact
+KEPT_TILES_ON_CPU = 2  # counted: register tile and unit tile, the same for any operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
     search = Search(rules, growth.score, growth.top_k, unit_tile(e), each, growth.steps)
     gpu_step = STREAMED_EPS_STEP if streamed else EPS_STEP
     if device.kind == "cpu":
-        results = search.run(CPU_EPS_STEP, growth.eps_cap, min(CPU_CHOICE, growth.eps_cap))
+        results = search.run(CPU_EPS_STEP, growth.eps_cap, min(CPU_CHOICE_EPS, growth.eps_cap))
     else:
         results = search.run(gpu_step, growth.eps_cap, growth.eps_cap)
     if growth.shrink:
-        kept = KEPT_ON_CPU if device.kind == "cpu" else 0
+        kept = KEPT_TILES_ON_CPU if device.kind == "cpu" else 0
         results = _distinct(shrunk(p, device.units, kept) for p in results)
     return Construction(
         e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,

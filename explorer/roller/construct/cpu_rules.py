@@ -23,10 +23,10 @@ from explorer.roller.construct.levels import Larger, Room, TileLevel
 from explorer.roller.construct.rtile import RTile, whole_tile
 
 VECTORS = (1, 2, 3, 4, 6, 8)  # column groups of a register tile
-MOST_ROWS = 14
+MOST_ROWS = 14  # of a register tile: by two vectors they take 31 of 32 registers; chosen
 CACHE_STEPS = tuple(2**n for n in range(16))
-GROWTH = 8  # of a cache's least tile, before the cache is full
-FEW_TILES = 4  # a core: so many more share the work evenly
+ROOM_TILES = 8  # of the least size that a cache has room for; chosen
+FEW_TILES = 4  # a core: so many more share the work evenly; chosen
 PARTS = (1, 2, 3, 4, 6, 8)  # of an axis, for even shares
 
 
@@ -107,7 +107,7 @@ class CpuRules:
         depth = list(ends)
         while depth != line:
             tile = RTile(e, (*base.spatial, *depth))
-            if GROWTH * tile.footprint_bytes <= room.capacity:
+            if ROOM_TILES * tile.footprint_bytes <= room.capacity:
                 break
             longest = max(range(len(depth)), key=lambda d: depth[d] / line[d])
             depth[longest] = max(line[longest], -(-depth[longest] // 2))

@@ -14,7 +14,7 @@ from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.score import Score, reuse_scores
 from explorer.roller.construct.steps import Round, Step, Verdict
 
-MOST_STATES = 500  # of one round: irregular operators have no end of tiles that do not fit
+MOST_STATES = 500  # of one round: tiles that do not fit have no end; a bound on search time, chosen
 
 Sizes = tuple[tuple[int, ...], ...]
 

@@ -9,7 +9,7 @@ from explorer.roller.construct.expression import Expression
 from explorer.roller.construct.rtile import RTile
 
 SHARES = tuple(n / 10 for n in range(1, 10))
-LEAST_SLOPE, LEAST_MEAN_SLOPE = 2.0, 4.0  # points a byte, for each whole of the operator
+LEAST_POINTS_A_BYTE, LEAST_MEAN_POINTS_A_BYTE = 2.0, 4.0  # of the whole operator; Roller artifact
 
 
 def reuse_slopes(expression: Expression) -> tuple[float, ...]:
@@ -23,7 +23,9 @@ def is_memory_bound(expression: Expression) -> bool:
     the mean at most 4.
     """
     slopes = reuse_slopes(expression)
-    return min(slopes) <= LEAST_SLOPE or sum(slopes) / len(slopes) <= LEAST_MEAN_SLOPE
+    return (
+        min(slopes) <= LEAST_POINTS_A_BYTE or sum(slopes) / len(slopes) <= LEAST_MEAN_POINTS_A_BYTE
+    )
 
 
 def _points_per_byte(e: Expression, share: float) -> float:

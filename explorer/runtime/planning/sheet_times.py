@@ -17,7 +17,7 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevice_of
-from explorer.roller.grids import RESIDENT, grids
+from explorer.roller.grids import RESIDENT_SHARE, grids
 from explorer.runtime.planning.extents import Extents
 
 ALONE = "op-by-op"  # the policy under which an operator has the device to itself
@@ -30,7 +30,7 @@ class SheetTimes:
         self.device = device
         near = next(m for m in device.levels if m.shared)
         constants = sum(c.array.nbytes for c in program.constants.values())
-        self.cold = constants > RESIDENT * (near.capacity_bytes or float("inf"))
+        self.cold = constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
         self._named: dict[Kernel, Kernel] = {}
         self._known: dict[tuple[Kernel, tuple[tuple[str, int], ...]], tuple[ThreadBlocks, ...]] = {}
 

@@ -11,7 +11,7 @@ from explorer.ir.tile_traversal import threads_of
 from explorer.tile.hazards import hazards
 from explorer.tile.sync_places import Gap, parts_of_block, with_syncs
 
-MOST = 20_000  # choices that are looked at, from the one that greed takes
+MOST_CHOICES = 20_000  # from the one that greed takes: a bound on search time, chosen
 
 
 def place_syncs(p: TileProgram, device: Device) -> TileProgram:
@@ -41,7 +41,7 @@ def fewest(needs: Sequence[frozenset[Gap]], cost: Callable[[Gap], int]) -> froze
 
     def go(chosen: frozenset[Gap]) -> None:
         looked[0] += 1
-        if looked[0] > MOST or price(chosen) >= price(best[0]):
+        if looked[0] > MOST_CHOICES or price(chosen) >= price(best[0]):
             return
         open_need = next((n for n in least if not n & chosen), None)
         if open_need is None:

@@ -11,7 +11,7 @@ from explorer.ir.shapes.dims import product
 from explorer.ir.tile_program import Fetch, Map, Span, Statement
 from explorer.tile.lowering.places import Places, row_major
 
-LEAST_SIDE = 16  # rows and columns that are worth a block in registers
+LEAST_SIDE_ELEMENTS = 16  # that are worth a block in registers; chosen, no measurement kept
 
 
 def turned_tile(
@@ -28,7 +28,7 @@ def turned_tile(
     if len(whole) != len(sizes) + 1 or target.dynamic or step in (0, 1):
         return epilogue, []
     run = _run(target, rows)
-    if run < LEAST_SIDE or whole[-2] < LEAST_SIDE:
+    if run < LEAST_SIDE_ELEMENTS or whole[-2] < LEAST_SIDE_ELEMENTS:
         return epilogue, []
     room = p.buffer(f"{name}_turned", "scratch", product(whole[:-1]), target.buffer.dtype, "L2")
     at = Affine()

@@ -31,12 +31,12 @@ from explorer.tile.rewriting.collapse import collapse
 
 CELLS = (*VECTOR_DTYPES, "float16", "bfloat16")  # what vectors are loaded and stored as
 POWERS = (2.0, 3.0, 0.5, -1.0, 1.0)
-LEAST_SIDE = 8  # elements along either axis that are worth a block in registers
-FEW_ELEMENTS = 8  # results of a reduction this short are left to LLVM, which takes several at once
-HELD_SHARE = 0.5  # of the vector registers, for what is read and written at a point
-LEAST_ROWS = 16  # rows that are worth a trip of the results to memory
-LEAST_STACK_ROWS = 4  # rows that are worth reducing together
-FUNCTION_INSTRUCTIONS = 12  # of exp and its like, in instructions
+LEAST_SIDE_ELEMENTS = 8  # that are worth a block in registers; chosen, no measurement kept
+FEW_ELEMENTS = 8  # reduced, LLVM takes several at once; chosen, no measurement kept
+HELD_SHARE = 0.5  # of the vector registers, for what is read and written at a point; chosen
+LEAST_ROWS = 16  # that are worth a trip of the results to memory; chosen, no measurement kept
+LEAST_STACK_ROWS = 4  # that are worth reducing together; chosen, no measurement kept
+FUNCTION_INSTRUCTIONS = 12  # of exp and its like, about; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,16 @@ def _mapped(p: Pass) -> tuple[Pass, str] | None:
 def _other_axis(p: Pass, last: Span) -> Span | None:
     """The longest axis along which all loads are dense that are not dense along the last one."""
     turned = [f for f in p.loads if _factor(f, last.axis) not in (0, 1)]
-    if size_of(last) < LEAST_SIDE or {f.buffer for f in p.loads} & {t.buffer for t in p.targets}:
+    if size_of(last) < LEAST_SIDE_ELEMENTS or {f.buffer for f in p.loads} & {
+        t.buffer for t in p.targets
+    }:
         return None
     good = [
         s
         for s in p.over
-        if s != last and size_of(s) >= LEAST_SIDE and all(_factor(f, s.axis) == 1 for f in turned)
+        if s != last
+        and size_of(s) >= LEAST_SIDE_ELEMENTS
+        and all(_factor(f, s.axis) == 1 for f in turned)
     ]
     return max(good, key=size_of, default=None) if turned else None
 

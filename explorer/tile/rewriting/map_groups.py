@@ -11,7 +11,7 @@ from explorer.ir.tile_program import Map, OnePass, Statement, TileProgram, fetch
 from explorer.ir.tile_traversal import moved, substitute
 from explorer.tile.rewriting.loop_form import vector_form
 
-MOST_MAPS = 8  # maps of one loop: what they load stays in registers
+MOST_MAPS = 8  # of one loop: what they load stays in registers; chosen, no measurement kept
 
 
 def group_maps(p: TileProgram, device: Device) -> TileProgram:

@@ -36,9 +36,9 @@ from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form
 
 SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an element
-BLOCKS_BESIDE = 4  # blocks beside each other in the target, so that whole lines follow lines
-LEAST_ROW_ELEMENTS = 8  # results that are worth a vector
-FEW_POINTS = 16  # reduced points that LLVM unrolls
+BLOCKS_BESIDE = 4  # side by side, lines follow lines; chosen, no measurement kept
+LEAST_ROW_ELEMENTS = 8  # results that are worth a vector; chosen, no measurement kept
+FEW_POINTS = 16  # reduced ones that LLVM unrolls; chosen, no measurement kept
 
 
 def vectorise(p: TileProgram, device: Device) -> TileProgram:

@@ -23,7 +23,7 @@ from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.sized import Sized
 from explorer.welder.tiles.tile_costs import holder
 
-REMEMBERED = 4096  # kernels, alone and merged: cells of one network are equal
+REMEMBERED_KERNELS = 4096  # alone and merged, cells are equal: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,12 @@ def merged(group: Group, producer: Group, arg: Var, env: ShapeEnv) -> Merged:
     return Merged(kernel, tuple(by_number[n] for n in kept), tensor)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=REMEMBERED_KERNELS)
 def _normal(kernel: Kernel, env: ShapeEnv) -> Kernel:
     return normalise(open_inner_dims(kernel, env))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=REMEMBERED_KERNELS)
 def _merged(
     group: Kernel,
     producer: Kernel,

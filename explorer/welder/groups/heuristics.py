@@ -23,9 +23,9 @@ from explorer.welder.model import (
     points,
 )
 
-MOST_REPEATS = 2.0  # how often a cheap value may be computed instead of being stored and loaded
-MOST_CONTRACTIONS = 2  # of a group with other reductions
-MOST_WITH_WINDOWS = 3  # of one that reduces windows in between: an inverted bottleneck has two
+MOST_REPEATS = 2.0  # of a cheap value, before it is stored; chosen, no measurement kept
+MOST_CONTRACTIONS = 2  # of a group with other reductions; chosen
+MOST_WINDOW_CONTRACTIONS = 3  # an inverted bottleneck has two; chosen
 
 
 def unwise(merge: Merge, facts: Facts) -> Refusal | None:
@@ -47,10 +47,12 @@ def _window_refusal(merge: Merge, facts: Facts) -> Refusal | None:
     """
     producer, consumer = form_of(merge.producer), form_of(merge.consumer)
     contractions = producer.contractions + consumer.contractions
-    if contractions > MOST_WITH_WINDOWS:
-        text = f"the group would hold {contractions} contractions, at most {MOST_WITH_WINDOWS}"
-        change = f"leave {contractions - MOST_WITH_WINDOWS} out"
-        return Refusal("contractions", contractions, MOST_WITH_WINDOWS, text, change)
+    if contractions > MOST_WINDOW_CONTRACTIONS:
+        text = (
+            f"the group would hold {contractions} contractions, at most {MOST_WINDOW_CONTRACTIONS}"
+        )
+        change = f"leave {contractions - MOST_WINDOW_CONTRACTIONS} out"
+        return Refusal("contractions", contractions, MOST_WINDOW_CONTRACTIONS, text, change)
     for c, read in loads_of(merge.consumer, merge.tensor):
         found = contraction(c)
         if not c.reduce:

@@ -11,11 +11,11 @@ from explorer.ir.kernels.kernel_size import Size
 from explorer.welder.groups.groups import Facts, Group, Merge
 from explorer.welder.model import form_of, loads_of
 
-MOST_INPUTS = 24
-MOST_COMPUTES = 24
-MOST_OPERATIONS = 128  # scalar functions of a kernel; the zoo's largest group holds 40
-MOST_DEPTH = 32  # of scalar functions that nest; the zoo's deepest has 8
-NAMED = 3  # readers that a refusal names
+MOST_INPUTS = 24  # of a kernel; chosen
+MOST_COMPUTES = 24  # of a kernel; chosen
+MOST_OPERATIONS = 128  # scalar functions of a kernel; chosen: the zoo's largest group holds 40
+MOST_NESTED_OPERATIONS = 32  # scalar functions within each other; chosen: the zoo's deepest has 8
+NAMED_READERS = 3  # in a refusal; chosen
 
 
 def before_merging(group: Group, producer: Group, value: str, facts: Facts) -> Refusal | None:
@@ -50,8 +50,8 @@ def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
         return Refusal("result", 1, 0, "it is a result of the program, so it is stored anyway")
     names = [r for r in facts.readers.get(value, ()) if r not in group.members]
     text = f"{others} {'others read' if others > 1 else 'other reads'} it, so it is stored anyway"
-    more = ", ..." if len(names) > NAMED else ""
-    change = f"join {', '.join(names[:NAMED])}{more} too" if names else ""
+    more = ", ..." if len(names) > NAMED_READERS else ""
+    change = f"join {', '.join(names[:NAMED_READERS])}{more} too" if names else ""
     return Refusal("readers", others, 0, text, change)
 
 
@@ -66,9 +66,9 @@ def too_large(producer: Size, consumer: Size, times: int) -> Refusal | None:
         text = f"the kernel would hold {operations} operations, at most {MOST_OPERATIONS}"
         return _bound("operations", operations, MOST_OPERATIONS, text)
     depth = consumer.depth + producer.depth if times else 0
-    if depth > MOST_DEPTH:
-        text = f"the kernel would nest {depth} operations, at most {MOST_DEPTH}"
-        return _bound("depth", depth, MOST_DEPTH, text)
+    if depth > MOST_NESTED_OPERATIONS:
+        text = f"the kernel would nest {depth} operations, at most {MOST_NESTED_OPERATIONS}"
+        return _bound("depth", depth, MOST_NESTED_OPERATIONS, text)
     return None
 
 

@@ -26,8 +26,8 @@ from explorer.welder.tiles.reduce_steps import first_steps, longer_steps
 from explorer.welder.tiles.sized import Sized, sized
 from explorer.welder.tiles.tile_costs import base_tile, holder
 
-MOST_NEW = 10  # kernels that a group takes in at once
-MOST_VISITED, KEPT = 2000, 20  # output tiles
+MOST_NEW_KERNELS = 10  # that a group takes in at once; Welder artifact
+MOST_VISITED_TILES, KEPT_TILES = 2000, 20  # bounds on search time; Welder artifact: its topk is 20
 
 
 def shipped(kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
@@ -49,13 +49,13 @@ def shipped_tiles(kernel: Kernel, device: Device) -> Sequence[Sized] | Refusal:
     steps = first_steps(kernel, memory, base)
     found = best_first(
         kernel, base, lambda t: sized(kernel, device, memory, t, steps), lambda s: s.key,
-        most=MOST_VISITED,
+        most=MOST_VISITED_TILES,
     )  # fmt: skip
     even = [s for s in found if s.even]
     if not even and found[0].fits:
         text = f"none of {len(found)} tiles cuts every compute into as many parts as the output"
         return Refusal("grids", 0, 1, text, "a policy that lets halos be computed again")
-    return [longer_steps(kernel, device, s) for s in even[:KEPT]] or found[:1]
+    return [longer_steps(kernel, device, s) for s in even[:KEPT_TILES]] or found[:1]
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _Builder:
         found: set[str] = set()
         while todo:
             each = todo.pop()
-            if each not in found and each not in names and len(found) <= MOST_NEW:
+            if each not in found and each not in names and len(found) <= MOST_NEW_KERNELS:
                 found.add(each)
                 args = (a.name for a in self.kernels[each].args)
                 todo += [a for a in args if a in self.kernels and a not in self.group_of]
@@ -166,9 +166,11 @@ class _Builder:
         if taken:
             text = f"{taken[0]} reads it from the group {self.group_of[taken[0]]}"
             return Refusal("readers", len(taken), 0, text, f"split {taken[0]} from its group")
-        if len(new) > MOST_NEW:
-            text = f"more than {MOST_NEW} kernels would come in at once"
-            return Refusal("kernels", len(new), MOST_NEW, text, "connect fewer of them by hand")
+        if len(new) > MOST_NEW_KERNELS:
+            text = f"more than {MOST_NEW_KERNELS} kernels would come in at once"
+            return Refusal(
+                "kernels", len(new), MOST_NEW_KERNELS, text, "connect fewer of them by hand"
+            )
         if not all(is_whole(self.kernels[n]) for n in (name, *new)):
             return Refusal("parts", 2, 1, "one of them writes a part of a larger tensor")
         if name in self.facts.results:

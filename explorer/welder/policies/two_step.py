@@ -27,14 +27,14 @@ from explorer.welder.tiles.layers import Layer, layers, task_level, task_tiles
 from explorer.welder.tiles.levels import REGISTER, memories
 from explorer.welder.tiles.tile_graph import Link, links
 
-SWEEPS = 3
+MOST_SWEEPS = 3  # over all edges, so long as one changes something: a bound on search time, chosen
 
 
 def two_step(kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
     """Groups in program order: each value is handed over at the level with the least latency."""
     found = _Connecting(facts, {k.name: k for k in kernels})
     found.begin()
-    while found.sweeps < SWEEPS and found.sweep():
+    while found.sweeps < MOST_SWEEPS and found.sweep():
         pass
     return found.groups()
 

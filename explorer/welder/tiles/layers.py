@@ -25,8 +25,8 @@ from explorer.welder.tiles.sized import Sized, sized
 from explorer.welder.tiles.tile_costs import base_tile, holder
 from explorer.welder.tiles.tile_graph import virtual_nodes
 
-VISITED, KEPT = 32, 8  # tiles of a task
-NEAR_VISITED, NEAR_KEPT = 16, 2  # tiles inside of one
+VISITED_TILES, KEPT_TILES = 32, 8  # of a task: bounds on search time, chosen
+NEAR_VISITED_TILES, NEAR_KEPT_TILES = 16, 2  # inside of one; the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def subtiles(
 
 def task_tiles(kernel: Kernel, device: Device) -> Sequence[Sized]:
     """The tiles of a task of a kernel with numbers for dims: the best of them by traffic."""
-    return subtiles(kernel, device, task_level(device), VISITED)[:KEPT]
+    return subtiles(kernel, device, task_level(device), VISITED_TILES)[:KEPT_TILES]
 
 
 def task_level(device: Device) -> int:
@@ -97,11 +97,11 @@ def _inside(
 
 def _tiled(part: Kernel, device: Device, at: int, levels: Mapping[str, int]) -> Layer | Sized:
     """The best of the best few tiles of a sub-graph in a memory."""
-    found = subtiles(part, device, at, NEAR_VISITED)
+    found = subtiles(part, device, at, NEAR_VISITED_TILES)
     inner = {c.out: levels[c.out] for c in part.computes if c.out in levels}
     inner = {t: at_ for t, at_ in inner.items() if t not in part.outputs}
     best: Layer | None = None
-    for tile in found[:NEAR_KEPT]:
+    for tile in found[:NEAR_KEPT_TILES]:
         layer = _inside(part, device, at, tile, inner) if tile.fits else tile
         if isinstance(layer, Layer) and (best is None or layer.us < best.us):
             best = layer

@@ -22,7 +22,7 @@ from explorer.welder.tiles.plan import plan_group
 from explorer.welder.tiles.tile_costs import best_tile
 from explorer.welder.tiles.tile_graph import links
 
-LOOKED_AT = 16  # tiles; a millisecond or less each
+MOST_TILES = 16  # that are looked at, a millisecond or less each: a bound on search time, chosen
 
 Wanted = Mapping[str, str]  # tensors of a kernel, and the memory in which each is handed over
 
@@ -87,7 +87,7 @@ def _descended(
     seen: dict[tuple[tuple[str, int], ...], Choice] = {}
     todo = [s for start in starts for s in _shrunk(kernel, start, rooms)]
     best: Choice | None = None
-    while todo and len(seen) < LOOKED_AT:
+    while todo and len(seen) < MOST_TILES:
         tiling = todo.pop(0)
         if tiling.tile in seen or _too_large(kernel, tiling, rooms) is not None:
             continue

@@ -19,8 +19,8 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.tiles.levels import Memory, has_registers, memories, resident, waves
 
 SMALL = (2, 4, 8, 16, 32)
-SHARED_WORK = 0.75  # of the work of half of an axis: less, and both halves do the same work
-LEAST_STEP = 32  # elements of a reduced axis that are loaded at once (Welder artifact)
+SHARED_WORK_RATIO = 0.75  # an axis to its half: less, and both halves do the same work; chosen
+LEAST_STEP_ELEMENTS = 32  # of a reduced axis that are loaded at once (Welder artifact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,15 @@ def largest_output(kernel: Kernel, regions: Regions) -> int:
 
 def steps_of(kernel: Kernel, device: Device, tile: Tile) -> Mapping[str, int]:
     """How much of each reduced axis is loaded at once: all of it where that has room, else half of
-    the longest step until the tile fits, `LEAST_STEP` elements at least.
+    the longest step until the tile fits, `LEAST_STEP_ELEMENTS` elements at least.
     """
     reduced = {a.name: int(a.extent) for c in kernel.computes for a in c.reduce}
     steps, regions = dict(reduced), propagate(kernel, tile)
     while not _room(kernel, device, tile, regions, steps)[1]:
         longest = max(steps, key=lambda a: steps[a], default="")
-        if not longest or steps[longest] <= LEAST_STEP:
+        if not longest or steps[longest] <= LEAST_STEP_ELEMENTS:
             break
-        steps[longest] = max(LEAST_STEP, -(-steps[longest] // 2))
+        steps[longest] = max(LEAST_STEP_ELEMENTS, -(-steps[longest] // 2))
     return {a: n for a, n in steps.items() if n < reduced[a]}
 
 
@@ -136,7 +136,7 @@ def base_tile(kernel: Kernel, device: Device) -> Tile:
         whole, half = {**ones, axis: extent}, {**ones, axis: -(-extent // 2)}
         if _work(kernel, {**tile, axis: extent}) < _work(kernel, tile):
             tile[axis] = extent
-        if _work(kernel, whole) < SHARED_WORK * _work(kernel, half):
+        if _work(kernel, whole) < SHARED_WORK_RATIO * _work(kernel, half):
             rows[axis] = extent
     return tile if tile == rows or _about(kernel, device, tile).valid else rows
 

@@ -23,8 +23,11 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 AHEAD_BYTES = PAGE_BYTES  # processors fetch ahead by themselves, but to the end of a page only
 IN_L2, IN_L1 = 2, 3  # LLVM's localities
-SHORT_STEP_PRODUCTS = 12  # products of vectors: where registers are 16, hints took 3 % of the time
-STEPS_UNROLLED = 4
+# Products of vectors. A hint in every step of 12 took 3 % of the time on 8 lanes and 16 registers:
+# `python -m explorer.tuning.kernel_table.table --only matmul` on such a CPU; the bound itself is
+# chosen.
+SHORT_STEP_PRODUCTS = 12
+STEPS_UNROLLED = 4  # that share one hint where a step is short; chosen
 
 Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
 

@@ -20,7 +20,7 @@ from explorer.ir.tile_program import (
 )
 from explorer.tile.rewriting.register_tiles import row_step
 
-TILES_AHEAD = 2  # register tiles
+TILES_AHEAD = 2  # register tiles to the rows that are fetched; chosen, no measurement kept
 
 
 def decode(e: Emitter, s: Panels, row: str) -> None:

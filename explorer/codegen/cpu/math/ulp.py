@@ -25,7 +25,7 @@ BOUNDS = {name: single for name, (single, _) in OURS.items()}
 """The largest error of each function in float32, in units in the last place."""
 BOUNDS_64 = {name: double for name, (_, double) in OURS.items()}
 """The same in float64."""
-BLOCK = 1 << 22
+BLOCK_VALUES = 1 << 22  # that are compared at once: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def largest_error(name: str, step: int = 1) -> Error:
     where NumPy has them.
     """
     run, worst = every(name), Error(0.0, 0.0)
-    for start in range(0, 1 << 32, BLOCK * step):
-        stop = min(start + BLOCK * step, 1 << 32)
+    for start in range(0, 1 << 32, BLOCK_VALUES * step):
+        stop = min(start + BLOCK_VALUES * step, 1 << 32)
         x = np.arange(start, stop, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
         y = np.empty_like(x)
         run(x, y)

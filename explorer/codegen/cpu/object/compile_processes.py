@@ -33,7 +33,7 @@ BOOT = (
 READY = b"ready"
 THREAD = "compile helper"
 LENGTH = struct.Struct("<Q")
-MOST_BYTES = 1 << 28  # of a message
+MOST_BYTES = 1 << 28  # of a message; chosen
 
 
 @dataclass(frozen=True, slots=True)

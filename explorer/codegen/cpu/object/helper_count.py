@@ -6,13 +6,11 @@ from explorer import cache
 from explorer.allowance import cores, free_bytes
 from explorer.codegen.cpu.object.compile_processes import Helpers
 
-OPERATORS_A_KERNEL = 4  # of a model become a kernel, more or less
-KERNELS_A_HELPER = (
-    8  # kernels a process: a helper needs half a second to start, the time of six kernels
-)
-HELPER_BYTES = 192 << 20  # what one was measured to take, and a third more
-KEPT_FREE_BYTES = 512 << 20  # for what runs beside
-MOST_HELPERS = 7
+OPERATORS_A_KERNEL = 4  # of a model become a kernel, more or less; chosen
+KERNELS_A_HELPER = 8  # it starts in half a second, the time of six: measured once, by no command
+HELPER_BYTES = 192 << 20  # what one took, measured once by no command, and a third more
+KEPT_FREE_BYTES = 512 << 20  # for what runs beside; chosen
+MOST_HELPERS = 7  # chosen
 
 
 class HelpersAhead(Helpers):

@@ -16,7 +16,7 @@ from numba.core.registry import cpu_target
 
 from explorer.errors import KernelCompileError
 
-MOST = 32  # functions of a shelf
+MOST_FUNCTIONS = 32  # of a shelf; chosen
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Shelves:
 
     def _room(self) -> Shelf:
         """A shelf with room for one more."""
-        if self.open is None or len(self.open.addresses) >= MOST:
+        if self.open is None or len(self.open.addresses) >= MOST_FUNCTIONS:
             self.open = self._new()
         return self.open
 

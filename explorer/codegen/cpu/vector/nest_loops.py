@@ -23,7 +23,7 @@ from explorer.ir.dtypes import computed, is_float
 I32, I64 = ir.IntType(32), ir.IntType(64)
 Counters = list[Any]
 Values = dict[int, LlvmValue]
-STRAIGHT_VECTORS = 8  # vectors of a row that are written out without a loop
+STRAIGHT_VECTORS = 8  # of a row that are written out without a loop; chosen, no measurement kept
 
 
 class Loops:
