@@ -709,6 +709,6 @@ def test_a_race_that_nobody_else_ran_is_no_answer(shell: Shell, absent: str) -> 
 
 def test_answers_that_differ_end_a_race(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
-    monkeypatch.setattr("explorer.tuning.answers.TOLERANCE", -1.0)
+    monkeypatch.setattr("explorer.tuning.answers.TOLERANCE_SHARE", -1.0)
     code, _, err = shell("race", RESNET, "--seconds", "0.02")
     assert code == 1 and "differ at the output" in err and err.count("\n") == 1

@@ -14,8 +14,8 @@ from explorer.measure.interval import median_interval
 from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, Series, Work, take_turns
 
-WIDE = 1.1  # an interval whose ends lie further apart says little
-RESOLUTION = 0.01  # where code and buffers happen to lie in memory makes about this much
+WIDE_RATIO = 1.1  # an interval whose ends lie further apart says little; chosen
+RESOLUTION_SHARE = 0.01  # by where code and buffers lie in memory; no measurement kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Comparison:
     @property
     def wide(self) -> bool:
         """Whether the ends of the interval lie more than a tenth apart."""
-        return self.high > WIDE * self.low
+        return self.high > WIDE_RATIO * self.low
 
     def __str__(self) -> str:
         wide = ", wide" if self.wide else ""
@@ -111,9 +111,9 @@ def comparison(first: Series, second: Series) -> Comparison:
 
 def verdict(ratio: float, low: float, high: float) -> str:
     """In words, what a ratio of times with its interval says of the one in the denominator."""
-    if low > 1 and ratio > 1 + RESOLUTION:
+    if low > 1 and ratio > 1 + RESOLUTION_SHARE:
         return "faster"
-    if high < 1 and ratio < 1 / (1 + RESOLUTION):
+    if high < 1 and ratio < 1 / (1 + RESOLUTION_SHARE):
         return "slower"
     return "not distinguishable"
 

@@ -33,8 +33,8 @@ Inputs = Mapping[str, np.ndarray]
 Progress = Callable[[str, int, int], None]
 IN_PROGRAM = ControlWay("device")
 FEWEST, MOST = 8, 40  # rounds; fewer give no 99 % interval
-ENOUGH_S = 0.3  # of the rounds of one number of trips
-LONGEST_US = 200_000.0  # of a run that is timed
+ENOUGH_S = 0.3  # of the rounds of one number of trips; chosen
+LONGEST_US = 200_000.0  # of a run that is timed; chosen
 
 
 def timed_crossing(

@@ -10,8 +10,8 @@ from math import comb
 import numpy as np
 
 CONFIDENCE = 0.99
-BATCHES = 16  # so many consecutive parts of a long series, each as long as the noise remembers
-LEAST = 8  # fewer values cannot say anything 99 times in 100: 2 * 0.5**7 > 0.01
+BATCHES = 16  # consecutive parts of a long series, each as long as the noise remembers; chosen
+LEAST_VALUES = 8  # fewer cannot say anything 99 times in 100: 2 * 0.5**7 > 0.01
 
 
 @dataclass(frozen=True, slots=True)

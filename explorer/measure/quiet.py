@@ -19,11 +19,11 @@ from pathlib import Path
 Seconds = Callable[[], float]
 
 LOOK_S = 0.001  # between two looks
-STILL = 0.03  # of a core: less is nobody's spinning
-LOOKS = 2  # in a row that must be still
-MOST_WAIT_S = 0.5  # longer than any runtime spins
+STILL_SHARE = 0.03  # of a core: less is nobody's spinning; chosen
+STILL_LOOKS = 2  # in a row; chosen
+MOST_WAIT_S = 0.5  # longer than any runtime spins; chosen
 TASKS = Path("/proc/self/task")
-DISTURBED = 0.05  # of a turn's time
+DISTURBED_SHARE = 0.05  # of a turn's time; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Disturbance:
     @property
     def disturbed(self) -> bool:
         """Whether others had a part in the time of the turn."""
-        return not self.quiet or self.in_line > DISTURBED
+        return not self.quiet or self.in_line > DISTURBED_SHARE
 
 
 class Watch:
@@ -78,12 +78,12 @@ def wait_until_quiet(
     used = others or _used_by_others
     begin = clock()
     at, before, still = begin, used(), 0
-    while still < LOOKS:
+    while still < STILL_LOOKS:
         if clock() - begin > most_s:
             return False
         sleep(LOOK_S)
         now, after = clock(), used()
-        still = still + 1 if after - before < STILL * (now - at) else 0
+        still = still + 1 if after - before < STILL_SHARE * (now - at) else 0
         at, before = now, after
     return True
 

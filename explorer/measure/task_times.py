@@ -34,7 +34,7 @@ from explorer.runtime.planning.task_times import Key
 from explorer.runtime.workers import clock
 
 FORMAT = "task-times-5"
-LOOKED_AT = 5  # runs around the median, whose gaps are looked at
+MIDDLE_RUNS = 5  # around the median, whose gaps are looked at; chosen
 FEWEST, PATIENCE_SECONDS = 5, 3.0  # more runs only while there is time left
 LEAST_SECONDS, MOST_RUNS = 0.1, 500  # short runs are more, to see more than a moment
 Progress = Callable[[str, int, int], None]
@@ -75,8 +75,8 @@ def _profile(
     ordered, quarter = sorted(traced, key=lambda one: one.cycles), len(traced) // 4
     middle = ordered[quarter : len(ordered) - quarter]
     times = tuple(_times(executable, plan, about.keys, middle))
-    nearest = (len(middle) - LOOKED_AT) // 2
-    walls = [executable.wall_of(one) for one in middle[max(0, nearest) :][:LOOKED_AT]]
+    nearest = (len(middle) - MIDDLE_RUNS) // 2
+    walls = [executable.wall_of(one) for one in middle[max(0, nearest) :][:MIDDLE_RUNS]]
     trips = tuple(trips_of(executable.tasks.parts, walls[0]))
     return TaskProfile(about.device, about.threads, times, overheads_of(walls), trips)
 

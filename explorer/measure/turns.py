@@ -18,10 +18,10 @@ SAMPLE_NS = 50_000  # shorter calls are timed several at once: the clock itself 
 LONG_NS = 20 * SETTLE_NS  # such a call is settled before it has done a twentieth
 LEAST_WARM_UP, MOST_WARM_UP = 2, 10  # calls; the first may have to allocate or compile
 LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
-LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine
+LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine; chosen
 MOST_ROUNDS = 4096
 MOST_TIMES_LONGER = 3  # than asked for, where what was seen is not enough
-FAR = 3  # so many times the fastest's time: 8 rounds tell that, so it sits out the others
+FAR_TIMES = 3  # the fastest's time: 8 rounds tell that, so it sits out the others; chosen
 
 
 class Watcher(Protocol):
@@ -96,7 +96,7 @@ def take_turns(
 def _far_behind(series: Sequence[Series]) -> frozenset[int]:
     """Which functions are far slower than the fastest one, by the best turn of each."""
     best = [min(median(turn) for turn in s.turns) for s in series]
-    return frozenset(n for n, time in enumerate(best) if time > FAR * min(best))
+    return frozenset(n for n, time in enumerate(best) if time > FAR_TIMES * min(best))
 
 
 def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:

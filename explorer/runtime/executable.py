@@ -36,10 +36,10 @@ from explorer.runtime.workers.teams import teams
 Array = np.ndarray
 # Stamps of a unit in a launch, 96 MB at most; room is filled before a run, and takes time.
 LEAST_CAPACITY, FIRST_CAPACITY, LARGEST_CAPACITY = 64, 4096, 1 << 22
-SHORT_US = 2000.0  # a run that takes less than many times what a sleeping worker needs to come
-SHAPES = 256  # of inputs, several of which may be one binding
-BINDINGS = 64  # remembered of a program, each with its plan and tables
-IDLE_ARENA_BYTES = 64 << 20
+SHORT_US = 2000.0  # of a run: many times what a sleeping worker needs to come; chosen
+KEPT_SHAPES = 256  # of inputs, several of which may be one binding: a bound on memory, chosen
+KEPT_BINDINGS = 64  # of a program, each with its plan and tables: a bound on memory, chosen
+IDLE_ARENA_BYTES = 64 << 20  # kept between runs: a bound on memory, chosen
 Names = tuple[tuple[str, int], ...]
 
 
@@ -198,7 +198,7 @@ class Executable:
         found = self._plans.get(key)
         if found is None:
             made = self.planner.plan(dict(sizes))
-            for oldest in list(self._plans)[: 1 - BINDINGS]:
+            for oldest in list(self._plans)[: 1 - KEPT_BINDINGS]:
                 self._plans.pop(oldest, None)
             found = self._plans.setdefault(key, made)
         return found
@@ -282,7 +282,7 @@ class Executable:
             made.check_room(self.program.name)
             self._make_room(made)
             found = self._bounds.setdefault(names, made)
-        if len(self._by_shape) >= SHAPES:
+        if len(self._by_shape) >= KEPT_SHAPES:
             self._by_shape.clear()
         self._by_shape[key] = found
         return found
@@ -292,7 +292,7 @@ class Executable:
         of those used long ago. No lock, so that a fork never finds one held.
         """
         known = sorted(list(self._bounds.items()), key=lambda named: named[1].used)
-        gone, kept = known[: 1 - BINDINGS], known[1 - BINDINGS :]
+        gone, kept = known[: 1 - KEPT_BINDINGS], known[1 - KEPT_BINDINGS :]
         for names, bound in gone:
             self._bounds.pop(names, None)
             self._plans.pop(names, None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.errors import AnswerMismatch
 
-TOLERANCE = 1e-4  # of the largest answer
+TOLERANCE_SHARE = 1e-4  # of the largest answer; chosen
 LEAST = 1e-30  # what counts as the largest answer where all are 0
 
 
@@ -22,7 +22,7 @@ def agree(ours: np.ndarray, theirs: np.ndarray) -> bool:
         return False
     if ours.dtype.kind != "f":
         return bool(np.array_equal(ours, theirs))
-    return largest_error(ours, theirs) <= TOLERANCE * max(largest(theirs), LEAST)
+    return largest_error(ours, theirs) <= TOLERANCE_SHARE * max(largest(theirs), LEAST)
 
 
 def largest(array: np.ndarray) -> float:
@@ -53,7 +53,7 @@ def check_answers(
             raise AnswerMismatch(
                 f"ironworks and {name} differ at the output {output!r}: {_said(value, other)}",
                 where=output,
-                expected=f"at most {TOLERANCE:g} of the largest answer",
+                expected=f"at most {TOLERANCE_SHARE:g} of the largest answer",
                 try_="diverges() of the compilation, which names the first operator that differs",
             )
     return max((largest_error(value, theirs[output]) for output, value in ours.items()), default=0)

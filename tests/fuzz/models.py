@@ -16,7 +16,7 @@ from explorer.errors import UnsupportedOperator
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.tuning.answers import LEAST, TOLERANCE, largest, largest_error
+from explorer.tuning.answers import LEAST, TOLERANCE_SHARE, largest, largest_error
 from tests.fuzz.settings import PLAIN, Setting, everywhere
 
 TINY = Path(__file__).parent.parent / "data"
@@ -35,7 +35,7 @@ class Row:
     @property
     def wrong(self) -> bool:
         """Whether this is a finding."""
-        return bool(self.said) or not self.apart <= TOLERANCE
+        return bool(self.said) or not self.apart <= TOLERANCE_SHARE
 
 
 def names() -> list[str]:

@@ -16,7 +16,7 @@ from explorer.compiler import device_of
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions import ControlDecision
-from explorer.measure.measured_ways import LEAST_GAIN, MeasureWays
+from explorer.measure.measured_ways import LEAST_GAIN_RATIO, MeasureWays
 from explorer.measure.task_times import task_profile
 
 tensor = explorer.tensor
@@ -61,7 +61,7 @@ def test_the_fastest_way_of_those_timed_is_taken_and_runs() -> None:
     assert {m.way for m in found.measured} == {d.value for d in ways} and len(ways) == 5
     first = found.measured[0]
     assert first.way == found.chosen == found.candidates[0].value
-    assert first.measured_us <= LEAST_GAIN * min(m.measured_us for m in found.measured)
+    assert first.measured_us <= LEAST_GAIN_RATIO * min(m.measured_us for m in found.measured)
     assert "measured, a run" in found.reason
     x = np.random.default_rng(0).standard_normal((24, 8)).astype(np.float32)
     for value, wanted in zip(c.run(x).values(), scanned(x), strict=True):

@@ -99,7 +99,7 @@ def test_pairs_are_judged_alike_at_once_and_one_by_one(facts, policy, sizes):
     timeline = Timeline(found.order.program, found.order.last, found.order.known)
     at_once = Buffers(buffers).conflicts(timeline)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory_plan, "TABLE", 0)
+        patch.setattr(memory_plan, "TABLE_BUFFERS", 0)
         one_by_one = Buffers(buffers).conflicts(timeline)
     for n in range(len(buffers)):
         assert np.array_equal(at_once(n), one_by_one(n)) and one_by_one(n)[n]

@@ -42,9 +42,11 @@ def test_hundreds_of_bindings_keep_no_more_than_the_bound(compiled: explorer.Com
     e = fresh(compiled)
     run(e, 1)
     (first,) = (weakref.ref(b) for b in e._bounds.values())
-    for n in range(1, 3 * executable.BINDINGS):
+    for n in range(1, 3 * executable.KEPT_BINDINGS):
         run(e, n)
-        assert len(e._bounds) <= executable.BINDINGS and len(e._plans) <= executable.BINDINGS
+        assert (
+            len(e._bounds) <= executable.KEPT_BINDINGS and len(e._plans) <= executable.KEPT_BINDINGS
+        )
         assert set(map(id, e._by_shape.values())) <= set(map(id, e._bounds.values()))
     gc.collect()
     assert first() is None
@@ -54,10 +56,10 @@ def test_a_binding_in_use_outlives_hundreds_of_others(compiled: explorer.Compila
     e = fresh(compiled)
     run(e, 1000)
     with counters.delta() as did:
-        for n in range(1, 2 * executable.BINDINGS):
+        for n in range(1, 2 * executable.KEPT_BINDINGS):
             run(e, n)
             run(e, 1000)
-    assert did.arenas_made == 2 * executable.BINDINGS - 1
+    assert did.arenas_made == 2 * executable.KEPT_BINDINGS - 1
 
 
 def test_idle_arenas_stay_within_their_bytes_and_the_last_used_stay(
@@ -81,6 +83,6 @@ def test_walls_of_many_sizes_keep_no_more_plans_than_the_bound(
 ) -> None:
     e = fresh(compiled)
     (name,) = compiled.hint
-    for n in range(1, 2 * executable.BINDINGS):
+    for n in range(1, 2 * executable.KEPT_BINDINGS):
         e.planned_wall({name: n})
-    assert len(e._plans) <= executable.BINDINGS
+    assert len(e._plans) <= executable.KEPT_BINDINGS

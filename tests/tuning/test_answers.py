@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.errors import AnswerMismatch
-from explorer.tuning.answers import LEAST, TOLERANCE, agree, check_answers, largest_error
+from explorer.tuning.answers import LEAST, TOLERANCE_SHARE, agree, check_answers, largest_error
 
 Y = np.array([[0.5, -200.0], [3.0, 0.0]], np.float32)
 
@@ -71,6 +71,6 @@ def test_the_border_is_a_tenthousandth_of_the_largest(values: list[float], share
     theirs = np.array(values)
     scale = np.abs(theirs).max()
     ours = theirs + share * scale
-    allowed = TOLERANCE * max(scale, LEAST)
+    allowed = TOLERANCE_SHARE * max(scale, LEAST)
     if abs(share * scale - allowed) > 1e-5 * allowed:
         assert agree(ours, theirs) == (share * scale < allowed)

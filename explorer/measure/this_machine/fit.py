@@ -22,11 +22,11 @@ from explorer.measure.this_machine.sample_kernels import elementwise, product, s
 
 M, K, N = symbol("m"), symbol("k"), symbol("n")
 ENV = ShapeEnv((SymbolBound("m", 1, 4096), SymbolBound("k", 1, 4096), SymbolBound("n", 1, 4096)))
-STRIDE = 24  # elements between those that are read one by one
+STRIDE_ELEMENTS = 24  # between those that are read one by one; chosen
 BURSTS = 9
 BURST_US = 300.0
 DESCENTS, CLOSE = 2000, 1e-4
-PRIOR = 0.01  # how strongly a constant stays where it was: no probe says anything of some
+PRIOR_WEIGHT = 0.01  # of where a constant was: no probe says anything of some; chosen
 
 Sizes = tuple[tuple[str, int], ...]
 Time = Callable[[PreparedKernel], float]  # microseconds of a run, the best of a burst
@@ -63,10 +63,12 @@ def probes(lanes: int, registers: int) -> tuple[Probe, ...]:
     contracted = product(M, K, N, constant=False)
     pairs = elementwise((M, N), "add")
     strided = Axis("i", M)
-    every_second = Compute("y", (strided,), apply("add", Read("x", (var("i") * STRIDE,)), 1.0))
+    every_second = Compute(
+        "y", (strided,), apply("add", Read("x", (var("i") * STRIDE_ELEMENTS,)), 1.0)
+    )
     gather = Kernel(
         "strided",
-        (TensorSpec("x", (STRIDE * M,)), TensorSpec("y", (M,))),
+        (TensorSpec("x", (STRIDE_ELEMENTS * M,)), TensorSpec("y", (M,))),
         (every_second,),
         ("x",),
         ("y",),
@@ -147,9 +149,9 @@ def fitted(device: Device, seen: Sequence[Observation], start: Costs = Costs()) 
     scale = np.array([1.0 / max(1.0, o.cycles) for o in seen])
     rows = np.array([o.counts.each for o in seen]).reshape(len(seen), len(NAMES))
     rest = np.array([o.cycles - o.counts.multiply - o.counts.waits for o in seen])
-    prior = np.diag(PRIOR / np.maximum(first, 1e-3))
+    prior = np.diag(PRIOR_WEIGHT / np.maximum(first, 1e-3))
     matrix = np.vstack([rows * scale[:, None], prior])
-    wanted = np.concatenate([rest * scale, np.full(len(NAMES), PRIOR)])
+    wanted = np.concatenate([rest * scale, np.full(len(NAMES), PRIOR_WEIGHT)])
     values = _not_negative(matrix, wanted)
     made = start.with_values([round(float(v), 3) for v in values])
     return replace(made, fits=tuple(_residuals(device, seen, made)))

@@ -16,7 +16,7 @@ from explorer.devices.model import Device
 from explorer.measure.quiet import Disturbance, Watch
 from explorer.measure.this_machine.this_cpu import measure, remember, remembered
 
-IDLE_LOAD = 0.3  # of the last minute: less is nobody's work
+IDLE_LOAD = 0.3  # of the last minute: less is nobody's work; chosen
 LOOK_S = 30.0
 LOOKS = 240  # two hours: after that it is left to the user
 

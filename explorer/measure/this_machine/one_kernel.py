@@ -29,7 +29,7 @@ from explorer.tile.lowering.packing import pack_constant
 
 LAUNCH_US = 200.0  # at most so long are the runs that one launch does, if a run is not longer
 MOST_RUNS = 1000  # in a launch
-FEWEST = 3  # launches, also where they take longer than the time that there is
+FEWEST_LAUNCHES = 3  # also where they take longer than the time that there is; chosen
 GUARD_BYTES = 64
 
 
@@ -99,7 +99,7 @@ class PreparedKernel:
         """
         best, begin = float("inf"), clock()
         done = 0
-        while done < FEWEST or (clock() - begin) / 1e3 < budget_us:
+        while done < FEWEST_LAUNCHES or (clock() - begin) / 1e3 < budget_us:
             start = clock()
             self.launch()
             best = min(best, (clock() - start) / 1e3 / self.runs)

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 TAPS = 3
-BLOCK_FILTERS = 4096  # filters that are transformed at once: they stay in cache
+BLOCK_FILTERS = 4096  # transformed at once: they stay in cache; chosen, no measurement kept
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 

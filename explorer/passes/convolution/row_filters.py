@@ -34,7 +34,7 @@ from explorer.passes.convolution.minimal_filters import MinimalFilter
 from explorer.passes.convolution.tile_transforms import combination, paired
 from explorer.passes.pipeline.names import fresh
 
-LEAST_TAPS = 4  # of three taps, two dims are filtered at once
+LEAST_TAPS = 4  # of three taps, two dims are filtered at once; chosen
 
 
 @dataclass(frozen=True, slots=True)

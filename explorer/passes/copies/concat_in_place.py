@@ -12,7 +12,7 @@ from explorer.ir.symbols import are_defined, definitions, needed_by
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.registry import compiler_pass
 
-SMALL_BYTES = 1 << 14  # below this a copy costs less than wider rows, where a part has such
+SMALL_BYTES = 1 << 14  # a copy of less costs less than wider rows; chosen, no measurement kept
 
 
 @compiler_pass("concat in place", paper="Relax: Lai et al., ASPLOS 2025 (call_tir_inplace)")

@@ -16,7 +16,7 @@ from explorer.passes.layout.weights import multiplies_values, variables, weighte
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
 
-FEW_CHANNELS = 8
+FEW_CHANNELS = 8  # of an image that is not copied; chosen, no measurement kept
 
 
 def is_identity(order: Order) -> bool:

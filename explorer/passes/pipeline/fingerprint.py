@@ -23,7 +23,7 @@ from explorer.passes.pipeline.content import Untold, content_key
 SMALL_BYTES = (
     1 << 16
 )  # constants up to here are told apart by their bytes, larger ones by being the same object
-REMEMBERED = 8192  # digests at least: as many as the largest program has parts, in two generations
+REMEMBERED_DIGESTS = 8192  # at least, in two generations: parts of the largest program; chosen
 
 
 class _Remembered:
@@ -33,14 +33,14 @@ class _Remembered:
 
     def __init__(self) -> None:
         self.lock = ForkLock()
-        self.room = REMEMBERED
+        self.room = REMEMBERED_DIGESTS
         self.known: dict[int, tuple[object, bytes]] = {}
         self.before: dict[int, tuple[object, bytes]] = {}
 
     def reserve(self, count: int) -> None:
         """Have room for the parts of a program; when it was the last large one, let the room go."""
         with self.lock:
-            self.room = max(REMEMBERED, count, self.room // 2)
+            self.room = max(REMEMBERED_DIGESTS, count, self.room // 2)
 
     def digest(self, value: object, make: Callable[[Any], bytes]) -> bytes:
         """The digest of a value, made where it is not known."""

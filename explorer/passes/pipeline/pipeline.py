@@ -105,7 +105,7 @@ class Result:
 
 
 Memo: TypeAlias = cache.Memory[Result]
-KEPT_MODELS = 8
+KEPT_MODELS = 8  # whose steps are remembered: a bound on memory, chosen, as the next three
 KEPT_BYTES = 1 << 30  # of constants, of all models whose steps are remembered
 KEPT_TIMES = 4  # or so many times a model's own, where that is more
 KEPT_SHARE = 4  # and never more than this part of the memory that there is

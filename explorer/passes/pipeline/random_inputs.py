@@ -26,8 +26,8 @@ from explorer.ir.shapes.dims import (
 )
 from explorer.ir.types import Tensor, numpy_dtype
 
-LARGEST_TRIED = 8  # of a symbol whose hint is larger
-MOST_EXTENTS = 6  # of constants that are tried
+LARGEST_TRIED_EXTENT = 8  # of a symbol whose hint is larger: a bound on time, chosen
+MOST_EXTENTS = 6  # of constants that are tried: a bound on time, chosen
 PASS_THROUGH = frozenset(
     {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
 )
@@ -66,7 +66,7 @@ def _clipped(bound: SymbolBound, wish: int) -> int:
 
 
 def _within(bound: SymbolBound, wish: int) -> int:
-    top = LARGEST_TRIED if bound.high is None else bound.high
+    top = LARGEST_TRIED_EXTENT if bound.high is None else bound.high
     return max(bound.low, min(wish, top))
 
 

@@ -14,8 +14,8 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.random_inputs import random_inputs, trials
 
-TOLERANCE = 2e-4  # of the largest value: passes may change the order of sums
-ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later
+TOLERANCE_SHARE = 2e-4  # of the largest value: passes may change the order of sums; chosen
+ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later; chosen
 Values = Mapping[str, np.ndarray]
 
 
@@ -71,7 +71,7 @@ def _tolerance(program: Program) -> float:
         t.dtype for t in types if isinstance(t, Tensor) and t.dtype in ("float16", "bfloat16")
     }
     units = (float(ml_dtypes.finfo(numpy_dtype(dtype)).eps) / 2 for dtype in narrow)  # type: ignore[no-untyped-call]
-    return max((TOLERANCE, *(ROUNDINGS * unit for unit in units)))
+    return max((TOLERANCE_SHARE, *(ROUNDINGS * unit for unit in units)))
 
 
 def _said(problem: Exception) -> str:
@@ -94,7 +94,7 @@ def _shaken(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.nextafter(array, array * array.dtype.type(2)))
 
 
-def difference(before: Values, after: Values, tolerance: float = TOLERANCE) -> str:
+def difference(before: Values, after: Values, tolerance: float = TOLERANCE_SHARE) -> str:
     """Where two sets of outputs differ by more than a share of the largest value, in words; empty
     where they agree.
     """

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from explorer.ir.program import Binding, Constant
 from explorer.passes.recurrent.dataflow import Needs, levels, levels_of_each, needs_of
-from explorer.passes.recurrent.product_groups import AT_ONCE, kind_of
+from explorer.passes.recurrent.product_groups import WEIGHTS_AT_ONCE, kind_of
 
 Weights: TypeAlias = Mapping[int, str]  # by place of a product, the constant that it multiplies by
 AS_WRITTEN = "as written"
@@ -39,8 +39,8 @@ def time_steps(needs: Needs, weights: Weights) -> list[int]:
     """The time step of each binding, from 1; 0 where no product is on a way to it."""
     every = list(dict.fromkeys(weights.values()))
     found = [0] * len(needs)
-    for begin in range(0, len(every), AT_ONCE):
-        column = {name: n for n, name in enumerate(every[begin : begin + AT_ONCE])}
+    for begin in range(0, len(every), WEIGHTS_AT_ONCE):
+        column = {name: n for n, name in enumerate(every[begin : begin + WEIGHTS_AT_ONCE])}
         columns = {n: column[name] for n, name in weights.items() if name in column}
         most = levels_of_each(needs, columns, len(column)).max(axis=1).tolist()
         found = list(map(max, found, most))

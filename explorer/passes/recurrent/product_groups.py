@@ -18,7 +18,7 @@ from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.types import Tensor
 from explorer.passes.recurrent.dataflow import Needs, levels, levels_of_each
 
-AT_ONCE = 64  # weights that one sweep counts for
+WEIGHTS_AT_ONCE = 64  # that one sweep counts for: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ def generations(needs: Needs, kinds: Mapping[int, Kind]) -> dict[int, int]:
     """For each product, by its place, how many of its own kind the longest path before it has."""
     every = list(dict.fromkeys(kinds.values()))
     found: dict[int, int] = {}
-    for begin in range(0, len(every), AT_ONCE):
-        column = {kind: n for n, kind in enumerate(every[begin : begin + AT_ONCE])}
+    for begin in range(0, len(every), WEIGHTS_AT_ONCE):
+        column = {kind: n for n, kind in enumerate(every[begin : begin + WEIGHTS_AT_ONCE])}
         columns = {n: column[k] for n, k in kinds.items() if k in column}
         counted = levels_of_each(needs, columns, len(column))
         found |= {n: int(counted[n, at]) - 1 for n, at in columns.items()}

@@ -13,7 +13,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.passes.recurrent.product_groups import ProductGroup
 
 TOGETHER, APART = "together", "apart"
-TASK_VECTORS = 2  # columns of one task of a product of few rows, in vectors
+TASK_VECTORS = 2  # columns of one task of a product of few rows; assumed
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from explorer.passes.recurrent.dataflow import Order, in_turn, needs_of
 from explorer.passes.recurrent.product_groups import ProductGroup, product_groups
 from explorer.passes.recurrent.product_policy import TOGETHER, needed_by_itself, saved_us, weigh
 
-MOST_UNROLLED = 1 << 16
+MOST_UNROLLED_TRIPS = 1 << 16  # that can be asked for; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Options:
         ranges.one_of("recurrent.hoist", self.hoist, ("auto", "on", "off"))
         ranges.one_of("recurrent.split", self.split, ("auto", "on", "off"))
         ranges.one_of("recurrent.order", self.order, ("auto", AS_WRITTEN, *ORDERS))
-        ranges.whole("recurrent.unroll", self.unroll, 0, MOST_UNROLLED)
+        ranges.whole("recurrent.unroll", self.unroll, 0, MOST_UNROLLED_TRIPS)
 
 
 @compiler_pass("share-products", paper="Appleyard et al. 2016, section 3.1.1; Rammer, section 5")

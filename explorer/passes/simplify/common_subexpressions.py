@@ -10,7 +10,7 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.substitution import with_reads
 
-SMALL_BYTES = 1 << 16  # larger constants that are equal are rare, and comparing them takes time
+SMALL_BYTES = 1 << 16  # larger constants that are equal are rare, and take time to compare; chosen
 
 
 @compiler_pass("common-subexpressions", paper="Cocke 1970, Global common subexpression elimination")

@@ -15,8 +15,8 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.dropped_origins import account
 
-GROWTH_BYTES = 1 << 20  # a result may be this much larger than what it is made of
-FOLDED_BYTES = 64 << 20  # all of them together, this much larger than twice the model's own
+GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen
+FOLDED_BYTES = 64 << 20  # all of them together, over twice the model's own; chosen
 FOLDED_SHARE = 4  # and at most one part in so many of the budget
 
 

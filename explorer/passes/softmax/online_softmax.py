@@ -42,7 +42,7 @@ from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
 BLOCK_COLUMNS, LEAST_COLUMNS = 256, 512  # columns of a block, and of a row that is worth blocks
-MOST_COLUMNS = 1 << 20
+MOST_COLUMNS = 1 << 20  # of a block, that can be asked for; chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from explorer.relax.deduction.fresh import Found
 from explorer.relax.deduction.known import Knowledge
 from explorer.relax.deduction.stacked_rows import limit_of, symbols_known
 
-MOST_BYTES = 64 << 20  # of the room for rows, as far as it is a number
+MOST_BYTES = 64 << 20  # of the room for rows, as far as it is a number; chosen
 
 
 def bounded(

@@ -55,7 +55,7 @@ from explorer.relax.deduction.materialize import materialize
 from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
-MOST_DIMS = 32
+MOST_DIMS = 32  # of what has kernels; chosen
 MOST_ANNOTATED = 1 << 12
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 NOTHING = "it gives nothing"

@@ -12,8 +12,8 @@ from explorer.ir.program import Constant
 from explorer.ir.types import DType, Tensor
 from explorer.ops.site import Values
 
-MOST_ELEMENTS = 64
-MOST_CONSTANT_ELEMENTS = 1024
+MOST_ELEMENTS = 64  # of a value whose elements are deduced: a bound on time, chosen
+MOST_CONSTANT_ELEMENTS = 1024  # of a constant that is looked into; chosen
 
 
 class Knowledge:

@@ -22,7 +22,7 @@ from explorer.ops.reference.libraries import call_library, one_node_model
 from explorer.relax.deduction.fresh import Found
 from explorer.relax.deduction.known import is_known
 
-SMALL_ELEMENTS = 1024
+SMALL_ELEMENTS = 1024  # of a tensor that ONNX's shape inference is given; chosen
 RANDOM = frozenset(
     {
         "Bernoulli",

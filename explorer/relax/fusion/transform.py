@@ -21,7 +21,7 @@ from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.views import view_kernel
 
-MOST_WORDS = 6  # of a fused kernel's name
+MOST_WORDS = 6  # of a fused kernel's name; chosen
 
 
 @compiler_pass("fuse-ops", paper="Relax, ASPLOS 2025, section 4.2: dynamic shape-aware fusion")

@@ -19,7 +19,7 @@ from explorer.ir.stage import Stage
 from explorer.passes.pipeline import ranges
 
 ALIGNMENT = 64
-TABLE = 2048  # buffers whose pairs are judged at once: 4 MB of bools
+TABLE_BUFFERS = 2048  # whose pairs are judged at once: a bound on memory, 4 MB of bools; chosen
 POLICIES = ("arena", "storages")
 
 
@@ -102,7 +102,7 @@ class Buffers:
         if not self.all:
             return lambda n: np.zeros(0, bool)
         ends, begins = self._last_uses(timeline), self._first_writes(timeline)
-        if len(self.all) <= TABLE:
+        if len(self.all) <= TABLE_BUFFERS:
             over = _is_over(ends[0][:, None], ends[1][:, None], *begins)  # [a, b]: a before b
             table: np.ndarray = ~(over | over.T)
             return lambda n: table[n]

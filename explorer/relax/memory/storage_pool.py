@@ -10,7 +10,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
 from explorer.ir.types import ITEM_BYTES, Tensor
 
 REACH = 16  # a number of bytes takes a storage from a 16th of it to 16 times it
-NEAR = 8  # symbolic sizes that are tried on either side
+NEAR_SIZES = 8  # symbolic ones that are tried on either side: a bound on time, chosen
 NONE_FREE = "no storage of its dtype and block is free"
 
 
@@ -103,12 +103,12 @@ class Pool:
 
     def _ordered(self, room: Dim, at: int, claim: str) -> Choice | None:
         """The smallest that is provably large enough, else the largest to grow, by their hints."""
-        for _, _, known in self.hints[at : at + NEAR]:
+        for _, _, known in self.hints[at : at + NEAR_SIZES]:
             if self._at_most(room, known):
                 found = self._pop(known)
                 reason = f"{_freed(found)}; {claim}, at most its {found.bytes} in every binding"
                 return Choice(found, reason)
-        for _, _, known in reversed(self.hints[max(0, at - NEAR) : at]):
+        for _, _, known in reversed(self.hints[max(0, at - NEAR_SIZES) : at]):
             if self._at_most(known, room):
                 found = self._pop(known)
                 grows = f"to which its {found.bytes} grows in any binding"

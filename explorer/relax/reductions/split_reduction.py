@@ -23,7 +23,7 @@ from explorer.passes.copies.index_maps import quotient
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
-LEAST_ELEMENTS = 1 << 16  # elements whose reading takes longer than handing parts to other units
+LEAST_ELEMENTS = 1 << 16  # that take longer than to share them out; chosen, no measurement kept
 
 
 @compiler_pass("split-reduction", paper="Relax, ASPLOS 2025, section 4.4: split-K workspaces")

@@ -21,7 +21,7 @@ SHARED, REGISTERS = 0, 1
 REGISTER_STEPS = (1, 2, 4, 8, 16, 32)  # Roller artifact
 SHARED_STEPS = 32  # multiples of the base; Roller artifact
 STREAMED_STEPS = 512  # for memory-bound operators; Roller artifact
-MOST_DEPTH, STREAMED_DEPTH = 32, 128  # elements of a reduced axis in one step; Roller artifact
+MOST_DEPTH_ELEMENTS, STREAMED_DEPTH_ELEMENTS = 32, 128  # of a reduced axis; Roller artifact
 LEAST_OUTPUTS = 2  # of a thread, for memory-bound operators; Roller artifact
 WORD_BYTES = 4  # of a register
 
@@ -69,7 +69,7 @@ class GpuRules:
         return (*spatial, *(self._depths(aligned_base(r, item, line), n) for r, n in reduced))
 
     def _depths(self, base: int, extent: int) -> tuple[int, ...]:
-        cap = min(extent, STREAMED_DEPTH if self.streamed else MOST_DEPTH)
+        cap = min(extent, STREAMED_DEPTH_ELEMENTS if self.streamed else MOST_DEPTH_ELEMENTS)
         size = base * 4 if self.streamed else base
         found = [min(size, cap)]
         while size < cap:

@@ -10,7 +10,7 @@ from explorer.ir.decisions import Ran, Trip
 from explorer.runtime.binding.assemble import LaunchCode
 from explorer.runtime.workers.launch import Stamps
 
-MOST_TRIPS = 20_000  # of all loops, whose times are kept; all are counted
+MOST_TRIPS = 20_000  # whose times are kept; all are counted: a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)

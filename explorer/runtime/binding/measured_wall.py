@@ -17,7 +17,7 @@ from explorer.runtime.workers.launch import Stamps
 
 Step: TypeAlias = "tuple[LaunchCode, Stamps, str] | Called"
 Ends: TypeAlias = list[list[tuple[float, str]]]  # by unit, when a brick ended, and of which call
-LATE_US = 50.0  # a start this long after all that it waited for: something else had the core
+LATE_US = 50.0  # after all that a start waited for: something else had the core; chosen
 
 
 def measured_wall(

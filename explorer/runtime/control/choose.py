@@ -31,13 +31,13 @@ from explorer.ir.stage import Stage
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.control.costs import Control, Supposed, Time, Tree
 from explorer.runtime.control.way_times import Constants, Crossing, WayTime
-from explorer.runtime.planning.recursion_ways import UNCOUNTED
+from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
 from explorer.runtime.planning.task_times import TaskTimes
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")
 FROM_PYTHON = ("host", "eager")
-LEAST_GAIN = 0.97  # of the time of single trips: less is not worth the longer program
-MOST_OPERATORS = 1024  # of a turn that is weighed
+MOST_TIME_SHARE = 0.97  # of the time of single trips: more is not worth the longer program; chosen
+MOST_OPERATORS = 1024  # of a turn that is weighed: a bound on search time, chosen
 Weighed = Candidate[ControlWay]
 KINDS = {LoopTask: "loop", BranchTask: "branch", RecursionTask: "call"}
 
@@ -278,7 +278,7 @@ class _Chooser:
     def loop(self, loop: LoopTask) -> _Weighed:
         """A loop's ways by a trip."""
         trips = self.base.host.made(loop)
-        count = UNCOUNTED if trips is None else max(0, trips)
+        count = UNCOUNTED_TRIPS if trips is None else max(0, trips)
         found = {w.way: w for w in self.way_times(loop)}
         self.loops[loop.binding] = tuple(found.values())
         times = {way: w.each(trips) for way, w in found.items() if not w.refused}
@@ -304,7 +304,7 @@ class _Chooser:
         if self.options.schedule == "unrolled":
             return turned[0] if turned else DEVICE
         least = min(times, key=lambda w: times[w].us)
-        return least if times[least].us < LEAST_GAIN * one.us else DEVICE
+        return least if times[least].us < MOST_TIME_SHARE * one.us else DEVICE
 
     def branch(self, branch: BranchTask) -> _Weighed:
         """A branch's ways by a decision."""

@@ -32,7 +32,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Planner
-from explorer.runtime.planning.recursion_ways import ALONE, APART, UNCOUNTED
+from explorer.runtime.planning.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
 from explorer.runtime.planning.sheet_times import SheetTimes
 from explorer.runtime.planning.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
@@ -200,7 +200,7 @@ class Tree:
         seen = self.host.seen.get(recursion.name)
         if seen is not None:
             return seen, f"{seen:,} calls seen"
-        return UNCOUNTED, f"{UNCOUNTED} calls assumed"
+        return UNCOUNTED_TRIPS, f"{UNCOUNTED_TRIPS} calls assumed"
 
     def called(self, recursion: RecursionTask, inside: Inside) -> Time:
         """One call in the program; those in it are counted for themselves."""
@@ -282,5 +282,5 @@ def _regions(parts: Sequence[UTask]) -> int:
         if python and isinstance(part, BranchTask):
             count += max(_regions(part.then), _regions(part.orelse))
         elif python and isinstance(part, LoopTask):
-            count += UNCOUNTED * _regions(part.body)
+            count += UNCOUNTED_TRIPS * _regions(part.body)
     return count

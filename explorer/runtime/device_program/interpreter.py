@@ -22,7 +22,7 @@ from explorer.runtime.device_program.intrinsics import (
 from explorer.runtime.device_program.llvm_words import inlined, words
 from explorer.runtime.device_program.waiting import comes, mailbox, publish, steps
 
-ROWS = 64  # between two looks at the clock
+ROWS_BETWEEN_LOOKS = 64  # at the clock; chosen, no measurement kept
 
 
 @inlined
@@ -108,7 +108,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
     row, epoch = load(line + 8 * isa.S_ROW), load(line + 8 * isa.S_EPOCH)
     stamped = load(line + 8 * isa.S_STAMPED)
     awaited, least = unit, 0
-    left = ROWS
+    left = ROWS_BETWEEN_LOOKS
     while True:
         at = rows + isa.ROW_BYTES * row
         op = load(at)
@@ -212,7 +212,7 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             return finish(team, block, worker, unit, stamped)
         left -= 1
         if left == 0:
-            left = ROWS
+            left = ROWS_BETWEEN_LOOKS
             if worker == 0 and cycles() > load(mailbox(team, 0) + 8 * isa.M_LEAVE):
                 store(here, 0)
         if load_acquire(here) != turn or (worker != unit and load_acquire(home) == turn):

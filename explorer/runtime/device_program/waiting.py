@@ -23,8 +23,8 @@ from explorer.runtime.device_program.intrinsics import (
 from explorer.runtime.device_program.llvm_words import inlined, words
 
 FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE, EVERYONE = 128, 129, 1 << 30
-SLEEP_US = 200  # where there is no futex
-CHECKS = 32  # looks at a word between two looks at the clock
+SLEEP_US = 200  # where there is no futex; chosen
+CHECKS_BETWEEN_LOOKS = 32  # of a word, at the clock; chosen, no measurement kept
 
 
 @words
@@ -80,7 +80,7 @@ def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
     begin = cycles()
     spin = load(team + 8 * isa.T_SPIN)
     while load_acquire(line + 8 * isa.S_OWNER) != 2 * turn:
-        for _ in range(CHECKS):
+        for _ in range(CHECKS_BETWEEN_LOOKS):
             if load_acquire(line + 8 * isa.S_STEP) >= least:
                 return 1
             pause()
@@ -117,7 +117,7 @@ def called(team, worker, turn):  # type: ignore[no-untyped-def]
     spin, patience = load(team + 8 * isa.T_SPIN), load(box + 8 * isa.M_IDLE)
     gone = 0
     while gone < patience:
-        for _ in range(CHECKS):
+        for _ in range(CHECKS_BETWEEN_LOOKS):
             seen = load_acquire(box + 8 * isa.M_TURN)
             if seen > turn:
                 if gone >= spin and load(team + 8 * isa.T_CLOCK) != 0:

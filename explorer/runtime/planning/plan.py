@@ -31,7 +31,7 @@ from explorer.runtime.planning.memory import Memory, Placed
 from explorer.runtime.planning.planned_wall import planned_wall
 from explorer.runtime.planning.recursion_ways import (
     ALONE,
-    UNCOUNTED,
+    UNCOUNTED_TRIPS,
     RecursionWay,
     recursion_way,
 )
@@ -194,7 +194,7 @@ class Planner:
             units.units,
             self.device.name,
             inner,
-            UNCOUNTED if seen is None else seen,
+            UNCOUNTED_TRIPS if seen is None else seen,
             self.overheads.launch_us,
         )
 

@@ -26,7 +26,7 @@ from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.recursion_ways import ALONE, APART, RecursionWay
 from explorer.runtime.planning.timeline import key_of
 
-MOST_BRICKS = 1 << 20  # a loop's further trips are left out
+MOST_BRICKS = 1 << 20  # a loop's further trips are left out: a bound on memory, chosen
 
 
 def planned_wall(

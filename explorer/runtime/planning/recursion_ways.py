@@ -19,10 +19,8 @@ from explorer.runtime.planning.allocations import recursions_of, straights
 from explorer.runtime.planning.timeline import key_of
 
 TOGETHER, ALONE, APART = "together", "alone", "apart"
-UNCOUNTED = 8  # trips of a loop, or calls of a recursion, where only a run counts them
-APART_MEETINGS = (
-    3  # of all units, around the calls that they make apart: before, behind, at the end
-)
+UNCOUNTED_TRIPS = 8  # of a loop, or calls of a recursion, that only a run counts; assumed
+APART_MEETINGS = 3  # of all units, counted: before calls that are made apart, behind, at the end
 LABELS = {
     TOGETHER: "in the program, all units together",
     ALONE: "in the program, one unit",
@@ -50,7 +48,7 @@ def recursion_way(
     units: int,
     device: str,
     inner: bool = False,
-    calls: int = UNCOUNTED,
+    calls: int = UNCOUNTED_TRIPS,
     launch_us: float = 0.0,
 ) -> RecursionWay:
     """The way that was asked for, or that takes least by the model, for so many calls, among which

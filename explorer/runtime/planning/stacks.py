@@ -12,7 +12,7 @@ from explorer.runtime.planning.allocations import recursions_of
 from explorer.runtime.planning.extents import Extents
 from explorer.runtime.planning.timeline import Uses
 
-USUAL_DEPTH, USUAL_SHARE = 2000, 8  # where nobody says: so many, in such a part of the memory
+USUAL_CALLS, USUAL_PARTS = 2000, 8  # open, in one part of so many of memory, if nobody says; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Stack:
         """
         sizes = [extents.bytes(b.name) for b in self.buffers.all]
         found, end = place(self.buffers, sizes, timeline, share)
-        usual = min(USUAL_DEPTH, budget() // USUAL_SHARE // max(1, end) // stacks)
+        usual = min(USUAL_CALLS, budget() // USUAL_PARTS // max(1, end) // stacks)
         frames = Frames(self.depth or max(1, usual), end, stacks)
         each = f"{frames.depth:,} calls deep at {size_text(end)} each,"
         each += f" for each of {stacks} units," if stacks > 1 else ""

@@ -22,9 +22,9 @@ from explorer.runtime.workers.teams import teams
 
 TRIES = 40
 TASKS, BARRIERS = 4096, 256
-TAKEN = 4  # so often may one worker take another one's unit while the worker comes
+MOST_TAKEN_UNITS = 4  # that a worker may take of another one's while that comes; chosen
 AWAKE_TURNS = 30_000  # of an empty loop: longer than a worker takes to wake up
-BEFORE_SLEEP_S = 0.004
+BEFORE_SLEEP_S = 0.004  # after a run, when all workers sleep; chosen
 SMALL_ELEMENTS, DEEDS = 16, 256  # of an array that is copied; in a try
 END: Row = (isa.END, 0, 0, 0, 0)
 BARRIER: Row = (isa.BARRIER, 0, 0, 0, 0)
@@ -68,7 +68,7 @@ def barrier_times(tries: int = TRIES) -> list[float]:
     units = min(2, cores())
     tried = _Tried([[*repeat(BARRIER, BARRIERS), END]] * units)
     found = [(tried.ns() / BARRIERS, tried.taken) for _ in range(tries)]
-    return [ns for ns, taken in found if taken <= TAKEN] or [ns for ns, _ in found]
+    return [ns for ns, taken in found if taken <= MOST_TAKEN_UNITS] or [ns for ns, _ in found]
 
 
 def launch_times(tries: int = TRIES) -> list[float]:

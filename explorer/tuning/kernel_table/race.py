@@ -11,7 +11,7 @@ from explorer.errors import AnswerMismatch
 from explorer.measure.compare import Comparison, Measurement, comparison, measurement
 from explorer.measure.quiet import Watch
 from explorer.measure.turns import Clock, Watcher, take_turns
-from explorer.tuning.answers import TOLERANCE, agree
+from explorer.tuning.answers import TOLERANCE_SHARE, agree
 from explorer.tuning.kernel_table.case import Case
 from explorer.tuning.kernel_table.peers import Runner
 from explorer.tuning.kernel_table.roofs import Roofs
@@ -112,7 +112,7 @@ def raced(
             raise AnswerMismatch(
                 f"ironworks and {other.name} differ at {name}",
                 where=name,
-                expected=f"at most {TOLERANCE:g} of the largest answer",
+                expected=f"at most {TOLERANCE_SHARE:g} of the largest answer",
             )
     works = [r.run for r in (ours, *others)]
     first, *theirs = take_turns(works, seconds, clock, watch or Watch())

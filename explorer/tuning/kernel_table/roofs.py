@@ -30,7 +30,7 @@ def kernel(first, last, args):
 """
 BURST_BYTES = 16 << 20  # moved in one timed run of a thread
 RUNS = 25
-PART = 2  # a span fills so much of a level: half of it
+LEVEL_PART = 2  # of a level that a span fills: half of it; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def roofs(device: Device, threads: int) -> Roofs:
 def _bandwidth(level: MemoryLevel, device: Device, threads: int) -> Bandwidth:
     held = level.capacity_bytes
     last = max(m.capacity_bytes or 0 for m in device.levels)
-    size = (held or 4 * PART * last) // PART
+    size = (held or 4 * LEVEL_PART * last) // LEVEL_PART
     each = size // threads if level.shared else size  # bytes of one thread
     together = held if held is None or level.shared else held * threads
     read = _gb_per_s(native_function(READ), each, 0, threads)

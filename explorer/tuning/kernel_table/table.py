@@ -36,7 +36,7 @@ from explorer.tuning.kernel_table.race import Row, raced
 from explorer.tuning.kernel_table.roofs import Roofs, roofs
 from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE
 
-FAR_BEHIND = 0.7  # the ratio that no operator should be under
+FAR_BEHIND_RATIO = 0.7  # that no operator should be under; chosen
 LARGE_OPERATIONS = 1e8  # of a product or a 3 x 3 convolution that should be near the peak
 LONG_US = 100.0  # of memory traffic, beside which a call from Python is a few percent
 
@@ -63,7 +63,7 @@ class KernelTable:
         """Geometric mean of the ratios, who is far behind, and percents of the roofs."""
         large = [r for r in self.rows if _is_large_product(r)]
         streams = [r for r in self.rows if r.bound == "memory" and r.memory_us >= LONG_US]
-        behind = [_name(r) for r in self.rows if r.versus and r.versus.ratio < FAR_BEHIND]
+        behind = [_name(r) for r in self.rows if r.versus and r.versus.ratio < FAR_BEHIND_RATIO]
         return {
             "rows": len(self.rows),
             "operators": len({r.case.operator.name for r in self.rows}),
@@ -76,7 +76,7 @@ class KernelTable:
                 str(f.threads): _mean([r for r in self.rows if r.roofs.threads == f.threads])
                 for f in self.roofs
             },
-            f"under_{FAR_BEHIND}": behind,
+            f"under_{FAR_BEHIND_RATIO}": behind,
             "large_products_percent_of_peak": _spread(large),
             "memory_bound_percent_of_bandwidth": _spread(streams),
         }

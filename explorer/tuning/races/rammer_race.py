@@ -19,13 +19,13 @@ from explorer.tuning.races.rammer_row import AGAINST, BASELINE, RammerRow
 from explorer.tuning.races.rows import Race, mean, over_others
 
 PAPER = ("resnext29", "nasnet", "alexnet", "deepspeech2", "lstm_tc", "seq2seq", "lstm")
-NEAR = 0.2  # of a makespan: a plan that was off by no more foretold it
+NEAR_SHARE = 0.2  # of a makespan: a plan that was off by no more foretold it; chosen
 
 
 def summary(rows: Sequence[RammerRow]) -> dict[str, object]:
     """Geometric means over the models, who is behind, and how well the plans foretold."""
     gains = {r.model: r.policies[BASELINE].ratio for r in rows if BASELINE in r.policies}
-    foretold = [abs(r.plan.error) <= NEAR for r in rows]
+    foretold = [abs(r.plan.error) <= NEAR_SHARE for r in rows]
     ranks = [r.plan.rank_correlation for r in rows if r.plan.rank_correlation is not None]
     return over_others(rows) | {
         "over_op_by_op": mean(gains),

@@ -40,7 +40,7 @@ from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.policy import label_of
 
 TILINGS, TOP, SEED = 40, 10, 0
-WITHIN = 1.15  # of the best of the first ten
+NEAR_RATIO = 1.15  # of the best of the first ten; chosen
 WANTED_RANK, WANTED_SHARE = 0.7, 0.8
 ROUNDS, TOP_ROUNDS, TURN_US = 3, 10, 400.0
 
@@ -147,7 +147,7 @@ def _ranks(values: Sequence[float]) -> np.ndarray:
 
 def summary(found: Sequence[Prediction]) -> dict[str, float]:
     """The median rank correlation, and the share of operators whose first tiling is good enough."""
-    near = [p.top1_over_best <= WITHIN for p in found]
+    near = [p.top1_over_best <= NEAR_RATIO for p in found]
     return {
         "operators": len(found),
         "median_rank": round(median([p.rank for p in found]), 3) if found else 0.0,

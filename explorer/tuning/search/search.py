@@ -31,7 +31,7 @@ from explorer.tuning.search.prediction import in_rounds, operators, rollers_firs
 from explorer.tuning.search.strategies import STRATEGIES, Trial
 
 TRIAL_US = 3000.0
-HOPELESS = 5.0  # times the best so far: such a tiling is run no more than it was
+HOPELESS_RATIO = 5.0  # of the best so far: such a tiling is run no more than it was; chosen
 AGAIN, ROUNDS = 3, 12  # the best of each strategy that are timed again, beside Roller's
 FEW, MANY = (
     ("matmul 512", "matmul 127", "scores", "conv 3x3 128", "conv 1x1", "depthwise", "softmax",
@@ -89,7 +89,7 @@ class Bench:
         made, seconds = self.ready(tiling)
         begin = perf_counter()
         us = made.best_us(0.0)
-        if us < HOPELESS * best_us:
+        if us < HOPELESS_RATIO * best_us:
             us = min(us, made.best_us(TRIAL_US))
         return us, seconds + perf_counter() - begin
 

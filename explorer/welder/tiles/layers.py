@@ -26,7 +26,7 @@ from explorer.welder.tiles.tile_costs import base_tile, holder
 from explorer.welder.tiles.tile_graph import virtual_nodes
 
 VISITED_TILES, KEPT_TILES = 32, 8  # of a task: bounds on search time, chosen
-NEAR_VISITED_TILES, NEAR_KEPT_TILES = 16, 2  # inside of one; the same
+NEAR_VISITED_TILES, NEAR_KEPT_TILES = 16, 2  # inside of one; chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from explorer.grinder import Options as Grinder
 from explorer.ir.decisions import ControlDecision, TaskTree
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
-from explorer.runtime.control.choose import LEAST_GAIN
-from explorer.runtime.planning.recursion_ways import UNCOUNTED
+from explorer.runtime.control.choose import MOST_TIME_SHARE
+from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
 
 tensor = explorer.tensor
 
@@ -52,7 +52,7 @@ def test_the_way_taken_stands_first_and_no_other_is_predicted_to_be_much_faster(
     for decision in decisions(compiled()):
         first, *others = decision.candidates
         assert first.value == decision.chosen and not first.refused and first.cost_us > 0
-        assert all(c.cost_us >= first.cost_us * LEAST_GAIN for c in others)
+        assert all(c.cost_us >= first.cost_us * MOST_TIME_SHARE for c in others)
         assert [c.cost_us for c in others] == sorted(c.cost_us for c in others)
 
 
@@ -184,9 +184,9 @@ def test_a_recursion_is_weighed_by_its_calls_and_so_is_what_is_in_it(schedule: s
         next(w.cost_us for w in d.candidates if w.value.level == "device")
         for d in (found["call"], around)
     )
-    assert trip > UNCOUNTED * call
+    assert trip > UNCOUNTED_TRIPS * call
     if schedule == "auto":
-        assert found["call"].reason.endswith(f"; {UNCOUNTED} calls assumed")
+        assert found["call"].reason.endswith(f"; {UNCOUNTED_TRIPS} calls assumed")
         whys = [w.refused for w in found["loop"].candidates if w.label == "unrolled"]
         assert len(whys) == 1 and "recursion" in whys[0]
     tree = c.program.decisions.tasks

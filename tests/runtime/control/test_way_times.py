@@ -14,7 +14,7 @@ from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.errors import BadOption, Cancelled
 from explorer.ir.decisions import ControlWay
-from explorer.runtime.control.choose import LEAST_GAIN
+from explorer.runtime.control.choose import MOST_TIME_SHARE
 from explorer.runtime.control.costs import Supposed, Time
 from explorer.runtime.control.way_times import SAME_US, WayTime
 
@@ -87,7 +87,7 @@ def test_the_least_of_many_trips_is_what_was_chosen_and_no_trip_takes_the_host_n
     x = found["powers"].crossing()
     (chosen,) = (w for w in x.open if w.way == x.chosen)
     assert x.trips is None and x.symbol == ""
-    assert chosen.each(None).us * LEAST_GAIN <= x.least(10**6).each(None).us
+    assert chosen.each(None).us * MOST_TIME_SHARE <= x.least(10**6).each(None).us
     assert x.way("on the host").at(0).us == 0 and x.least(0).label == "on the host"
     for a, b, n in x.overtaking():
         assert a.at(n).us < b.at(n).us and (n == 0 or b.at(n - 1).us - a.at(n - 1).us <= SAME_US)
