@@ -12,15 +12,15 @@ from explorer.measure.quiet import Disturbance
 Clock = Callable[[], int]  # nanoseconds, never backwards
 Work = Callable[[], object]
 
-SETTLE_NS = 1_000_000  # untimed at the start of a turn: the last one's threads stop, caches fill
-TURN_NS = 3_000_000  # timed in a turn, at least one call
+SETTLE_NS = 1_000_000  # untimed at the start of a turn: other threads stop, caches fill; chosen
+TURN_NS = 3_000_000  # timed in a turn, at least one call; chosen
 SAMPLE_NS = 50_000  # shorter calls are timed several at once: the clock itself takes 50 ns
 LONG_NS = 20 * SETTLE_NS  # such a call is settled before it has done a twentieth
 LEAST_WARM_UP, MOST_WARM_UP = 2, 10  # calls; the first may have to allocate or compile
 LEAST_TO_MEASURE = 8  # rounds; fewer give no 99 % interval
 LEAST_TO_COMPARE = 20  # rounds that find a tenth under the noise of a shared machine; chosen
-MOST_ROUNDS = 4096
-MOST_TIMES_LONGER = 3  # than asked for, where what was seen is not enough
+MOST_ROUNDS = 4096  # chosen
+MOST_TIMES_LONGER = 3  # than asked for, where what was seen is not enough; chosen
 FAR_TIMES = 3  # the fastest's time: 8 rounds tell that, so it sits out the others; chosen
 
 

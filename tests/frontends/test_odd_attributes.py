@@ -148,7 +148,7 @@ def test_a_sum_of_many_symbols_is_added_at_once(tmp_path: Path) -> None:
 def test_loops_in_loops_whose_shapes_change_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.relax.deduction.deduction.MOST_ANNOTATED", 40)
+    monkeypatch.setattr("explorer.relax.deduction.deduction.MOST_ANNOTATED_FUNCTIONS", 40)
 
     def body(depth: int) -> Any:
         given = [

@@ -20,9 +20,8 @@ from explorer.ir.program import Constant, Program
 from explorer.ir.shapes.algebra import is_symbolic, sympy
 from explorer.passes.pipeline.content import Untold, content_key
 
-SMALL_BYTES = (
-    1 << 16
-)  # constants up to here are told apart by their bytes, larger ones by being the same object
+# Constants up to here are told apart by their bytes, larger ones by being the same object; chosen.
+SMALL_BYTES = 1 << 16
 REMEMBERED_DIGESTS = 8192  # at least, in two generations: parts of the largest program; chosen
 
 

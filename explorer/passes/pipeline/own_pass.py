@@ -34,7 +34,7 @@ from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.reference.verify import same, verify
 
 Judge = Callable[[Program], str]
-LONGEST = 300  # characters of what somebody else's code says
+LONGEST_CHARACTERS = 300  # of what somebody else's code says; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,11 @@ def said(problem: BaseException) -> str:
         return problem.sentence
     words = " ".join(str(problem).split())
     kind = type(problem).__name__
-    return f"{kind}: {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}" if words else kind
+    return (
+        f"{kind}: {words[:LONGEST_CHARACTERS]}{'…' if len(words) > LONGEST_CHARACTERS else ''}"
+        if words
+        else kind
+    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.own_pass import said
 
-LONGEST = 200  # characters of what somebody else's value looks like
+LONGEST_CHARACTERS = 200  # of what somebody else's value looks like; chosen
 
 
 def policy_name(policy: object) -> str:
@@ -41,7 +41,7 @@ def shown(value: object) -> str:
         text = " ".join(repr(value).split())
     except Exception:  # a user's code may raise anything
         text = type(value).__name__
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= LONGEST_CHARACTERS else f"{text[:LONGEST_CHARACTERS]}…"
 
 
 @dataclass(frozen=True, slots=True)

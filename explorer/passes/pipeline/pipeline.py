@@ -108,7 +108,7 @@ Memo: TypeAlias = cache.Memory[Result]
 KEPT_MODELS = 8  # whose steps are remembered: a bound on memory, chosen, as the next three
 KEPT_BYTES = 1 << 30  # of constants, of all models whose steps are remembered
 KEPT_TIMES = 4  # or so many times a model's own, where that is more
-KEPT_SHARE = 4  # and never more than this part of the memory that there is
+KEPT_PARTS = 4  # and never more than one part in so many of the memory that there is
 
 _memos: OrderedDict[str, Memo] = OrderedDict()
 _lock = ForkLock()
@@ -133,7 +133,7 @@ def memo_of(key: str, program: Program) -> Memo:
 
 def kept_bytes(own: int) -> int:
     """The bytes of constants that are remembered for a model that has so many of its own."""
-    return min(max(KEPT_BYTES, KEPT_TIMES * own), memory_bytes() // KEPT_SHARE)
+    return min(max(KEPT_BYTES, KEPT_TIMES * own), memory_bytes() // KEPT_PARTS)
 
 
 def _held(result: Result) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import NoReturn
 from explorer.errors import BadOption
 
 FROM_A_SHELL = "one of these, a plug-in's name, or a function in a file: ./mine.py:my_policy"
-LONGEST = 60  # characters of a value in a sentence
+LONGEST_CHARACTERS = 60  # of a value in a sentence; chosen
 
 
 def whole(name: str, value: object, low: int, high: int) -> None:
@@ -77,7 +77,7 @@ def _refuse(name: str, wanted: str, value: object, try_: str = "") -> NoReturn:
 
 def shown(value: object) -> str:
     """A value in a sentence, however long it is."""
-    if isinstance(value, int) and value.bit_length() > 4 * LONGEST:
+    if isinstance(value, int) and value.bit_length() > 4 * LONGEST_CHARACTERS:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text) <= LONGEST_CHARACTERS else f"{text[:LONGEST_CHARACTERS]}…"

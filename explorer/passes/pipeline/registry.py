@@ -35,7 +35,7 @@ class PassRecord:
 
 
 Passes = tuple[tuple[str, Callable[[Any], Any]], ...]  # ((the step that it comes after, it), ...)
-LONGEST_NAME = 80
+LONGEST_NAME_CHARACTERS = 80  # chosen
 _passes: dict[str, PassRecord] = {}
 
 
@@ -61,13 +61,13 @@ def compiler_pass(
 
 
 def _check_name(name: object) -> None:
-    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME_CHARACTERS and name.isprintable()
     if not (fits and isinstance(name, str) and not set(name) & set(".=") and name == name.strip()):
         raise BadOption(
             "a pass needs a name: a few printable characters without '.' and '='",
             where="compiler_pass",
             expected='@explorer.compiler_pass("my pass", after="legalise to kernels")',
-            found=str(name)[:LONGEST_NAME],
+            found=str(name)[:LONGEST_NAME_CHARACTERS],
         )
 
 

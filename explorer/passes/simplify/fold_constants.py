@@ -17,7 +17,7 @@ from explorer.passes.simplify.dropped_origins import account
 
 GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen
 FOLDED_BYTES = 64 << 20  # all of them together, over twice the model's own; chosen
-FOLDED_SHARE = 4  # and at most one part in so many of the budget
+FOLDED_PARTS = 4  # and at most one part in so many of the budget; chosen
 
 
 @compiler_pass(
@@ -29,7 +29,7 @@ def fold_constants(program: Program) -> Program:
     """
     constants = dict(program.constants)
     given = sum(c.array.nbytes for c in constants.values())
-    room = _Room(min(2 * given + FOLDED_BYTES, budget() // FOLDED_SHARE))
+    room = _Room(min(2 * given + FOLDED_BYTES, budget() // FOLDED_PARTS))
     functions = tuple(_folded(f, constants, program, room) for f in program.functions)
     if len(constants) == len(program.constants):
         return program

@@ -56,7 +56,7 @@ from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
 MOST_DIMS = 32  # of what has kernels; chosen
-MOST_ANNOTATED = 1 << 12
+MOST_ANNOTATED_FUNCTIONS = 1 << 12  # beside eight for each that is given: a bound on time, chosen
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 NOTHING = "it gives nothing"
 
@@ -122,7 +122,7 @@ class Deduction:
     def function(self, function: Function, args: list[Known], name: str = "") -> Function:
         """A function annotated for these arguments; it sees the symbols in scope."""
         self.annotated_functions += 1
-        if self.annotated_functions > MOST_ANNOTATED + 8 * len(self.given):
+        if self.annotated_functions > MOST_ANNOTATED_FUNCTIONS + 8 * len(self.given):
             raise ShapeError(
                 f"{function.name}: the shapes of loops in loops change too often to be followed",
                 where=function.name,

@@ -12,7 +12,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation, Tensor
 from explorer.ops.site import Values
 
-HINT = 16  # of a symbol of which nothing is known: pictures and tiles start from it
+HINT_EXTENT = 16  # of a symbol of which nothing is known: pictures and tiles start from it; assumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Symbols:
             count += 1
             word = f"{first}_{count}"
         self.taken.add(word)
-        hint = max(low, HINT) if high is None else min(max(low, HINT), high)
+        hint = max(low, HINT_EXTENT) if high is None else min(max(low, HINT_EXTENT), high)
         bound = SymbolBound(word, low, high, hint)
         self.env = ShapeEnv((*self.env.symbols, bound))
         return symbol(word)

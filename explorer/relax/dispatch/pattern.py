@@ -15,7 +15,7 @@ from explorer.ir.calls import AttrValue, OpCall, Var
 from explorer.ir.program import Binding, Constant
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal", "Sum"})
-TOLERANCE = 1e-5  # relative, of a number: an exporter writes 1.4142135 and 1.41421354
+TOLERANCE_SHARE = 1e-5  # of a number: an exporter writes 1.4142135 and 1.41421354; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +187,4 @@ def _is_number(array: np.ndarray, value: float) -> bool:
     if array.size != 1 or array.dtype.kind not in "fiu":
         return False
     found = float(array.item())
-    return abs(found - value) <= TOLERANCE * max(1.0, abs(value)) if value else found == 0.0
+    return abs(found - value) <= TOLERANCE_SHARE * max(1.0, abs(value)) if value else found == 0.0

@@ -9,7 +9,7 @@ from itertools import takewhile
 from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
 from explorer.ir.types import ITEM_BYTES, Tensor
 
-REACH = 16  # a number of bytes takes a storage from a 16th of it to 16 times it
+REACH_TIMES = 16  # a storage is taken from a 16th of a size to 16 times it: the rule of Relax
 NEAR_SIZES = 8  # symbolic ones that are tried on either side: a bound on time, chosen
 NONE_FREE = "no storage of its dtype and block is free"
 
@@ -70,10 +70,10 @@ class Pool:
     def _number(self, room: int, claim: str) -> Choice:
         """The smallest of `room` to 16 times that; else the largest of a 16th, grown."""
         at = bisect_left(self.numbers, room, key=lambda row: row[0])
-        if at < len(self.numbers) and self.numbers[at][0] <= REACH * room:
+        if at < len(self.numbers) and self.numbers[at][0] <= REACH_TIMES * room:
             found = self.numbers.pop(at)[2]
             return Choice(found, f"{_freed(found)}; {claim} bytes fit into its {found.bytes}")
-        if at and REACH * self.numbers[at - 1][0] >= room:
+        if at and REACH_TIMES * self.numbers[at - 1][0] >= room:
             count = self.numbers[at - 1][0]  # of the largest ones the first that came back
             found = self.numbers.pop(bisect_left(self.numbers, count, key=lambda row: row[0]))[2]
             reason = f"{_freed(found)}; {claim} bytes, to which its {found.bytes} grow"
@@ -81,7 +81,7 @@ class Pool:
         if not self.numbers:
             return Choice(None, NONE_FREE)
         near = self.numbers[min(at, len(self.numbers) - 1)][2]
-        reason = f"{claim} bytes; {near.name} has {near.bytes}, more than {REACH} times off"
+        reason = f"{claim} bytes; {near.name} has {near.bytes}, more than {REACH_TIMES} times off"
         return Choice(None, reason)
 
     def _proved(self, room: Dim, claim: str) -> Choice:

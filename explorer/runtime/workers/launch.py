@@ -12,7 +12,7 @@ from explorer.runtime.workers.arena import address_of, aligned_bytes
 from explorer.runtime.workers.teams import Launcher
 
 Row = tuple[int, int, int, int, int]
-MOST_NOTES = 1 << 20  # 24 MB
+MOST_NOTES = 1 << 20  # of a launch: a bound on memory, 24 MB; chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,17 @@ from explorer.runtime.workers.arena import address_of, aligned_bytes
 
 # A worker that waits holds its core for a moment, then sets its unit aside, then sleeps. A barrier
 # that nobody disturbs takes 0.2 us, a wake-up tens of us: `python -m tests.benchmarks.overheads`.
+# By that the times are chosen.
 SPIN_US = 2.0
 PATIENCE_US = 100.0
 IDLE_US = 1000.0  # how long a worker stays awake where runs come in quick succession
 # A time slice of the system's is 3 ms or so. A worker that lost its core for longer than this, and
-# did not make up for it, is not called for a while, at most for the longest.
+# did not make up for it, is not called for a while, at most for the longest; these are chosen.
 LOST_US = 5e3
 BACKOFF_US, LONGEST_US = 50e3, 2e6
-BREATH_US = 100e3  # between two looks at Python's signals
+BREATH_US = 100e3  # between two looks at Python's signals; chosen
 FUTEX_NUMBERS = {"x86_64": 202, "aarch64": 98}
-JOIN_SECONDS = 1.0
+JOIN_SECONDS = 1.0  # chosen
 
 
 class Team:

@@ -41,7 +41,7 @@ from explorer.tuning.races.weld_row import SIZES
 
 AGAINST = ("onnxruntime", "torch", "torch.compile", "jax")
 BASELINE = "op-by-op"
-WALLS = 9  # stamped runs, of which the one of the median makespan counts
+WALLS = 9  # stamped runs, of which the one of the median makespan counts; chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from explorer.roller.policy import label_of
 from explorer.tuning.search.prediction import in_rounds, operators, rollers_first
 from explorer.tuning.search.strategies import STRATEGIES, Trial
 
-TRIAL_US = 3000.0
+TRIAL_US = 3000.0  # of launches of a tiling; chosen
 HOPELESS_RATIO = 5.0  # of the best so far: such a tiling is run no more than it was; chosen
 AGAIN, ROUNDS = 3, 12  # the best of each strategy that are timed again, beside Roller's
 FEW, MANY = (

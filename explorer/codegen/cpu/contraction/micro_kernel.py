@@ -23,9 +23,8 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 AHEAD_BYTES = PAGE_BYTES  # processors fetch ahead by themselves, but to the end of a page only
 IN_L2, IN_L1 = 2, 3  # LLVM's localities
-# Products of vectors. A hint in every step of 12 took 3 % of the time on 8 lanes and 16 registers:
-# `python -m explorer.tuning.kernel_table.table --only matmul` on such a CPU; the bound itself is
-# chosen.
+# Of vectors, in a step. On 8 lanes and 16 registers a hint in every step took 3 % of the time of
+# products (`python -m explorer.tuning.kernel_table.table --only matmul`); the bound is chosen.
 SHORT_STEP_PRODUCTS = 12
 STEPS_UNROLLED = 4  # that share one hint where a step is short; chosen
 

@@ -8,7 +8,8 @@ from explorer.codegen.cpu.object.compile_processes import Helpers
 
 OPERATORS_A_KERNEL = 4  # of a model become a kernel, more or less; chosen
 KERNELS_A_HELPER = 8  # it starts in half a second, the time of six: measured once, by no command
-HELPER_BYTES = 192 << 20  # what one took, measured once by no command, and a third more
+# What one takes, and a third more: `python -m tests.benchmarks.compile_time` prints all together.
+HELPER_BYTES = 192 << 20
 KEPT_FREE_BYTES = 512 << 20  # for what runs beside; chosen
 MOST_HELPERS = 7  # chosen
 
