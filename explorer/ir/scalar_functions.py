@@ -1,6 +1,6 @@
 """The scalar functions of kernels, one record each: what a function takes, what it means, its
 derivative, what it costs. A new one is a line of `RECORDS`; one that is no composition of others
-has its form in `codegen.cpu.math.elementary.ELEMENTARY` as well.
+has its form in `codegen.cpu.math.elementary.ELEMENTARY`, and its names in `vector_math`, as well.
 """
 
 from __future__ import annotations

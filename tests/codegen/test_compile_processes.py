@@ -203,13 +203,19 @@ def test_one_core_few_kernels_and_little_memory_get_no_helper(
     policy(monkeypatch, cores=8, free=0)
     assert helper_count.helpers_for(1000) == 0
     policy(monkeypatch, cores=8, free=1 << 40)
-    assert [helper_count.helpers_for(n) for n in (0, 1, 2 * helper_count.EACH - 1)] == [0, 0, 0]
+    assert [helper_count.helpers_for(n) for n in (0, 1, 2 * helper_count.KERNELS_A_HELPER - 1)] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_helpers_are_as_many_as_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     policy(monkeypatch, cores=4, free=1 << 40)
-    assert [helper_count.helpers_for(n * helper_count.EACH) for n in (2, 3, 4, 100)] == [1, 2, 3, 3]
+    assert [
+        helper_count.helpers_for(n * helper_count.KERNELS_A_HELPER) for n in (2, 3, 4, 100)
+    ] == [1, 2, 3, 3]
     policy(monkeypatch, cores=64, free=1 << 40)
-    assert helper_count.helpers_for(1000) == helper_count.MOST
+    assert helper_count.helpers_for(1000) == helper_count.MOST_HELPERS
     policy(monkeypatch, cores=64, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
     assert helper_count.helpers_for(1000) == 2

@@ -16,6 +16,7 @@ import pytest
 from explorer.codegen.build import print_kernel
 from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.math.conversions import NotTranslated
+from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.codegen.cpu.object import object_code
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
 from explorer.codegen.cpu.object.object_code import compile_cfunc, disassemble, key_of
@@ -170,6 +171,15 @@ def test_what_is_left_to_numba_still_compiles_and_can_be_looked_at() -> None:
 def test_a_kernel_that_no_compiler_takes_is_named_in_one_sentence() -> None:
     with pytest.raises(KernelCompileError, match=r"kernel [0-9a-f]{8} does not compile: "):
         compile_cfunc(source_of("st_float32(y, 0)"), TARGET)
+
+
+def test_every_elementary_function_has_names_that_sources_call() -> None:
+    from explorer.codegen.cpu.math import vector_math
+
+    named = {f"{name}{bits}" for name in ELEMENTARY for bits in (32, 64)}
+    assert named | {"power32"} == set(vector_math.__all__)
+    keys = {n: generator_text(source_of(f"st_float32(y, 0, {n}(ld_float32(x, 0)))")) for n in named}
+    assert set(keys.values()) == {keys["exp32"]} != {generator_text(source_of("pass"))}
 
 
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(

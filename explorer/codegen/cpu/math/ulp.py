@@ -17,7 +17,7 @@ import numpy as np
 from mpmath import mp
 from numba import njit
 
-from explorer.codegen.cpu.math.vector_math import NAMED
+from explorer.codegen.cpu.math import vector_math
 from explorer.ir.scalar_functions import RECORDS
 
 OURS = {r.name: r.ulp for r in RECORDS if any(r.ulp)}
@@ -59,7 +59,7 @@ EXACT_64: dict[str, Callable[[Any], Any]] = {
 
 def every(name: str, bits: int = 32) -> Callable[[np.ndarray, np.ndarray], None]:
     """One of the functions over an array, as a loop of a kernel has it."""
-    function = NAMED[f"{name}{bits}"]
+    function = getattr(vector_math, f"{name}{bits}")
 
     @njit(fastmath={"contract", "nsz"}, error_model="numpy")
     def run(x: Any, y: Any) -> None:
