@@ -140,12 +140,26 @@ class Lab:
             timeout=60_000,
         )
 
-    def run_all(self, page: Page, until: str, timeout_s: float = 180) -> None:
+    def run_all(self, page: Page, until: str, timeout_s: float = 240) -> None:
         """Run all cells, to the last, until something is there.
 
-        The first click on the menu may be ignored, or only be slow: then all cells run twice.
+        A busy machine may lose what was asked while the kernel came up: where no cell is waiting
+        any more, and it is not there, all are asked for again.
         """
         end = time.monotonic() + timeout_s
+        self._ask_for_all(page, end)
+        while not page.locator(until).count():
+            assert time.monotonic() < end, f"{until} did not come within {timeout_s:.0f} s"
+            page.wait_for_timeout(500)
+            if not page.evaluate(WAITS):
+                page.wait_for_timeout(2000)  # what the last cell gave may still be drawn
+                if not page.locator(until).count() and not page.evaluate(WAITS):
+                    self._ask_for_all(page, end)
+        page.wait_for_selector(until, timeout=max(1.0, end - time.monotonic()) * 1000)
+        page.wait_for_function(f"!{WAITS}", timeout=max(1.0, end - time.monotonic()) * 1000)
+
+    def _ask_for_all(self, page: Page, end: float) -> None:
+        """The first click on the menu may be ignored, or only be slow: then all cells run twice."""
         while time.monotonic() < end:
             self._accept_dialogs(page)
             with suppress(PlaywrightTimeout):  # a question came up just now
@@ -157,8 +171,6 @@ class Lab:
             page.wait_for_timeout(1500)
             if page.locator(".jp-InputPrompt", has_text="[").count() and page.evaluate(STARTED):
                 break
-        page.wait_for_selector(until, timeout=max(1.0, end - time.monotonic()) * 1000)
-        page.wait_for_function(f"!{WAITS}", timeout=max(1.0, end - time.monotonic()) * 1000)
 
     def _accept_dialogs(self, page: Page) -> None:
         """A slow start may end in a question, such as which kernel; its default is right."""
