@@ -17,7 +17,7 @@ ALL = [
     ("04_rammer", 6, 2),
     ("05_grinder", 6, 6),
     ("06_extending", 6, 2),
-    ("07_training", 8, 4),
+    ("07_training", 9, 4),
 ]
 
 
