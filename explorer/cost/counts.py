@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from explorer.cost.loops import Loops
-from explorer.cost.rows import Lie
 from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
 from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
+from explorer.tile.rewriting.register_tiles import WASTE_RATIO
 from explorer.tile.rewriting.vectorise import SIDES
 
 Extents = Mapping[str, int]  # of each axis of a compute
@@ -40,6 +40,11 @@ class Sides:
         """Whether a tile may leave the axis: its extent is no multiple, or is not known."""
         even = self.whole[axis.name] % max(1, self.full[axis.name]) == 0
         return not even or not isinstance(axis.extent, int)
+
+    def inner_rows_whole(self, f: Facts) -> bool:
+        """Whether of the rows of a contraction only the first axis is cut."""
+        assert f.found is not None
+        return all(self.full[a.name] == self.whole[a.name] for a in f.found.rows[1:])
 
 
 @dataclass(slots=True)
@@ -84,9 +89,7 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
     return cycles
 
 
-def count_contraction(
-    out: Counts, f: Facts, sides: Sides, lie: Lie, tiling: Tiling, device: Device
-) -> None:
+def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
     """Register tiles over packed columns: each runs whole, also at the edges."""
     found, size = f.found, sides.size
     assert found is not None
@@ -96,9 +99,7 @@ def count_contraction(
     columns, batch = size[found.column.name], prod(size[a.name] for a in found.batch)
     panels = -(-columns // micro.columns)
     parts = -(-depth // tiling.depth_block) if tiling.depth_block else 1
-    run = None
-    if lie.run is not None:
-        run = sides.size[lie.last] if lie.run.outer else rows
+    run = run_of_rows(f, sides, micro)
     blocks = -(-rows // micro.rows) if run is None else rows // run * -(-run // micro.rows)
     tiles = batch * blocks * panels
     out.multiply += tiles * depth * step_cycles(micro.rows, micro.vectors, device)
@@ -106,13 +107,37 @@ def count_contraction(
     out.each[SUM] += tiles * micro.rows * micro.vectors * (3 * parts - 2)
     if run is None:
         out.each[ROW] += batch * blocks * micro.rows * parts
-        whole = rows // micro.rows * micro.rows if lie.registers else 0
+        whole = rows // micro.rows * micro.rows if f.registers and sides.inner_rows_whole(f) else 0
         _count_edges(out, f, rows - whole, rows, columns, batch * parts, micro)
     else:
         _count_edges(out, f, 0, blocks * micro.rows, columns, batch * parts, micro)
     out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.functions
     if f.packs and not _in_place(f, sides, tiling):
         _count_packing(out, f, batch, depth * f.group, columns, panels, micro)
+
+
+def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
+    """How many rows follow each other a constant distance apart, where register tiles iterate over
+    those and the last one is moved back; None where rows stand in a table.
+    """
+    assert f.found is not None
+    rows, full = f.found.rows, sides.full
+    if not rows or not f.registers:
+        return None
+    run = None
+    if f.joined and sides.inner_rows_whole(f):
+        inner = prod(full[a.name] for a in rows[1:])
+        known = inner if sides.clipped(rows[0]) else inner * full[rows[0].name]
+        if known >= micro.rows:
+            run = prod(sides.size[a.name] for a in rows)
+    elif len(rows) > 1:
+        last, here = full[rows[-1].name], sides.size[rows[-1].name]
+        wasted = -(-last // micro.rows) * micro.rows > last * WASTE_RATIO
+        if min(last, here) >= micro.rows and not wasted:
+            run, known = here, 1 if sides.clipped(rows[-1]) else last
+    if run is None or (known % micro.rows and not f.settled):
+        return None
+    return run
 
 
 def _count_edges(

@@ -86,9 +86,6 @@ class Estimate:
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
         self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
-        self.rows = {
-            f.number: f.rows.of(tiling, known.axes[f.number]) for f in parts.facts if f.rows
-        }
         self.halos = tuple(
             _part(parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims)
             for h in parts.halos
@@ -178,7 +175,7 @@ class Estimate:
             full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
             sides = Sides(size, full, {name: numbers[a.extent] for name, a in axes.items()})
             if f.found is not None:
-                count_contraction(out, f, sides, self.rows[f.number], self.tiling, self.device)
+                count_contraction(out, f, sides, self.tiling, self.device)
             else:
                 count_loops(out, f, sides, self.device)
         for part in self.halos:

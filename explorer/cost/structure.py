@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from explorer.cost.loops import Loops, loops_of
 from explorer.cost.operations import function_cycles, operations
-from explorer.cost.rows import RowsOf
 from explorer.devices.model import Device
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.kernel import (
     Affine,
+    Apply,
     Axis,
     Compute,
     Expr,
@@ -27,11 +27,10 @@ from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.running import running
 from explorer.ir.shapes.dims import Dim, Shape
-from explorer.ir.tile_program import Panels
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, whole
-from explorer.tile.rewriting.register_tiles import on_registers
 
+ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
 
 
@@ -52,7 +51,9 @@ class Facts:
     packs: bool = False
     dense_columns: bool = False  # of the right operand
     dense_depth: bool = True
-    rows: RowsOf | None = None
+    registers: bool = False  # the epilogue can be done on them
+    joined: bool = False  # all row axes are one in memory, of the left operand and of the result
+    settled: bool = True  # the epilogue reads constants alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,12 @@ def structure(kernel: Kernel, device: Device) -> Structure:
         if n in done:
             continue
         epilogue: Compute | None = None
-        found, made_by = tensor_contraction(kernel, c), statement(n)
-        if found is None or not isinstance(made_by, Panels):
-            made = Facts(c, n, None, loops_of(kernel, c, made_by, device))
+        found = tensor_contraction(kernel, c)
+        if found is None:
+            made = Facts(c, n, None, loops_of(kernel, c, statement(n), device))
         else:
             epilogue = epilogue_of(kernel, c)
-            made = _contracted(kernel, n, found, epilogue, made_by)
+            made = _contracted(kernel, n, found, epilogue)
         facts.append(made)
         if epilogue is not None:
             done.add(kernel.computes.index(epilogue))
@@ -127,14 +128,13 @@ def _starts(index: tuple[Affine | Expr, ...]) -> tuple[Dim | None, ...]:
     return tuple(i.const if isinstance(i, Affine) else None for i in index)
 
 
-def _contracted(
-    kernel: Kernel, n: int, found: Contraction, epilogue: Compute | None, panels: Panels
-) -> Facts:
+def _contracted(kernel: Kernel, n: int, found: Contraction, epilogue: Compute | None) -> Facts:
     c = kernel.computes[n]
     form = form_of(kernel, c, found)
     assert form is not None  # a contraction that the micro-kernels can do has one
     last = epilogue or c
     along = last.axes[-1].name
+    others = [] if epilogue is None else [r.tensor for r in reads(epilogue.expr)]
     return Facts(
         c,
         n,
@@ -147,7 +147,9 @@ def _contracted(
         found.b.tensor not in kernel.constants,
         _steps(found.b, found.column.name) == 1,
         _steps(_without_units(kernel, found.b), found.depth[-1].name) == 1,
-        RowsOf(kernel, found, panels, on_registers(panels)),
+        (epilogue is None or _arithmetic(epilogue.expr)) and _stored(last, along) == 1,
+        _rows_joined(kernel, found, c, last),
+        all(t == c.out or t in kernel.constants for t in others),
     )
 
 
@@ -155,6 +157,28 @@ def _without_units(kernel: Kernel, read: Read) -> Read:
     """A load without dims of one element, over which nothing moves."""
     shape = kernel.shape(read.tensor)
     return Read(read.tensor, tuple(i for i, n in zip(read.index, shape) if n != 1))
+
+
+def _rows_joined(kernel: Kernel, found: Contraction, c: Compute, last: Compute) -> bool:
+    """Whether each row is a constant distance from the one before it, whatever axis it ends."""
+    pairs = list(zip(found.rows, found.rows[1:]))
+    if pairs and found.a.fill is not None:
+        return False
+    names = {a.name: b for a, b in zip(c.axes, last.axes, strict=True)}
+    left, written = kernel.shape(found.a.tensor), kernel.shape(last.out)
+    return all(
+        _one(left, found.a.index, outer, inner)
+        and _one(written, last.target, names[outer.name], names[inner.name])
+        for outer, inner in pairs
+    )
+
+
+def _arithmetic(expr: Expr) -> bool:
+    match expr:
+        case Apply(op, args):
+            return op in ON_REGISTERS and all(map(_arithmetic, args))
+        case _:
+            return True
 
 
 def _steps(read: Read, axis: str) -> int | None:
@@ -176,3 +200,23 @@ def _steps(read: Read, axis: str) -> int | None:
 
 def _whole(factor: Dim) -> int | None:
     return factor if isinstance(factor, int) else None
+
+
+def _stored(c: Compute, axis: str) -> int | None:
+    return _steps(Read(c.out, c.target), axis) if c.target else 0
+
+
+def _one(shape: Sequence[Dim], index: Sequence[object], outer: Axis, inner: Axis) -> bool:
+    """Whether a step of the outer axis goes as far as all of the inner one, in row-major order."""
+    steps = {outer.name: 0, inner.name: 0}
+    stride = 1
+    for n, i in zip(reversed(shape), reversed(index), strict=True):
+        if not isinstance(i, Affine) or not isinstance(n, int):
+            return False
+        for name in steps:
+            factor = i.factor(name)
+            if not isinstance(factor, int):
+                return False
+            steps[name] += factor * stride
+        stride *= n
+    return steps[outer.name] == steps[inner.name] * inner.extent

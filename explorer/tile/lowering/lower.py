@@ -27,13 +27,12 @@ from explorer.ir.tile_program import (
     For,
     Grid,
     Map,
-    Panels,
     Reduce,
     Scan,
     Statement,
     TileProgram,
 )
-from explorer.ir.tile_traversal import statements, without_unused
+from explorer.ir.tile_traversal import without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group
@@ -130,21 +129,13 @@ def lower(
 
 
 def whole(kernel: Kernel) -> Callable[[int], Statement]:
-    """What makes a compute of a kernel in normal form, by its number, over all of its points: no
-    tile cuts it. Loops, where what lies past a border is an address like another, or the register
-    tiles of a contraction.
+    """What makes a compute of a kernel in normal form, by its number, loops over all of its points:
+    no tile cuts it, and what lies past a border is an address like another.
     """
     places = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
 
     def of(n: int) -> Statement:
         c = kernel.computes[n]
-        found = tensor_contraction(kernel, c)
-        made = None
-        if found is not None:
-            halo = places.halos(n, c)[0]
-            made = contract(places, n, c, found, epilogue_of(kernel, c), halo)
-        if made is not None:
-            return next(s for s in statements(made) if isinstance(s, Panels))
         to = scatter(kernel, c)
         if to is not None:
             return scatter_loops(places, n, c, to, {})[0][-1]

@@ -49,35 +49,21 @@ def _decided(s: Statement, device: Device) -> Statement:
 
 
 def _with_tiles(s: Panels, device: Device) -> Statement:
-    single, rows = apart(s.rows)
-    s = replace(s, rows=rows)
-    run, operands = rows_and_operands(s, rows, s.micro.rows, on_registers(s))
+    """Row axes of one point, as of one batch, become loops around: the others may lie a constant
+    step apart though these do not.
+    """
+    single = tuple(x for x in s.rows if x.size == 1)[: len(s.rows) - 1]
+    s = replace(s, rows=tuple(x for x in s.rows if x not in single))
+    operands = _on_registers(s)
+    run = _run_of(s, operands) if operands else None
+    if run is None and any(row_step(f.offset, s.rows) is None for f in operands):
+        operands = ()
     found: Statement = replace(
         s, run=run, operands=operands, prefetch=_prefetched(s, run is not None, device)
     )
     for span in reversed(single):
         found = For(span, (found,))
     return found
-
-
-def apart(rows: tuple[Span, ...]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Row axes of one point, as of one batch, which become loops around, and the others: those may
-    lie a constant step apart though these do not.
-    """
-    single = tuple(x for x in rows if x.size == 1)[: len(rows) - 1]
-    return single, tuple(x for x in rows if x not in single)
-
-
-def rows_and_operands(
-    s: Panels, rows: tuple[Span, ...], height: int, operands: tuple[Fetch, ...]
-) -> tuple[Run | None, tuple[Fetch, ...]]:
-    """How these rows lie for register tiles of a height, and which of the `operands` that registers
-    could hold they do.
-    """
-    run = _run_of(s, rows, height, operands) if operands else None
-    if run is None and any(row_step(f.offset, rows) is None for f in operands):
-        operands = ()
-    return run, operands
 
 
 def row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
@@ -92,7 +78,7 @@ def row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
     return inner
 
 
-def on_registers(s: Panels) -> tuple[Fetch, ...]:
+def _on_registers(s: Panels) -> tuple[Fetch, ...]:
     """The operands of an epilogue that runs on the accumulators, what is stored first; none where
     it must run on the tile in L1.
 
@@ -119,39 +105,37 @@ def on_registers(s: Panels) -> tuple[Fetch, ...]:
     return operands if is_arithmetic(expr) else ()
 
 
-def _run_of(
-    s: Panels, rows: tuple[Span, ...], height: int, operands: tuple[Fetch, ...]
-) -> Run | None:
+def _run_of(s: Panels, operands: tuple[Fetch, ...]) -> Run | None:
     """The rows as runs, None where they need a table, or where tiles at the edge would be wasted.
 
     The last tile of a run is moved back until it is full: some rows are computed twice, which an
     epilogue that reads what may be written does not allow.
     """
-    inner = rows[-1]
+    rows, inner = s.micro.rows, s.rows[-1]
     fetched = (s.contract.a, *operands)
     if any(not isinstance(f.offset.factor(inner.axis), int) for f in fetched):
         return None
     found = None
-    if _are_one_run(fetched, rows):
-        rest = product(tuple(x.size for x in rows[1:]))
-        found = _run((), _size(rows), rest, height)
-    if found is None and len(rows) > 1 and isinstance(inner.size, int):
+    if all(_is_one_run(f.offset, s.rows) for f in fetched):
+        rest = product(tuple(x.size for x in s.rows[1:]))
+        found = _run((), _size(s.rows), rest, rows)
+    if found is None and len(s.rows) > 1 and isinstance(inner.size, int):
         size = inner.size
-        wasted = -(-size // height) * height > size * WASTE_RATIO
+        wasted = -(-size // rows) * rows > size * WASTE_RATIO
         if _is_fixed(inner) and not wasted:
-            found = _run(rows[:-1], size, size, height)
-        elif inner.least >= height and not wasted:
-            found = Run(rows[:-1], False)
+            found = _run(s.rows[:-1], size, size, rows)
+        elif inner.least >= rows and not wasted:
+            found = Run(s.rows[:-1], False)
     if found is None or (not found.exact and any(_may_change(f, s) for f in operands[1:])):
         return None
     return found
 
 
-def _run(outer: tuple[Span, ...], size: Dim | None, least: Dim, height: int) -> Run | None:
+def _run(outer: tuple[Span, ...], size: Dim | None, least: Dim, rows: int) -> Run | None:
     known = size if isinstance(size, int) else least
-    if not isinstance(known, int) or known < height:
+    if not isinstance(known, int) or known < rows:
         return None
-    return Run(outer, known % height == 0)
+    return Run(outer, known % rows == 0)
 
 
 def _size(rows: tuple[Span, ...]) -> Dim | None:
@@ -165,11 +149,8 @@ def _is_fixed(s: Span) -> bool:
     return isinstance(s.size, int) and not s.clip_low and not s.clip_high
 
 
-def _are_one_run(fetched: tuple[Fetch, ...], rows: tuple[Span, ...]) -> bool:
-    if len(rows) == 1:
-        return True
-    fixed = all(map(_is_fixed, rows[1:]))
-    return fixed and all(row_step(f.offset, rows) is not None for f in fetched)
+def _is_one_run(offset: Affine, rows: tuple[Span, ...]) -> bool:
+    return all(_is_fixed(x) for x in rows[1:]) and row_step(offset, rows) is not None
 
 
 def _may_change(f: Fetch, s: Panels) -> bool:
