@@ -77,7 +77,7 @@ def data(
 
     picture = named(room)
     session = Session(c, sizes=sizes, inputs=inputs)
-    if picture.live == "wall":
+    if picture.live == "wall" and session.runs:
         session.run_once()
     if measured:
         session.time_shown(picture, op)

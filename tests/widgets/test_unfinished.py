@@ -50,6 +50,7 @@ def test_a_data_sheet_opens_and_everything_is_a_prediction() -> None:
     assert told["big"].endswith("on v100") and "prediction" in told["small"]
     for room in ("rammer", "memory", "roller"):
         assert house.session.answer("picture", {"room": room, "op": 3})["svg"]
+    assert widgets.data(house.session.now.compiled, "rammer")[1] is None  # nothing ran
     knob = next(k for k in house.session.knobs() if k.name == "fusion")
     said = house.session.answer("turn", {"knob": "fusion", "index": (knob.now + 1) % 3})
     assert said["measure"] is False and "planned" in said["said"]
