@@ -59,6 +59,7 @@ class Team:
         self._set_times(clock.cycles_per_us())
         self._most = min(workers or cores(), isa.MAX_UNITS)
         self._callers_core = -1
+        self._last, self._wanted = (0, 0), 1  # what was called for, and the workers it has
         self.owner = 0  # the thread whose launch runs
         self.running = 0  # workers that this launch has
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
@@ -101,11 +102,12 @@ class Team:
         Where an exception comes up in between (Ctrl-C), it is abandoned. Raises BadOption in a
         signal's handler that this thread's own launch let run: that one could never end.
         """
-        if self.owner == threading.get_ident():
+        me = threading.get_ident()
+        if self.owner == me:
             raise BadOption("a run began inside another one of this thread", try_="another thread")
         with self._lock:
             try:
-                self.owner = threading.get_ident()
+                self.owner = me
                 workers = units if units == 1 or free is None else free(self)
                 self.running = self._called(units, workers)
                 unfinished = self._call(isa.ASK_LAUNCH, self._address, block)
@@ -122,6 +124,7 @@ class Team:
         if not self._lock.acquire(timeout=seconds):
             return
         try:
+            self._last = (0, 0)
             self._words[isa.T_STOP] = 1
             self._call(isa.ASK_STOP, self._address, len(self._threads) + 1)
             for thread in self._threads:
@@ -150,7 +153,16 @@ class Team:
                 os.sched_setaffinity(thread, others)
 
     def _called(self, units: int, workers: int) -> int:
-        """How many workers the next launch has; those of them that are missing are started."""
+        """How many workers the next launch has: most are called like the one before."""
+        if (units, workers) != self._last:
+            self._wanted = self._ready(units, workers)
+            self._last = units, workers
+        if self._wanted > 1:
+            self._leave_the_callers_core()
+        return self._wanted
+
+    def _ready(self, units: int, workers: int) -> int:
+        """How many workers such a launch has; those of them that are missing are started."""
         if not 1 <= units <= isa.MAX_UNITS:
             raise BadOption(f"a launch has 1 to {isa.MAX_UNITS} units, found {units}", found=units)
         wanted = max(1, min(units, workers, self._most))
@@ -161,8 +173,6 @@ class Team:
                     self._start(len(self._threads) + 1)
             except RuntimeError:  # those that there are carry every unit
                 wanted = self._most = 1 + len(self._threads)
-        if wanted > 1:
-            self._leave_the_callers_core()
         self._words[isa.T_WORKERS] = wanted
         return wanted
 
