@@ -197,7 +197,7 @@ def count_loops(out: Counts, f: Facts, sides: Sides, device: Device) -> None:
         wait = miss_cycles(depth, loops.stride_bytes, device)
         out.waits += times * (length % SIDE) * depth * wait
         lines = (length // SIDE) * (depth // SIDE) * SIDE  # of blocks, each written whole
-        pages = depth * min(1.0, loops.stride_bytes / PAGE_BYTES)
+        pages = depth if loops.stride_bytes >= PAGE_BYTES else 0  # near rows fill page after page
         late = max(0.0, 1 - device.costs.prefetched_pages / max(1, pages))
         out.waits += times * lines * device.costs.misses[0] * late
     elif loops.to is not None:
