@@ -14,7 +14,10 @@ from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
 from explorer.frontends.model import Model
-from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.tiling import Tiling, TilingDecision
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.stage import Stage

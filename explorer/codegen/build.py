@@ -22,7 +22,7 @@ from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
 from explorer.ir.calls import efficient_binding
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.kernels.normal import normalise

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from explorer.devices.model import Device
 from explorer.grinder.host import is_static
 from explorer.ir.calls import Branch, KernelCall, ShapeOf, Var, View
-from explorer.ir.decisions import Candidate, ControlWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlWay
 from explorer.ir.kernel import (
     Affine,
     Apply,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.decisions import Block, Micro
+from explorer.ir.decisions.tiling import Block, Micro
 from explorer.ir.kernel import Affine, Const, IndexValue
 from explorer.ir.scalar_functions import dtype_of_result
 from explorer.ir.shapes.dims import Dim, Sizes, ceil_div, evaluate_dim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Affine, Kernel
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import propagate

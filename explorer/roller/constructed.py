@@ -12,7 +12,8 @@ from math import prod
 from explorer.cost.estimate import contract_cycles
 from explorer.cost.structure import structure
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction

@@ -16,7 +16,7 @@ from random import Random
 
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim

@@ -9,7 +9,8 @@ from numbers import Real
 from typing import Any
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.passes.pipeline.own_policy import Asked, a, shown

@@ -9,7 +9,8 @@ from math import prod
 from explorer.cost.estimate import contract_cycles, kernel_terms, tasks
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction

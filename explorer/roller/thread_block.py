@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction

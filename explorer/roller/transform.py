@@ -9,7 +9,8 @@ from functools import lru_cache
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate, Tiling, TilingDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise

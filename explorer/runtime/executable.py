@@ -13,7 +13,8 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, ShapeError
 from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ops.reference.bind import bind_sizes

@@ -10,7 +10,19 @@ from types import ModuleType
 
 from explorer.codegen import build
 from explorer.grinder import options as grinder_options
-from explorer.ir import calls, decisions, kernel, program, stage, tile_program, types
+from explorer.ir import calls, kernel, program, stage, tile_program, types
+from explorer.ir.decisions import (
+    algorithms,
+    candidate,
+    control,
+    decided,
+    memory_plan,
+    rematerialisation,
+    rprogram,
+    tile_graph,
+    tiling,
+    wall,
+)
 from explorer.ir.shapes import dims
 from explorer.rammer import options as rammer_options
 from explorer.rammer import task_profile
@@ -22,24 +34,33 @@ from explorer.relax.fusion import model as fusion_model
 from explorer.relax.memory import plan, workspace
 
 MODULES: tuple[ModuleType, ...] = (
+    algorithms,
     build,
     calls,
-    decisions,
+    candidate,
+    control,
+    decided,
     dims,
     dispatch_policy,
     fusion_model,
     grinder_options,
     kernel,
+    memory_plan,
     pattern,
     pattern_kinds,
     plan,
     program,
     rammer_options,
     relax_options,
+    rematerialisation,
+    rprogram,
     stage,
     task_profile,
+    tile_graph,
     tile_program,
+    tiling,
     types,
+    wall,
     workspace,
 )
 

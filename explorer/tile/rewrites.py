@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import TileProgram

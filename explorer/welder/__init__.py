@@ -1,7 +1,8 @@
 """Welder (OSDI 2023): tile graphs, fusion over the memory hierarchy.
 
-The paper's nouns. Operator-tile, reuse tile and connect level: `ir.decisions.OperatorTile`,
-`TileEdge`. Tile-graph, virtual nodes: `tile_graph`. Propagate: `ir.regions.propagate`. MemTraffic,
+The paper's nouns. Operator-tile, reuse tile and connect level: `OperatorTile` and `TileEdge` of
+`ir.decisions.tile_graph`. Tile-graph, virtual nodes: `tile_graph`. Propagate:
+`ir.patterns.regions.propagate`. MemTraffic,
 MemFootprint: `cost.traffic`, `cost.footprint`. Memory levels of a device: `levels`. GraphConnecting
 and SubGraphTiling: `two_step`, `layers`; the artifact's greedy grouping: `shipped`. A connected
 group becomes one kernel.

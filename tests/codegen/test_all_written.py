@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Affine
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import Sizes, evaluate_dim

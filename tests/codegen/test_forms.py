@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.devices.target import Target
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
 from explorer.ir.patterns.forms import FORMS, Form

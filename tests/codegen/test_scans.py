@@ -9,7 +9,7 @@ import pytest
 
 from explorer.errors import BadOption
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes, var
 from explorer.ir.kernels.canonical import canonical

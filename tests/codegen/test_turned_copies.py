@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.shapes.dims import ShapeEnv

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.rebase import rebased

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import VerifyError
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, axes, var
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.scatter import scatter, scattered

@@ -28,7 +28,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import (
     Affine,
     Apply,

@@ -13,7 +13,7 @@ import explorer
 from explorer.counters import counters
 from explorer.errors import BadOption, BoundError
 from explorer.ir.calls import Branch, MatchCast, Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, apply, at, axes, var
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
 from explorer.ir.types import Tensor

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import Options

@@ -12,7 +12,7 @@ from explorer.counters import counters
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program

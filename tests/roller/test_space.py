@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.roller.enumerated import Space, aligned_sizes, even_shares, space_of
 from explorer.roller.policy import candidates, refusal

@@ -22,7 +22,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import evaluate_dim, product

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.running import running

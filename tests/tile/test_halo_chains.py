@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.regions import Interval, propagate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, affine, var
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import CheckFailed
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_program import For, Panels, Run, TileProgram

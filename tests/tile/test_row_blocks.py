@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.shapes.dims import Dim, ShapeEnv, symbol
 from explorer.ir.tile_program import For, Map, OnePass, Reduce

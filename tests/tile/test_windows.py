@@ -9,7 +9,7 @@ import pytest
 
 from explorer.codegen.build import print_kernel
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, var
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import Fill, Load, Map, Reduce, Window, fetches

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.cost.footprint import points
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from explorer.errors import BadOption
-from explorer.ir.decisions import Brick, Gap, RProgram, Run, Wait, Wall
+from explorer.ir.decisions.rprogram import RProgram, Run, Wait
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from tests.widgets import many_bricks
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call, WallRows

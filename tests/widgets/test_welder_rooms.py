@@ -14,7 +14,7 @@ import explorer
 import explorer.np as enp
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import GroupPlan, LevelBytes
+from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes
 from explorer.ir.program import Program
 from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options

@@ -22,7 +22,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Read
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Comparison, Measurement
 from explorer.roller.alignment_report import answers
 from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling

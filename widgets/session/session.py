@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from explorer.errors import BadOption, IronworksError, fault
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.measure.walls import compare_walls

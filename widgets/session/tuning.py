@@ -13,7 +13,8 @@ import numpy as np
 
 from explorer.devices.model import Device
 from explorer.errors import AnswerMismatch, BadOption
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.measure.compare import Comparison, comparison

@@ -13,7 +13,7 @@ import numpy as np
 from explorer.codegen.build import Argument, KernelCode, build_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import (
     Affine,
     Apply,

@@ -12,7 +12,7 @@ from math import prod
 
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, reads, substitute, var
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.running import running

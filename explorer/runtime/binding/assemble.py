@@ -21,7 +21,7 @@ from explorer.grinder import (
     UTask,
 )
 from explorer.grinder.siblings import groups
-from explorer.ir.decisions import Instruction, RProgram, Wait
+from explorer.ir.decisions.rprogram import Instruction, RProgram, Wait
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.rammer import Schedule

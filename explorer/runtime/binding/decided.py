@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.ir.decisions import Ran, Trip
+from explorer.ir.decisions.wall import Ran, Trip
 from explorer.runtime.binding.assemble import LaunchCode
 from explorer.runtime.workers.launch import Stamps
 

@@ -24,7 +24,8 @@ from explorer.grinder import (
 )
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder.unroll import operators_of, refusal
-from explorer.ir.decisions import COSTS_ARE_OF, Candidate, ControlDecision, ControlWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, ControlWay
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage

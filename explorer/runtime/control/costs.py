@@ -24,7 +24,8 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder.unroll import every
-from explorer.ir.decisions import Candidate, ControlWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlWay
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Sizes

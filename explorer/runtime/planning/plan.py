@@ -15,7 +15,8 @@ from explorer.devices.model import Device
 from explorer.errors import TooLarge
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
 from explorer.grinder.calls.words import known_sizes
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.ir.types import ITEM_BYTES

@@ -10,7 +10,7 @@ from functools import reduce
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Block, Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import (
     Affine,
     Apply,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import computed
 from explorer.ir.kernel import Affine, var
 from explorer.ir.tile_program import (

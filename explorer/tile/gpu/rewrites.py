@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_program import TileProgram

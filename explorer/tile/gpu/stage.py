@@ -20,7 +20,7 @@ from math import prod
 
 from explorer.devices.model import Device
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Affine, Const, var
 from explorer.ir.tile_program import (
     Buffer,

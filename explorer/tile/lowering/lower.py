@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
 from explorer.ir.kernels.normal import epilogue_of, stores, writers
 from explorer.ir.patterns.contraction import Contraction, contraction

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product as every
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import (
     Affine,
     Apply,

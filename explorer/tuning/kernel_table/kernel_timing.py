@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.measure.compare import Measurement

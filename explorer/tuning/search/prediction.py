@@ -18,7 +18,7 @@ import numpy as np
 
 from explorer.cost.estimate import kernel_terms
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine

@@ -19,7 +19,7 @@ from statistics import median
 from time import perf_counter
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine

@@ -4,7 +4,7 @@ and the smallest change that would flip it.
 
 from __future__ import annotations
 
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Affine
 from explorer.ir.kernels.in_place import wrong_update
 from explorer.ir.kernels.kernel_size import Size
