@@ -29,8 +29,8 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
-from explorer.ir.tile_program import Packing, TileProgram
-from explorer.ir.tile_traversal import dims, touched
+from explorer.ir.tile_programs.program import Packing, TileProgram
+from explorer.ir.tile_programs.traversal import dims, touched
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.rewrites import tile_program
 

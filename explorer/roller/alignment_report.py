@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.kernel import Affine, Kernel
+from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import Sizes, evaluate_dim

@@ -14,7 +14,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.steps import Construction

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from explorer.codegen import build
 from explorer.grinder import options as grinder_options
-from explorer.ir import calls, kernel, program, stage, tile_program, types
+from explorer.ir import affine, calls, kernel, program, stage, types
 from explorer.ir.decisions import (
     algorithms,
     candidate,
@@ -24,6 +24,8 @@ from explorer.ir.decisions import (
     wall,
 )
 from explorer.ir.shapes import dims
+from explorer.ir.tile_programs import elements, statements
+from explorer.ir.tile_programs import program as tile_program
 from explorer.rammer import options as rammer_options
 from explorer.rammer import task_profile
 from explorer.relax import options as relax_options
@@ -34,6 +36,7 @@ from explorer.relax.fusion import model as fusion_model
 from explorer.relax.memory import plan, workspace
 
 MODULES: tuple[ModuleType, ...] = (
+    affine,
     algorithms,
     build,
     calls,
@@ -42,6 +45,7 @@ MODULES: tuple[ModuleType, ...] = (
     decided,
     dims,
     dispatch_policy,
+    elements,
     fusion_model,
     grinder_options,
     kernel,
@@ -55,6 +59,7 @@ MODULES: tuple[ModuleType, ...] = (
     rematerialisation,
     rprogram,
     stage,
+    statements,
     task_profile,
     tile_graph,
     tile_program,

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.policy import candidates, depth_block

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import explorer
+from explorer.ir.affine import Affine
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Read
+from explorer.ir.kernel import Apply, Const, IndexValue, Read
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import floor_div, symbol

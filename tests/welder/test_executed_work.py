@@ -14,7 +14,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import evaluate_shape
-from explorer.ir.tile_program import Panels, Reduce, Statement
+from explorer.ir.tile_programs.statements import Panels, Reduce, Statement
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Env, Interpreter
 from explorer.tile.lowering.lower import lower
