@@ -20,7 +20,7 @@ from explorer.roller.construct.alignment import (
     memory_transaction,
     tensor_shape,
 )
-from explorer.roller.policy import Inside
+from explorer.roller.tiles.inside import Inside
 
 EPS = 0.2  # of a register tile's rows and columns: the first step of Roller's artifact above 0
 

@@ -8,7 +8,7 @@ from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
-from explorer.roller.policy import refusal
+from explorer.roller.tiles.weigh import refusal
 
 
 @dataclass(frozen=True, slots=True)

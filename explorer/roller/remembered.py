@@ -17,7 +17,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.policy import REFUSED_CANDIDATES
+from explorer.roller.tiles.order import REFUSED_CANDIDATES
 
 FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")
 

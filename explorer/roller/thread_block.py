@@ -19,7 +19,7 @@ from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
-from explorer.roller.policy import cuts_all
+from explorer.roller.tiles.cuts import cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = (

@@ -20,7 +20,7 @@ from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.model import Policy
 from explorer.rammer.one_kernel import OneKernel
-from explorer.roller.policy import label_of
+from explorer.roller.tiles.weigh import label_of
 from explorer.roller.transform import Options as RollerOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.task_times import TaskFact

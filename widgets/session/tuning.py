@@ -21,7 +21,7 @@ from explorer.measure.compare import Comparison, comparison
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, take_turns
 from explorer.roller.enumerated import cut_axes
-from explorer.roller.policy import weigh
+from explorer.roller.tiles.weigh import weigh
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_table.kernel_timing import Operands, PreparedKernel, prepare

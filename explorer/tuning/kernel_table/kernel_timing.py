@@ -10,7 +10,7 @@ from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.measure.compare import Measurement
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.roller.policy import refusal
+from explorer.roller.tiles.weigh import refusal
 
 __all__ = ["Operands", "PreparedKernel", "prepare", "time_tiling"]
 
