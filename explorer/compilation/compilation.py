@@ -36,7 +36,7 @@ from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.runs.task_times import TaskFact
 
 
 class Compilation:

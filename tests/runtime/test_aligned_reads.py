@@ -16,7 +16,7 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.rprogram import Wait
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
-from explorer.runtime.planning.aligned_reads import is_aligned
+from explorer.runtime.planning.runs.aligned_reads import is_aligned
 from tests.roller.test_policy import DEVICE
 
 WIDTH = 256

@@ -33,7 +33,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.runtime.control.costs import Control, Supposed, Time, Tree
 from explorer.runtime.control.way_times import Constants, Crossing, WayTime
 from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
-from explorer.runtime.planning.task_times import TaskTimes
+from explorer.runtime.planning.runs.task_times import TaskTimes
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")
 FROM_PYTHON = ("host", "eager")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from explorer.grinder import OperatorTask, UProgram
 from explorer.relax.memory.in_place import writes_over
 from explorer.runtime.planning.allocations import positions
-from explorer.runtime.planning.straight_runs import Run
+from explorer.runtime.planning.runs.straight_runs import Run
 from explorer.runtime.planning.timeline import Uses
 
 
