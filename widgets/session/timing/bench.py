@@ -17,10 +17,10 @@ from widgets.draw.table import time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting, threads, tile_label
 from widgets.model.on_show import Times
-from widgets.session import tuning
-from widgets.session.jobs import Job, Jobs
 from widgets.session.questions import item
-from widgets.session.tuning import Subject
+from widgets.session.timing import tuning
+from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.tuning import Subject
 from widgets.session.verdict import against
 
 Timer = Callable[[Subject, Tiling, Job], Comparison]

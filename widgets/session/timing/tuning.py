@@ -25,8 +25,8 @@ from explorer.roller.tiles.weigh import weigh
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_table.kernel_timing import Operands, PreparedKernel, prepare
-from widgets.session.jobs import Job
-from widgets.session.watched import Rounds
+from widgets.session.timing.jobs import Job
+from widgets.session.timing.watched import Rounds
 
 BATCHES = 3  # of 20 rounds each; one where a run is long
 MOST = 1 << 31
