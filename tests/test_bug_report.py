@@ -14,7 +14,7 @@ from explorer.cli.bug_report.last_fault import last
 from explorer.cli.bug_report.private import environment, without_paths
 from explorer.errors import fault
 from explorer.ir.program import Program
-from widgets.session.jobs import error_parts
+from widgets.session.timing.jobs import error_parts
 
 ROOT = Path(explorer.__file__).parents[1]
 Shell = Callable[..., tuple[int, str, str]]

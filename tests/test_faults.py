@@ -13,8 +13,8 @@ from explorer.errors import BadOption, InternalFault, IronworksError, ShapeError
 from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
 from widgets.page.report import document
-from widgets.session.jobs import Jobs
 from widgets.session.session import Session
+from widgets.session.timing.jobs import Jobs
 
 
 def relu(rows: int = 3) -> Any:

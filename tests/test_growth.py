@@ -11,7 +11,7 @@ import pytest
 
 import explorer
 from explorer.frontends.model import Model
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernels.kernel_size import size_of
 from explorer.ir.program import Program
 from explorer.ops.reference.evaluate import evaluate

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from explorer.autodiff.branches import own
 from explorer.autodiff.differentiating import Differentiating, is_active_type
+from explorer.ir.affine import affine, var
 from explorer.ir.calls import Loop, MatchCast, OpCall, ShapeOf, Var
-from explorer.ir.kernel import Axis, Read, affine, var
+from explorer.ir.kernel import Axis, Read
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor

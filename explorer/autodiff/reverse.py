@@ -16,6 +16,7 @@ from explorer.autodiff.kernel_adjoint import KernelAdjoint
 from explorer.autodiff.loops import kept_rows, reverse_loop, with_rows
 from explorer.autodiff.rules import rule_of
 from explorer.errors import UnsupportedOperator
+from explorer.ir.affine import affine
 from explorer.ir.calls import (
     Branch,
     Expr,
@@ -28,18 +29,7 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.kernel import (
-    Apply,
-    Axis,
-    Compute,
-    Const,
-    Kernel,
-    Read,
-    TensorSpec,
-    affine,
-    at,
-    axes,
-)
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim, product

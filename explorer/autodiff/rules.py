@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from explorer.autodiff.differentiating import Differentiating
 from explorer.autodiff.partials import Term, functions, times
 from explorer.autodiff.slopes import SLOPES
+from explorer.ir.affine import affine
 from explorer.ir.calls import OpCall, Var, View
-from explorer.ir.kernel import Axis, Const, Read, affine, at, axes, reads
+from explorer.ir.kernel import Axis, Const, Read, at, axes, reads
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 

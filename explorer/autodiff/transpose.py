@@ -19,9 +19,9 @@ from itertools import product as combinations
 from math import gcd
 
 from explorer.errors import UnsupportedOperator
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import DType
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -33,7 +33,6 @@ from explorer.ir.kernel import (
     result_dtype,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, ShapeEnv, ceil_div

@@ -22,15 +22,15 @@ from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
 from explorer.ir.calls import efficient_binding
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, Sizes, evaluate_dim, symbol, symbols_of
-from explorer.ir.tile_program import Packing, TileProgram
-from explorer.ir.tile_traversal import dims, touched
+from explorer.ir.tile_programs.program import Packing, TileProgram
+from explorer.ir.tile_programs.traversal import dims, touched
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.rewrites import tile_program
 

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Axis,
-    Compute,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-)
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, Read
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape, whole
 from explorer.ir.symbols import symbols_of_kernel
 

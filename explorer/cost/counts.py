@@ -12,7 +12,7 @@ from explorer.cost.loops import Loops
 from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
 from explorer.devices.model import PAGE_BYTES, Device
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
 from explorer.tile.rewriting.register_tiles import WASTE_RATIO

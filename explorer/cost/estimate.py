@@ -26,7 +26,7 @@ from explorer.cost.parts import Numbers, Part, Short, Side, place, side
 from explorer.cost.patches import narrowed
 from explorer.cost.structure import Facts, Structure, Tensors, structure
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
 from explorer.ir.shapes.compiled_dims import Evaluator, compile_dims

@@ -10,9 +10,9 @@ from explorer.devices.model import Device
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.scatter import Scatter, scatter
-from explorer.ir.tile_program import (
+from explorer.ir.tile_programs.elements import Fetch, fetches
+from explorer.ir.tile_programs.statements import (
     At,
-    Fetch,
     For,
     LoopForm,
     Map,
@@ -20,7 +20,6 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
-    fetches,
 )
 from explorer.tile.rewriting.collapse import joined_axes
 from explorer.tile.rewriting.vectorise import FEW_POINTS, formed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
-from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Read
+from explorer.ir.kernel import Apply, Const, Expr, IndexValue, Read
 from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
 
 REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen

@@ -11,17 +11,9 @@ from typing import TypeAlias
 from explorer.cost.loops import Loops, loops_of
 from explorer.cost.operations import function_cycles, operations
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Axis,
-    Compute,
-    Expr,
-    Kernel,
-    Read,
-    reads,
-)
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.kernels.normal import epilogue_of, stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of

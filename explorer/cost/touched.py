@@ -10,7 +10,8 @@ from itertools import product
 from math import prod
 from typing import NamedTuple, TypeAlias
 
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Expr, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Regions, interval, tile_variable
 from explorer.ir.shapes.dims import Dim
 

@@ -25,7 +25,7 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options, ways_of
 from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways, lowest, on_host
-from explorer.grinder.transform import uprogram
+from explorer.grinder.transform.uprogram import uprogram
 from explorer.grinder.tree import Grind, task_tree
 
 __all__ = [

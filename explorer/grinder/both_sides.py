@@ -15,7 +15,7 @@ from explorer.devices.model import Device
 from explorer.grinder.both_sides_policy import BOTH, ONE, Facts, Price, selection, weighed
 from explorer.grinder.host import host_of
 from explorer.ir.calls import Branch, KernelCall, Var
-from explorer.ir.decisions import ControlDecision
+from explorer.ir.decisions.control import ControlDecision
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.simplify.dead_code import called_functions
 from explorer.passes.simplify.substitution import with_reads

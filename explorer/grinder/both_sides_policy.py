@@ -10,20 +10,11 @@ from typing import TypeAlias
 
 from explorer.devices.model import Device
 from explorer.grinder.host import is_static
+from explorer.ir.affine import Affine, affine
 from explorer.ir.calls import Branch, KernelCall, ShapeOf, Var, View
-from explorer.ir.decisions import Candidate, ControlWay
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Kernel,
-    Read,
-    TensorSpec,
-    affine,
-    at,
-    axes,
-    reads,
-)
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlWay
+from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axes, reads
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import ShapeEnv
 

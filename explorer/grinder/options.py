@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.passes.pipeline import ranges
 
 MOST_TRIPS = 64  # of a turn, that can be asked for; chosen

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from explorer.grinder.model import BranchTask, LibraryTask, LoopTask, RecursionTask, UTask
-from explorer.ir.decisions import ControlDecision
+from explorer.ir.decisions.control import ControlDecision
 
 LevelPolicy: TypeAlias = Callable[[Sequence[UTask]], tuple[str, str]]
 LEVELS = ("host", "device")

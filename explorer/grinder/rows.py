@@ -23,7 +23,8 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.ir.kernel import Affine, Apply, Const, Expr, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Apply, Const, Expr, Read
 from explorer.ir.patterns.row_copy import row_copy
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product, simplify

@@ -16,8 +16,8 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LevelPolicy, Ways, lowest
-from explorer.grinder.transform import uprogram
-from explorer.ir.decisions import TaskTree
+from explorer.grinder.transform.uprogram import uprogram
+from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 

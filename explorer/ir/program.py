@@ -22,7 +22,7 @@ from explorer.ir.calls import (
     Var,
     reads_of,
 )
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of

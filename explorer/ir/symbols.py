@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from explorer.ir.affine import Affine
 from explorer.ir.annotations import defined_by as bare_in
 from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import (
@@ -21,7 +22,7 @@ from explorer.ir.calls import (
     ShapeOf,
     View,
 )
-from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Kernel, Read
+from explorer.ir.kernel import Apply, Const, IndexValue, Kernel, Read
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.algebra import is_symbol, is_symbolic

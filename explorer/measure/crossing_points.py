@@ -18,7 +18,8 @@ from explorer.codegen.build import KernelCode
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled
 from explorer.grinder import LoopTask
-from explorer.ir.decisions import ControlDecision, ControlWay, Wall
+from explorer.ir.decisions.control import ControlDecision, ControlWay
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import symbols_of
 from explorer.ir.types import Tensor

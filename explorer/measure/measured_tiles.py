@@ -21,7 +21,7 @@ from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import MeasuredTile, Tiling, TilingDecision
+from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling, text_of

@@ -15,7 +15,9 @@ from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.grinder import BranchTask, LoopTask, UTask, task_tree, ways_of
-from explorer.ir.decisions import Candidate, ControlDecision, ControlWay, Decisions, MeasuredWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlDecision, ControlWay, MeasuredWay
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.measure.compare import measurement
 from explorer.measure.this_machine.this_cpu import this_cpu

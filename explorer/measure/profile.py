@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from explorer.ir.calls import MatchCast, ShapeOf, View
-from explorer.ir.decisions import Brick, Wall
+from explorer.ir.decisions.wall import Brick, Wall
 from explorer.ir.program import Binding, Program
 from explorer.ops import family
 

@@ -30,7 +30,7 @@ from explorer.runtime.binding.recording import Traced
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.allocations import calls_of
 from explorer.runtime.planning.plan import Plan
-from explorer.runtime.planning.task_times import Key
+from explorer.runtime.planning.runs.task_times import Key
 from explorer.runtime.workers import clock
 
 FORMAT = "task-times-5"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from explorer.ir.decisions import Brick, Wall
+from explorer.ir.decisions.wall import Brick, Wall
 from explorer.rammer.walls.wall_statistics import idle_by_cause
 
 Place: TypeAlias = tuple[int, str, int, int, int]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from explorer.ir.kernel import Affine, Apply, Compute, Kernel, Read, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Apply, Compute, Kernel, Read, reads
 from explorer.ir.shapes.dims import Dim
 
 FAMILIES = (

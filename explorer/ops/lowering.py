@@ -7,19 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall, ShapeOf, Var, View
-from explorer.ir.kernel import (
-    Affine,
-    Axis,
-    Compute,
-    Const,
-    Expr,
-    Kernel,
-    Read,
-    TensorSpec,
-    reads,
-    var,
-)
+from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, reads
 from explorer.ir.kernel import Expr as Scalar
 from explorer.ir.program import Binding, Constant, Function
 from explorer.ir.shapes.dims import Dim, Shape

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.ir.decisions import RProgram, Run
+from explorer.ir.decisions.rprogram import RProgram, Run
 
 
 def one_order(program: RProgram) -> tuple[Run, ...]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.cached_property import cached_property
-from explorer.ir.decisions import Candidate, RProgram, Wall
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.rprogram import RProgram
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.tile_rules import whole
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.rammer.model import Facts, Placement, Share

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from explorer.ir.decisions import Instruction, RProgram, Run, Wait
+from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
 from explorer.rammer.model import Facts, Placement, ROperator, Share
 from explorer.rammer.placement import Placed
 

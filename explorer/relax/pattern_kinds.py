@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from explorer.ir.affine import Affine
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Compute,
     Expr,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, View
-from explorer.ir.kernel import Affine, Apply, Const, Expr, IndexValue, Kernel, Read
+from explorer.ir.kernel import Apply, Const, Expr, IndexValue, Kernel, Read
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.algebra import sympy

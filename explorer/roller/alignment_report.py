@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Kernel
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
@@ -19,7 +20,7 @@ from explorer.roller.construct.alignment import (
     memory_transaction,
     tensor_shape,
 )
-from explorer.roller.policy import Inside
+from explorer.roller.tiles.inside import Inside
 
 EPS = 0.2  # of a register tile's rows and columns: the first step of Roller's artifact above 0
 

@@ -5,7 +5,8 @@ drives out what it is about to read again (Roller's bank rule, for caches).
 from __future__ import annotations
 
 from explorer.devices.model import Device
-from explorer.ir.kernel import Affine, Kernel, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Kernel, Read
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.roller.construct.alignment import cache_set, cache_sets

@@ -12,7 +12,8 @@ from math import prod
 from explorer.cost.estimate import contract_cycles
 from explorer.cost.structure import structure
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
@@ -24,19 +25,12 @@ from explorer.roller.construct.construct import Growth, of_expression
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
-from explorer.roller.policy import (
-    AS_GOOD_RATIO,
-    SHOWN_CANDIDATES,
-    Cut,
-    Inside,
-    candidates,
-    cuts_all,
-    in_order,
-    register_tiles,
-    scored,
-    weighed_cuts,
-)
+from explorer.roller.policy import SHOWN_CANDIDATES, candidates, weighed_cuts
 from explorer.roller.reduction_safe_cuts import unrepeated
+from explorer.roller.tiles.cuts import Cut, cuts_all
+from explorer.roller.tiles.inside import Inside, register_tiles
+from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
+from explorer.roller.tiles.weigh import scored
 from explorer.tile.lowering.lower import sums_of, tensor_contraction
 
 GROWN_RESULTS, EACH_RESULTS = 30, 10  # weighed; of one register tile: bounds on search time, chosen

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Tiling
-from explorer.roller.policy import AS_GOOD_RATIO
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
+from explorer.roller.tiles.order import AS_GOOD_RATIO
 
 
 def efficient(

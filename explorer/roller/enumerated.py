@@ -16,11 +16,11 @@ from random import Random
 
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.roller.policy import refusal
+from explorer.roller.tiles.weigh import refusal
 from explorer.tile.lowering.lower import lower, sums_of, tensor_contraction
 
 WHOLE = 0  # in the place of a size: the axis is not cut

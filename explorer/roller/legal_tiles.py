@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
-from explorer.roller.policy import refusal
+from explorer.roller.tiles.weigh import refusal
 
 
 @dataclass(frozen=True, slots=True)

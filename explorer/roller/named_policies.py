@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.constructed import constructed

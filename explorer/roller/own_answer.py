@@ -9,11 +9,12 @@ from numbers import Real
 from typing import Any
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.passes.pipeline.own_policy import Asked, a, shown
-from explorer.roller.policy import label_of, refusal
+from explorer.roller.tiles.weigh import label_of, refusal
 from explorer.roller.well_formed import in_numbers, malformed
 
 GIVEN = "Candidates with a Tiling each, best first"
@@ -43,7 +44,7 @@ def own_candidates(
                 f"gave {label_of(c.value)} as legal, and it is not: {why}",
                 "a legal tiling",
                 c.label,
-                "leave it out, or mark it as refused, as explorer.roller.policy.weigh does",
+                "leave it out, or mark it as refused, as explorer.roller.tiles.weigh.weigh does",
             )
     if not legal:
         said = f"its first is refused: {found[0].refused}" if found else "it gave none at all"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate, tile_variable
-from explorer.roller.policy import Cut, Shape, cuts
+from explorer.roller.tiles.cuts import Cut, Shape, cuts
 
 
 def unrepeated(kernel: Kernel, shape: Shape, device: Device) -> Iterator[Cut]:

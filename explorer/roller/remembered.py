@@ -11,12 +11,13 @@ from typing import Any
 
 from explorer import cache as store
 from explorer.devices.model import Device, text_of_device
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.policy import REFUSED_CANDIDATES
+from explorer.roller.tiles.order import REFUSED_CANDIDATES
 
 FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")
 

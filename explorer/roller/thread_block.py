@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
-from explorer.roller.policy import cuts_all
+from explorer.roller.tiles.cuts import cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = (

@@ -9,7 +9,8 @@ from functools import lru_cache
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate, Tiling, TilingDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
@@ -21,16 +22,11 @@ from explorer.passes.pipeline.own_policy import Asked
 from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
-from explorer.roller.policy import (
-    REFUSED_CANDIDATES,
-    Cut,
-    label_of,
-    refined,
-    refusal,
-    weigh,
-    weighed_inside,
-)
+from explorer.roller.policy import refined, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.roller.tiles.cuts import Cut
+from explorer.roller.tiles.order import REFUSED_CANDIDATES
+from explorer.roller.tiles.weigh import label_of, refusal, weigh
 from explorer.roller.well_formed import in_numbers
 
 MOST_TILINGS = 10_000  # that can be asked for; chosen

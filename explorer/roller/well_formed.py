@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim

@@ -13,7 +13,8 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, ShapeError
 from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ops.reference.bind import bind_sizes
@@ -26,9 +27,11 @@ from explorer.runtime.binding.recording import Traced
 from explorer.runtime.binding.results import copied_out, usable
 from explorer.runtime.device_program.instructions import MAX_UNITS
 from explorer.runtime.frames import Frames, RunRegion
-from explorer.runtime.planning.plan import Plan, Planner, straights
-from explorer.runtime.planning.sheet_times import SheetTimes
-from explorer.runtime.planning.task_times import TaskTimes
+from explorer.runtime.planning.allocations import straights
+from explorer.runtime.planning.limits import check_time, check_values
+from explorer.runtime.planning.plan import Plan, Planner
+from explorer.runtime.planning.runs.sheet_times import SheetTimes
+from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.regions import is_dynamic
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.teams import teams
@@ -276,8 +279,8 @@ class Executable:
         found = self._bounds.get(names)
         if found is None:
             with rare_collections():
-                self.planner.check_room(sizes)
-                self.planner.check_time(sizes)
+                check_values(self.planner, sizes)
+                check_time(self.planner, sizes)
                 made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
             made.check_room(self.program.name)
             self._make_room(made)

@@ -10,8 +10,22 @@ from types import ModuleType
 
 from explorer.codegen import build
 from explorer.grinder import options as grinder_options
-from explorer.ir import calls, decisions, kernel, program, stage, tile_program, types
+from explorer.ir import affine, calls, kernel, program, stage, types
+from explorer.ir.decisions import (
+    algorithms,
+    candidate,
+    control,
+    decided,
+    memory_plan,
+    rematerialisation,
+    rprogram,
+    tile_graph,
+    tiling,
+    wall,
+)
 from explorer.ir.shapes import dims
+from explorer.ir.tile_programs import elements, statements
+from explorer.ir.tile_programs import program as tile_program
 from explorer.rammer import options as rammer_options
 from explorer.rammer import task_profile
 from explorer.relax import options as relax_options
@@ -22,24 +36,36 @@ from explorer.relax.fusion import model as fusion_model
 from explorer.relax.memory import plan, workspace
 
 MODULES: tuple[ModuleType, ...] = (
+    affine,
+    algorithms,
     build,
     calls,
-    decisions,
+    candidate,
+    control,
+    decided,
     dims,
     dispatch_policy,
+    elements,
     fusion_model,
     grinder_options,
     kernel,
+    memory_plan,
     pattern,
     pattern_kinds,
     plan,
     program,
     rammer_options,
     relax_options,
+    rematerialisation,
+    rprogram,
     stage,
+    statements,
     task_profile,
+    tile_graph,
     tile_program,
+    tiling,
     types,
+    wall,
     workspace,
 )
 

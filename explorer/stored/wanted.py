@@ -16,7 +16,7 @@ from explorer import cache
 from explorer.budget import budget
 from explorer.devices.model import Device, text_of_device
 from explorer.frontends.model import Model
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbolic
 from explorer.passes.pipeline.fingerprint import pass_key, program_key

@@ -14,10 +14,11 @@ from math import prod
 
 import numpy as np
 
-from explorer.ir.kernel import Affine
+from explorer.ir.affine import Affine
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
-from explorer.ir.tile_program import (
-    Fetch,
+from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     Fill,
     For,
     Load,
@@ -29,7 +30,6 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
-    TileProgram,
     Window,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.sync_places import Gap, Part, Parts, Path, parts_of_block
 from explorer.tile.thread_reach import Reach, accesses, clash, reach
 

@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import CheckFailed
+from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import as_computed, is_float, numpy_dtype
-from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.patterns.forms import group_of
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
-from explorer.ir.tile_program import (
-    REGISTER,
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     At,
-    Buffer,
     Contract,
-    Do,
-    Fetch,
     Fill,
     Find,
     For,
@@ -40,11 +39,9 @@ from explorer.ir.tile_program import (
     Span,
     Statement,
     Sync,
-    TileExpr,
-    TileProgram,
     Window,
 )
-from explorer.ir.tile_traversal import threads_of, with_loads, writes
+from explorer.ir.tile_programs.traversal import threads_of, with_loads, writes
 from explorer.ops.kernels.scalar import call, identity, number
 from explorer.tile.lowering.packing import pack_constant
 from explorer.tile.thread_order import Env, ThreadBlock

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.hoisting import hoist
 from explorer.tile.rewriting.in_output import keep_in_output

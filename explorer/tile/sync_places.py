@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.errors import CheckFailed
-from explorer.ir.tile_program import For, Statement, Sync, TileProgram
-from explorer.ir.tile_traversal import statements
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Statement, Sync
+from explorer.ir.tile_programs.traversal import statements
 
 Path = tuple[int, ...]  # the place in the body, in the loop that stands there, and so on
 UNKNOWN_TRIPS = 64  # of a loop whose extent is no number: how often a Sync in it is counted; chosen

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Affine
-from explorer.ir.tile_program import For, Map, Span, Statement, Sync
-from explorer.ir.tile_traversal import dealt, threads_of
+from explorer.ir.affine import Affine
+from explorer.ir.tile_programs.statements import For, Map, Span, Statement, Sync
+from explorer.ir.tile_programs.traversal import dealt, threads_of
 
 Env = dict[str, Any]
 Registers = dict[str, np.ndarray]

@@ -10,20 +10,18 @@ from math import prod
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, var
-from explorer.ir.tile_program import (
-    REGISTER,
-    Buffer,
-    Fetch,
-    For,
-    Load,
-    Map,
-    Reduce,
-    Scan,
-    Span,
-    Statement,
+from explorer.ir.affine import Affine, var
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch
+from explorer.ir.tile_programs.statements import For, Load, Map, Reduce, Scan, Span, Statement
+from explorer.ir.tile_programs.traversal import (
+    dealt,
+    loads,
+    reads,
+    spans,
+    statements,
+    stored,
+    writes,
 )
-from explorer.ir.tile_traversal import dealt, loads, reads, spans, statements, stored, writes
 from explorer.tile.sync_places import Part
 
 MOST_POINTS = 1 << 22  # that are gone through: a bound on time, chosen

@@ -6,8 +6,10 @@ from explorer.devices.model import Device
 from explorer.errors import CheckFailed
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.shapes.dims import whole
-from explorer.ir.tile_program import REGISTER, Buffer, For, Sync, TileProgram
-from explorer.ir.tile_traversal import dealt, statements, threads_of, touched
+from explorer.ir.tile_programs.elements import REGISTER, Buffer
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Sync
+from explorer.ir.tile_programs.traversal import dealt, statements, threads_of, touched
 from explorer.tile.hazards import race
 from explorer.tile.sync_places import Parts, parts_of_block
 

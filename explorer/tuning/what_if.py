@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.compilation import Compilation, Inputs
+from explorer.compilation import Compilation
+from explorer.compilation.inputs import Inputs
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import Comparison
 from explorer.measure.compare import compare as compare_work

@@ -1,10 +1,10 @@
 """Welder (OSDI 2023): tile graphs, fusion over the memory hierarchy.
 
-The paper's nouns. Operator-tile, reuse tile and connect level: `ir.decisions.OperatorTile`,
-`TileEdge`. Tile-graph, virtual nodes: `tile_graph`. Propagate: `ir.regions.propagate`. MemTraffic,
-MemFootprint: `cost.traffic`, `cost.footprint`. Memory levels of a device: `levels`. GraphConnecting
-and SubGraphTiling: `two_step`, `layers`; the artifact's greedy grouping: `shipped`. A connected
-group becomes one kernel.
+The paper's nouns. Operator-tile, reuse tile and connect level: `OperatorTile` and `TileEdge` of
+`ir.decisions.tile_graph`. Tile-graph, virtual nodes: `tile_graph`. Propagate:
+`ir.patterns.regions.propagate`. MemTraffic, MemFootprint: `cost.traffic`, `cost.footprint`. Memory
+levels of a device: `levels`. GraphConnecting and SubGraphTiling: `two_step`, `layers`; the
+artifact's greedy grouping: `shipped`. A connected group becomes one kernel.
 """
 
 from explorer.welder.joined_results import JoinResults

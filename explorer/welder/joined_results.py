@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import FusionGroup, TileGraph
+from explorer.ir.decisions.tile_graph import FusionGroup, TileGraph
 from explorer.ir.kernel import reads
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv

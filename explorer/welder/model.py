@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.kernel import Compute, Kernel, Read, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv

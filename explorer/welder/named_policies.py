@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.welder.groups.groups import Facts, Group
 from explorer.welder.policies.published_policy import shipped
 from explorer.welder.policies.two_step import two_step

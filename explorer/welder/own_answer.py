@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Candidate, TileEdge
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tile_graph import TileEdge
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Function
 from explorer.ir.tile_rules import tile_problem

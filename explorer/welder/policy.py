@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.welder.groups.duplicated_columns import in_blocks, spread
 from explorer.welder.groups.eviction import evicted_us

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from explorer.devices.model import Device
 from explorer.ir.calls import LibraryCall
-from explorer.ir.decisions import LevelBytes, Tiling
+from explorer.ir.decisions.tile_graph import LevelBytes
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor

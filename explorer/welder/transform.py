@@ -9,7 +9,7 @@ from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import FusionGroup, TileEdge, TileGraph
+from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
 from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv

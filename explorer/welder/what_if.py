@@ -18,7 +18,9 @@ from explorer.cached_property import cached_property
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import FusionGroup, GroupPlan, LevelBytes, Refusal, Tiling
+from explorer.ir.decisions.candidate import Refusal
+from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, LevelBytes
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Binding, Program

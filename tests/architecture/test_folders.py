@@ -11,7 +11,6 @@ MOST = 15
 LARGER = {  # folders with more, which may not grow
     "explorer/cli": 17,
     "explorer/frontends/tracing": 18,
-    "explorer/ir": 16,
 }
 
 

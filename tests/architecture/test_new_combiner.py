@@ -5,9 +5,10 @@ import pytest
 
 import explorer
 from explorer.errors import IronworksError
+from explorer.ir.affine import var
 from explorer.ir.combiners import COMBINERS, Combiner
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.text.parser import parse_program
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor

@@ -12,8 +12,9 @@ import explorer
 import explorer.np as enp
 from explorer.devices.model import Device
 from explorer.ir.kernel import Const
-from explorer.ir.tile_program import Do, TileExpr, TileProgram
-from explorer.ir.tile_traversal import with_functions
+from explorer.ir.tile_programs.elements import Do, TileExpr
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.traversal import with_functions
 from explorer.tile import rewrites
 from tests.architecture.house import drawn
 from widgets.session.session import Session

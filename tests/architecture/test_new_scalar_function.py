@@ -7,7 +7,8 @@ import explorer
 from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.cost.operations import function_cycles
 from explorer.errors import IronworksError
-from explorer.ir.kernel import Apply, Read, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Read
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS, ScalarFunction
 from explorer.ir.text.parser import parse_program
 from explorer.ir.text.program_text import print_program

@@ -17,7 +17,7 @@ from explorer.autodiff.rematerialisation import Options, Rematerialise
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as GrinderOptions
-from explorer.ir.decisions import Rematerialisation
+from explorer.ir.decisions.rematerialisation import Rematerialisation
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate

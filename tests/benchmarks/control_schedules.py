@@ -32,7 +32,7 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions import ControlWay
+from explorer.ir.decisions.control import ControlWay
 from explorer.measure.compare import Comparison, compare, measure
 from explorer.rammer import Options as Rammer
 

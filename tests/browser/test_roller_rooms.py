@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Comparison, Measurement
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets import made_by_hand as hand
 from tests.widgets.of_family import of_family
 from widgets.page.report import document
-from widgets.session.jobs import Job
 from widgets.session.session import Session
-from widgets.session.tuning import Subject
+from widgets.session.timing.jobs import Job
+from widgets.session.timing.tuning import Subject
 
 pytestmark = pytest.mark.browser
 

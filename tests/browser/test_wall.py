@@ -151,7 +151,7 @@ def test_an_illegal_move_bounces_with_the_dependency_in_words(page: Page, sessio
     else:
         assert " reads " in text and "would stand" in text
         assert page.evaluate("driver.wall.hand.broken.arrow.toStart") > 0
-    assert session.walls.measured is not None and len(session.past) == 1
+    assert session.walls.measured is not None and len(session.steps.past) == 1
 
 
 def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
@@ -169,7 +169,7 @@ def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
     page.wait_for_function("driver.wall.measured")
     assert session.walls.measured is not None
     c, inputs = session.now.compiled, session.inputs
-    moved, straight = c.run(inputs), session.pinned.setting.compiled.run(inputs)  # type: ignore[attr-defined]
+    moved, straight = c.run(inputs), session.steps.pinned.setting.compiled.run(inputs)  # type: ignore[attr-defined]
     for name, value in straight.items():
         assert (moved[name] == value).all()
 
@@ -179,7 +179,7 @@ def test_of_too_many_waits_those_of_the_selection_are_drawn(
 ) -> None:
     monkeypatch.setattr(wall_slices, "MOST_WAITS", 1)
     session = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
-    source = session.views.sources["wall_planned"]
+    source = session.shown.views.sources["wall_planned"]
     assert len(source.waits) > 1
     reader = session.house.calls[int(source.rows.call[source.waits.reader[0]])].ops[0]
     with house(browser, tmp_path, session) as page:

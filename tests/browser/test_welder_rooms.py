@@ -17,9 +17,9 @@ from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.of_family import of_family
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move
-from widgets.session.jobs import Job
 from widgets.session.moves import Hands
 from widgets.session.session import Session
+from widgets.session.timing.jobs import Job
 
 pytestmark = pytest.mark.browser
 

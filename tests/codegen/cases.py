@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -22,7 +22,6 @@ from explorer.ir.kernel import (
     apply,
     at,
     axes,
-    var,
 )
 from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, evaluate_shape, symbol

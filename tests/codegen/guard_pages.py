@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from explorer.codegen.build import KernelCode, build_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, evaluate_dim, evaluate_shape

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import explorer
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.forms import Form

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import build_kernel
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from explorer.devices.target import Target
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
 from explorer.ir.patterns.forms import FORMS, Form
-from explorer.ir.tile_program import Panels
+from explorer.ir.tile_programs.statements import Panels
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import build_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import (
     ITEM_BYTES,
     NARROW_FLOATS,
@@ -21,7 +22,7 @@ from explorer.ir.dtypes import (
     is_integer,
     numpy_dtype,
 )
-from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, TensorSpec, at, axes, var
+from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel

@@ -9,8 +9,9 @@ import explorer
 import explorer.np as enp
 from explorer.codegen.build import print_kernel
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import arrays, linear

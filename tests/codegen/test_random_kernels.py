@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import evaluate_shape

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
+from explorer.ir.affine import var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.running import running
-from explorer.ir.tile_program import Scan
+from explorer.ir.tile_programs.statements import Scan
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower

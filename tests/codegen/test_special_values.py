@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, TensorSpec, at, axes
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import softmax_computes

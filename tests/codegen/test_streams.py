@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Compute, Kernel, TensorSpec, apply, at, axes
 from explorer.ir.shapes.dims import ShapeEnv

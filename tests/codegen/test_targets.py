@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer import codegen, compilation
+from explorer import codegen
+from explorer.compilation import compilation
 from explorer.devices.cpus import CPUS, like, runs_on
 from explorer.devices.target import Target
 from explorer.errors import BadOption

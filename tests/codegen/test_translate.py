@@ -25,7 +25,7 @@ from explorer.codegen.cpu.object.source_digest import generator_text
 from explorer.codegen.cpu.object.translate import translate
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import KernelCompileError
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.cases import CASES
 from tests.tile.programs import HERE, TARGET

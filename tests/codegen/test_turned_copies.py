@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE

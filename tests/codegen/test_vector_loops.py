@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import (
     Apply,
@@ -21,7 +22,6 @@ from explorer.ir.kernel import (
     apply,
     at,
     axes,
-    var,
 )
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel

@@ -9,7 +9,7 @@ import pytest
 
 import explorer
 from explorer.ir.calls import KernelCall, View
-from explorer.ir.decisions import Brick
+from explorer.ir.decisions.wall import Brick
 
 DATA = Path(__file__).parent.parent / "data"
 MODELS = ["zoo:squeezenet", *(str(DATA / f"tiny_{n}.onnx") for n in ("bert", "llama", "vit"))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sympy
 
 from explorer.cost.bound import bind_kernel, sizes_of
-from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.symbols import symbols_of_kernel
 

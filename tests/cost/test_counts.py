@@ -11,8 +11,9 @@ import pytest
 from explorer.cost.counts import VECTOR, miss_cycles
 from explorer.cost.estimate import Estimate, kernel_terms, task_terms, tasks
 from explorer.devices.costs import NAMES
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.patterns.running import running
 from explorer.measure.this_machine.sample_kernels import (
     batched_product,

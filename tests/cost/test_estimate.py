@@ -6,7 +6,7 @@ import explorer
 from explorer.cost.estimate import Estimate, task_terms
 from explorer.devices.costs import Costs
 from explorer.devices.model import Device, MemoryLevel
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.measure.this_machine.sample_kernels import product
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from explorer.cost.counts import VECTOR
 from explorer.cost.estimate import Estimate
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from tests.ir.test_scatter import gradient
 from tests.tile.programs import HERE

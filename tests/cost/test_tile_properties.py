@@ -13,8 +13,9 @@ from explorer.cost.estimate import tasks
 from explorer.cost.footprint import ALIGN_BYTES, footprint
 from explorer.cost.traffic import Traffic, traffic
 from explorer.devices.catalogue import device, device_names
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.shapes.dims import symbol
 
 EXTENTS = st.sampled_from([1, 2, 4, 8, 12, 16, 24, 32])

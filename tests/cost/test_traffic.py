@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from explorer.cost.footprint import ALIGN_BYTES, footprint, place
 from explorer.cost.traffic import tile_count, traffic
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate
 from explorer.ops.reference.evaluate import evaluate_kernel
 

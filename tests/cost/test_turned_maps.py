@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from explorer.cost.loops import Loops, loops_of
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.tile.lowering.lower import whole
 from explorer.tile.rewriting.loop_form import LEAST_SIDE_ELEMENTS
 from tests.roller.test_policy import DEVICE

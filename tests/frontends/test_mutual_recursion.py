@@ -14,7 +14,7 @@ from explorer import tensor
 from explorer.errors import BoundError, DtypeError, ShapeError, TraceError
 from explorer.grinder import SCHEDULES
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions.control import TaskTree
 from tests.frontends.test_recursion import STEPS, agree, options
 
 WIDE, PROGRAMS = 5, 60

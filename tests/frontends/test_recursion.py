@@ -17,7 +17,7 @@ from explorer import tensor
 from explorer.errors import BoundError, TooLarge
 from explorer.grinder import SCHEDULES, on_host
 from explorer.grinder import Options as GrinderOptions
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions.control import TaskTree
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
 from tests.benchmarks.recursive_autoencoder import (

@@ -19,7 +19,7 @@ from explorer.frontends import zoo
 from explorer.frontends.zoo.control_flow.flow import Flow
 from explorer.frontends.zoo.entries import GRINDER
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions.control import TaskTree
 from tests.frontends.flows_in_numpy import run
 
 Feeds = dict[str, np.ndarray]

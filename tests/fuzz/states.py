@@ -19,7 +19,7 @@ import explorer
 from explorer.cli.settings import apply
 from explorer.compilation import Compilation
 from explorer.errors import IronworksError
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.options import Options
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.relax import deduce

@@ -13,7 +13,7 @@ from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Branch
-from explorer.ir.decisions import ControlDecision
+from explorer.ir.decisions.control import ControlDecision
 
 tensor = explorer.tensor
 

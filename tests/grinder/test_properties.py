@@ -64,7 +64,7 @@ from explorer.grinder.both_sides_policy import MOST_KERNELS, refusal
 from explorer.grinder.tree import barriers_per_trip
 from explorer.grinder.unroll import every, operators_of
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import Interpreter, evaluate
 from explorer.rammer import POLICIES, Options

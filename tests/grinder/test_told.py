@@ -11,7 +11,7 @@ import explorer.np as xp
 from explorer import tensor
 from explorer.cli.explained.grinder import tasks
 from explorer.compilation import Compilation
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions.control import TaskTree
 from widgets.grinder import task_tree
 
 VECTOR, COUNT = tensor("float32", 5), tensor("int64")

@@ -7,7 +7,8 @@ import pytest
 
 from explorer.grinder import LoopTask, Straight, Ways, on_host, uprogram
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Decisions, Tiling
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options

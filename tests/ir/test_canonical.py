@@ -11,8 +11,9 @@ import pytest
 
 import explorer
 from explorer.codegen.build import build_kernel, print_kernel
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, with_symbols
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.symbols import symbols_in_order

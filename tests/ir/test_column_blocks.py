@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, reads, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, reads
 from explorer.ir.kernels.column_blocks import Block, blocks_read, split_columns
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction

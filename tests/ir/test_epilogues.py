@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import align, epilogue_of
 from explorer.ops.kernels.loop_nest import evaluate_kernel
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explorer.ir.affine import var
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -21,7 +22,6 @@ from explorer.ir.kernel import (
     result_dtype,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.kernel_size import size_of
 from explorer.ir.kernels.normal import LARGEST, _values, inline, is_cheap, normalise

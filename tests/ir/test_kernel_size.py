@@ -1,7 +1,7 @@
 """Expressions as trees: how large they are, walked at any depth, kept where nothing changes."""
 
+from explorer.ir.affine import Affine, affine, var
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -9,12 +9,10 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    affine,
     reads,
     rename_tensors,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.kernel_size import Size, expr_size, size_of
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Axis, Compute, Const, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Const, Kernel, Read, TensorSpec, apply
 from explorer.ir.patterns.regions import Interval, propagate
 from explorer.ops.kernels.loop_nest import evaluate_kernel
 from tests.codegen.running import run_kernel

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from explorer.errors import VerifyError
+from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.in_place import read_after, wrong_update
 from explorer.ir.kernels.normal import normalise

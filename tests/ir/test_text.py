@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import SnapshotError
 from explorer.frontends.load import load
+from explorer.ir.affine import Affine, affine, var
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -28,20 +29,8 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Axis,
-    Compute,
-    Const,
-    IndexValue,
-    Kernel,
-    Read,
-    TensorSpec,
-    affine,
-    var,
-)
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Const, IndexValue, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, ceil_div, floor_div, symbol
 from explorer.ir.stage import Stage

@@ -11,7 +11,8 @@ from onnx import helper
 
 from explorer.compiler import compile as compile_model
 from explorer.frontends.model import Model
-from explorer.ir.kernel import Const, Read, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Const, Read
 from explorer.ops.reference.evaluate import evaluate
 from tests.tuning.models import written
 

@@ -16,7 +16,7 @@ from explorer.compilation import Compilation
 from explorer.errors import BadOption, Cancelled
 from explorer.frontends import zoo
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure import measured_tiles
 from explorer.measure.measured_tiles import MeasureTiles, Question
 from explorer.measure.this_machine.this_cpu import this_cpu

@@ -15,7 +15,7 @@ from explorer.compilation import Compilation
 from explorer.compiler import device_of
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions import ControlDecision
+from explorer.ir.decisions.control import ControlDecision
 from explorer.measure.measured_ways import LEAST_GAIN_RATIO, MeasureWays
 from explorer.measure.task_times import task_profile
 

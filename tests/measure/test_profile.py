@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.decisions import Brick, Wall
+from explorer.ir.decisions.wall import Brick, Wall
 from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.program import Binding, Function, Program, SourceOp
 from explorer.ir.types import Tensor

@@ -9,7 +9,7 @@ from explorer import cache as store
 from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
 from explorer.measure.task_times import task_profile

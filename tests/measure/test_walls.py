@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.measure.walls import IdleTime, compare_walls, spearman
 from explorer.rammer.walls.wall_statistics import idle_by_cause
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explorer.ir.affine import Affine, affine, var
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -22,9 +22,7 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    affine,
     apply,
-    var,
 )
 from explorer.ir.shapes.dims import symbol
 from explorer.ops.kernels import loop_nest

@@ -13,7 +13,8 @@ from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, save
 
 import explorer
 from explorer.errors import IronworksError, VerifyError
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ops.kernels.verify_kernel import verify_kernel
 
 TYPES = {"f": TensorProto.FLOAT, "i": TensorProto.INT64}

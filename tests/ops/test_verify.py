@@ -19,8 +19,9 @@ from explorer.errors import (
     VerifyError,
 )
 from explorer.frontends.load import load
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Branch, KernelCall, Loop, OpCall, Var, View
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, IndexValue, Read, var
+from explorer.ir.kernel import Apply, Axis, Compute, Const, IndexValue, Read
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.ops.reference.bind import bind_sizes

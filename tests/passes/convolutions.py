@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, save
 
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.shapes.dims import Dim, evaluate_shape
 from explorer.ops.kernels.loop_nest import evaluate_kernel
 from explorer.passes.convolution.winograd import Algorithm

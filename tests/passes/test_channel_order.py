@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Affine, reads
+from explorer.ir.kernel import reads
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout

@@ -22,7 +22,7 @@ import pytest
 from onnx import helper as helper_of_onnx
 
 import explorer
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.passes.pipeline.content import Untold, content_key
 from explorer.passes.pipeline.fingerprint import pass_key
 

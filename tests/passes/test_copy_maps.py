@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.kernel import Affine, Axis, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis
 from explorer.passes.copies.copy_maps import AffineMap, CopyMap, Origin, ViewMap
 from explorer.passes.copies.index_maps import Index, Ranges
 

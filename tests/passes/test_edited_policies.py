@@ -10,7 +10,8 @@ import pytest
 import explorer
 from explorer.cache import Memory
 from explorer.compilation import Compilation
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.passes.pipeline import pipeline
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer import Placement, Share

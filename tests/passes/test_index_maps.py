@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.kernel import Affine, var
+from explorer.ir.affine import Affine, var
 from explorer.ir.shapes.dims import ShapeEnv, symbol
 from explorer.passes.copies.index_maps import (
     Ranges,

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from explorer.ir.calls import KernelCall, View
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.pipeline.random_inputs import random_inputs

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from explorer.frontends.load import load
+from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Kernel, var
+from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_shape
@@ -147,7 +148,8 @@ def test_light_models_have_no_copy(name: str) -> None:
 
 @given(st.permutations(range(4)), st.permutations(range(4)))
 def test_a_permuted_kernel_computes_the_permuted_result(x: list[int], y: list[int]) -> None:
-    from explorer.ir.kernel import Axis, Compute, Read, TensorSpec, apply, var
+    from explorer.ir.affine import var
+    from explorer.ir.kernel import Axis, Compute, Read, TensorSpec, apply
 
     axes = tuple(Axis(n, e) for n, e in zip("nchw", (2, 3, 5, 4), strict=True))
     window = Read("x", (var("n"), var("c"), var("h") + var("k") - 1, var("w")), 0.0)

@@ -15,11 +15,11 @@ from explorer import welder
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Const, Expr, Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_program import For
+from explorer.ir.tile_programs.statements import For
 from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.options import Options

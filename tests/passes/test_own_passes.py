@@ -18,7 +18,7 @@ from explorer.compilation import Compilation
 from explorer.errors import BadOption, BadPass
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import apply
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv

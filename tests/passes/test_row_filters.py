@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, save
 
 from explorer.compiler import compile
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.normal import normalise
 from explorer.options import Options
 from explorer.passes.convolution.row_filters import row_sum

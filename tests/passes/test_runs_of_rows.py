@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from explorer.ir.kernel import Affine, Axis, affine, reads, var
+from explorer.ir.affine import Affine, affine, var
+from explorer.ir.kernel import Axis, reads
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.copies.index_maps import Ranges, Split, divide

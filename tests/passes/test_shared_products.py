@@ -17,7 +17,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall, OpCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Constant, Program
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.reference.evaluate import evaluate

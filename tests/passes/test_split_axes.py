@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, at, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, at
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.passes.copies.index_maps import Split

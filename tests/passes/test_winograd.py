@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from explorer.compiler import compile
 from explorer.errors import BadOption
 from explorer.frontends.load import load
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Kernel, Read
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.options import Options

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import BadPolicy
-from explorer.ir.decisions import Run, Wait
+from explorer.ir.decisions.rprogram import Run, Wait
 from explorer.rammer import Builder, Facts, Options, ROperator, RTask, VDevice, schedule
 from tests.rammer.walls import answers, facts, kernel_of, run_in_some_order
 

@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer.moved_by_hand import Broken, ByHand, Move, moved
 from explorer.rammer.policy import POLICIES

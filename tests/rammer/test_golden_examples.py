@@ -2,7 +2,7 @@
 
 import pytest
 
-from explorer.ir.decisions import Run, Wait
+from explorer.ir.decisions.rprogram import Run, Wait
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer.policies.published_gangs import gang, gang_in_a_row
 

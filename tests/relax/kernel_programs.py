@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from explorer.frontends.model import Model
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Expr, KernelCall, LibraryCall, MatchCast, ShapeOf, Var, View
 from explorer.ir.kernel import (
-    Affine,
     Axis,
     Compute,
     Const,
@@ -21,7 +21,6 @@ from explorer.ir.kernel import (
     apply,
     at,
     axes,
-    var,
 )
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, SymbolBound, symbol

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from numba import cfunc
 
 from explorer.codegen.build import Argument
+from explorer.ir.affine import affine, var
 from explorer.ir.calls import KernelCall, MatchCast, Var
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.types import Tensor
 from explorer.runtime.device_program.intrinsics import load, store
 from tests.runtime.programs import CHUNK, HandCode, Model, extent, vector

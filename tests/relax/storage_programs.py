@@ -19,7 +19,7 @@ from explorer.relax import deduce, legalize
 from explorer.relax.memory.plan import Options
 from explorer.relax.memory.storages import Storage, StoragePlan
 from explorer.runtime.planning.plan import Planner
-from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.runs.task_times import TaskFact
 
 DEVICE = Device(
     "test", "cpu", 2, 16, 32, 2.0, 3.0, (MemoryLevel("DRAM", None, 20.0, 64, True),), 1.0, 0.2, 10.0

@@ -11,8 +11,9 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption, BoundError, DtypeError, ShapeError, VerifyError
+from explorer.ir.affine import var
 from explorer.ir.calls import Expr, FunctionCall, KernelCall, MatchCast, OpCall, ShapeOf, Var, View
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, floor_div, symbol
 from explorer.ir.stage import Stage

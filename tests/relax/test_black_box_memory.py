@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 import explorer
 from explorer.errors import BoundError
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.relax.memory.curve import memory_curve

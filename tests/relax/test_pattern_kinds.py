@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from explorer.ir.affine import Affine, affine, var
 from explorer.ir.calls import KernelCall, Var, View
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -21,12 +21,10 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    affine,
     apply,
     at,
     axes,
     rename_tensors,
-    var,
 )
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.shapes.dims import Shape

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.relax.memory import storages

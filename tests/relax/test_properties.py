@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.errors import DtypeError, IronworksError, ShapeError, VerifyError
+from explorer.ir.affine import var
 from explorer.ir.annotations import signature_of
 from explorer.ir.calls import (
     Branch,
@@ -27,7 +28,7 @@ from explorer.ir.calls import (
     Var,
 )
 from explorer.ir.calls import View as ViewCall
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage

@@ -12,9 +12,10 @@ from onnx import TensorProto, helper
 import explorer
 from explorer.counters import counters
 from explorer.errors import BadOption, BoundError
+from explorer.ir.affine import affine, var
 from explorer.ir.calls import Branch, MatchCast, Var
-from explorer.ir.decisions import Decisions
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, affine, apply, at, axes, var
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim, symbol
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate

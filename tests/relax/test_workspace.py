@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import explorer
 from explorer.errors import BadOption
+from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, axes
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import parse_program, print_program

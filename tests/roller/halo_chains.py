@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 
 Kind = Literal["point", "depth", "conv", "pool", "gate"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, apply, at, axes, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, apply, at, axes
 from tests.codegen.cases import conv as conv_case
 from tests.codegen.cases import specs
 

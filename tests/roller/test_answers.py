@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.roller.alignment_report import answers
 from tests.roller.operators import matmul, relu

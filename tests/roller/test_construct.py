@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from explorer.devices.catalogue import device, device_names
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import Options
 from explorer.roller.construct.construct import Growth, construct, rules_for

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.policy import candidates, depth_block
+from explorer.roller.policy import candidates
+from explorer.roller.tiles.inside import depth_block
 from tests.roller.test_policy import DEVICE
 
 

@@ -10,7 +10,7 @@ from onnx import helper
 
 import explorer
 from explorer.compilation import Compilation
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.roller import Options
 from tests.roller.test_policy import DEVICE
 from tests.tuning.models import written

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption, BadPolicy, Cancelled
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.roller import Options, Roll
-from explorer.roller.policy import candidates, weigh
+from explorer.roller.policy import candidates
+from explorer.roller.tiles.weigh import weigh
 from tests.codegen.cases import linear
 from tests.roller.test_policy import DEVICE, program_of
 

@@ -12,15 +12,17 @@ from explorer.counters import counters
 from explorer.devices.model import Device, MemoryLevel
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, evaluate_dim
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
-from explorer.roller.policy import candidates, in_order, private_bytes, refusal, weigh
+from explorer.roller.policy import candidates
 from explorer.roller.remembered import best_tilings
+from explorer.roller.tiles.order import in_order
+from explorer.roller.tiles.weigh import private_bytes, refusal, weigh
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 

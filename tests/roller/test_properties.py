@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from explorer.counters import counters
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv

@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 from explorer import cache
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise

@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.roller.enumerated import Space, aligned_sizes, even_shares, space_of
-from explorer.roller.policy import candidates, refusal
+from explorer.roller.policy import candidates
+from explorer.roller.tiles.weigh import refusal
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
 from tests.roller.test_policy import DEVICE, SIZES
 

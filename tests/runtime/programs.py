@@ -12,6 +12,7 @@ from numba import cfunc, njit
 
 from explorer.codegen.build import Argument
 from explorer.devices.model import Device, MemoryLevel
+from explorer.ir.affine import affine, var
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -22,8 +23,8 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import evaluate_dim, product
 from explorer.ir.types import Tensor

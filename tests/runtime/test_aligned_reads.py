@@ -12,10 +12,11 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.grinder import OperatorTask
-from explorer.ir.decisions import Tiling, Wait
-from explorer.ir.kernel import var
+from explorer.ir.affine import var
+from explorer.ir.decisions.rprogram import Wait
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.patterns.regions import Interval, propagate, tile_variable
-from explorer.runtime.planning.aligned_reads import is_aligned
+from explorer.runtime.planning.runs.aligned_reads import is_aligned
 from tests.roller.test_policy import DEVICE
 
 WIDTH = 256

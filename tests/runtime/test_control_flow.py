@@ -10,7 +10,7 @@ from explorer.counters import counters
 from explorer.errors import BoundError
 from explorer.grinder import Ways, lowest, on_host, task_tree
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options

@@ -12,7 +12,7 @@ import pytest
 import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
-from explorer.ir.decisions import Ran, Wall
+from explorer.ir.decisions.wall import Ran, Wall
 from explorer.runtime.workers.teams import teams
 
 tensor = explorer.tensor

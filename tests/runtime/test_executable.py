@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from explorer.counters import counters
 from explorer.errors import DtypeError, MissingInput, ShapeError, UnknownInput
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate

@@ -1,6 +1,6 @@
 """Why units idled in a measured wall, where calls run again and again and all units meet."""
 
-from explorer.ir.decisions import Brick
+from explorer.ir.decisions.wall import Brick
 from explorer.runtime.binding.measured_wall import _gaps
 
 A, B, C = "a", "b", "c"

@@ -17,7 +17,7 @@ from explorer.errors import BoundError, TooLarge
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host, task_tree, uprogram
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.measure.task_times import task_profile
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options

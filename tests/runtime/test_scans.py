@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 import explorer
 from explorer.compilation import Compilation
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions import Wall
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.runtime.device_program import instructions as isa
 from tests.frontends.models import model, saved, value

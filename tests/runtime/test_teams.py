@@ -8,7 +8,7 @@ import pytest
 
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options

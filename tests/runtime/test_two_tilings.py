@@ -20,10 +20,10 @@ from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.model import Policy
 from explorer.rammer.one_kernel import OneKernel
-from explorer.roller.policy import label_of
+from explorer.roller.tiles.weigh import label_of
 from explorer.roller.transform import Options as RollerOptions
 from explorer.runtime.planning.allocations import straights
-from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.runs.task_times import TaskFact
 
 ROWS, DEPTH, COLUMNS, BRANCHES = 50, 96, 130, 4
 IMPLEMENTATIONS = {"fastest": 0, "efficient": 1}

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import explorer
-from explorer.ir.decisions import Candidate, Micro, Tiling
-from explorer.ir.kernel import Affine, Apply, Const, IndexValue, Read
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Const, IndexValue, Read
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import floor_div, symbol
@@ -138,7 +140,7 @@ def test_what_is_no_frozen_data_is_refused(value: Any) -> None:
     ["os.system", "builtins.eval", "explorer.ir.program.Constant", "Program", "subprocess.Popen"],
 )
 def test_nothing_but_the_vocabulary_is_ever_made(kind: str) -> None:
-    data = written(Tiling()).replace(b"explorer.ir.decisions.Tiling", kind.encode())
+    data = written(Tiling()).replace(b"explorer.ir.decisions.tiling.Tiling", kind.encode())
     with pytest.raises(Unreadable, match=re.escape(kind)):
         read(data)
 

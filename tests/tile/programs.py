@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.tile.rewrites import steps
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.running import running
 from explorer.ops.reference.evaluate import evaluate_kernel

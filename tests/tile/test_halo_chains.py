@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.regions import Interval, propagate
-from explorer.ir.tile_program import Fill, For
+from explorer.ir.tile_programs.statements import Fill, For
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.windows import reduce_windows

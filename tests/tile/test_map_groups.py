@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.build import print_kernel
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Const, Expr, Kernel, Read, TensorSpec
 from explorer.ir.kernel import apply as scalar
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_program import Map
+from explorer.ir.tile_programs.statements import Map
 from explorer.ops.kernels.loop_nest import evaluate_kernel
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.map_groups import together

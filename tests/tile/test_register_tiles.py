@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from explorer.errors import CheckFailed
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_program import For, Panels, Run, TileProgram
-from explorer.ir.tile_traversal import statements
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Panels, Run
+from explorer.ir.tile_programs.traversal import statements
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps
 from tests.codegen.cases import ENV, Case, arrays, conv, linear

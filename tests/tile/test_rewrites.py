@@ -9,9 +9,9 @@ from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import evaluate_shape, symbols_of
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_program import (
-    Buffer,
-    Fetch,
+from explorer.ir.tile_programs.elements import Buffer, Fetch
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     Find,
     Map,
     Once,
@@ -19,10 +19,9 @@ from explorer.ir.tile_program import (
     Reduce,
     Scan,
     Statement,
-    TileProgram,
     Window,
 )
-from explorer.ir.tile_traversal import (
+from explorer.ir.tile_programs.traversal import (
     dims,
     loads,
     reads,

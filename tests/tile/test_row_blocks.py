@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, apply, at
 from explorer.ir.shapes.dims import Dim, ShapeEnv, symbol
-from explorer.ir.tile_program import For, Map, OnePass, Reduce
+from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.tuning.kernel_table.kernel_timing import (

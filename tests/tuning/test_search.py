@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from explorer.cost.estimate import kernel_terms
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.enumerated import Space, space_of
 from explorer.tuning.search import search

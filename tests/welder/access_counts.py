@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, reads
 from explorer.ir.types import ITEM_BYTES
 
 Element = tuple[int, ...]

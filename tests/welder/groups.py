@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import (
-    Affine,
-    Axis,
-    Compute,
-    Expr,
-    Kernel,
-    Read,
-    TensorSpec,
-    apply,
-    at,
-    var,
-)
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at
 
 
 def kernel(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from explorer.cost.bound import extents
 from explorer.cost.footprint import points
 from explorer.cost.traffic import traffic
-from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, apply, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, apply
 from explorer.ir.patterns.regions import propagate
 from explorer.welder.tiles.plan import operations, recompute
 from tests.welder import groups

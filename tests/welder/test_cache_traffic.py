@@ -10,7 +10,7 @@ import pytest
 from explorer.cost.bound import extents
 from explorer.cost.footprint import footprint, padded_bytes
 from explorer.cost.traffic import kept_traffic, traffic
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate

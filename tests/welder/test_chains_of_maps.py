@@ -16,7 +16,7 @@ from explorer import np as xp
 from explorer.frontends.arrays import nn
 from explorer.frontends.model import Model
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ops.reference.evaluate import evaluate_kernel

@@ -8,7 +8,8 @@ import numpy as np
 
 import explorer
 from explorer.compilation import Compilation
-from explorer.ir.kernel import Affine, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import reads
 
 
 def gathers(compiled: Compilation) -> set[str]:

@@ -17,7 +17,7 @@ from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import TileGraph
+from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.regions import propagate

@@ -10,7 +10,7 @@ from explorer.cost.bound import extents
 from explorer.cost.touched import touched
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from explorer.cost.touched import touched
-from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate
 from explorer.welder import plan_group
 from explorer.welder.tiles.levels import memories

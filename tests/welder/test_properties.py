@@ -16,8 +16,10 @@ from explorer.cost.touched import grid_of, touched
 from explorer.cost.traffic import traffic
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
-from explorer.ir.decisions import GroupPlan, Micro, OperatorTile, Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tile_graph import GroupPlan, OperatorTile
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.patterns.regions import propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES
 from explorer.ops.reference.evaluate import evaluate_kernel

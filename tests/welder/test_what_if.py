@@ -15,7 +15,7 @@ from explorer.compilation import Compilation
 from explorer.compiler import compile as compile_model
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.stage import Stage
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options

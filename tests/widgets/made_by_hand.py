@@ -13,24 +13,16 @@ from typing import Any
 import numpy as np
 
 from explorer.devices.model import Device, MemoryLevel
+from explorer.ir.affine import affine, var
 from explorer.ir.calls import KernelCall, OpCall, Var, View
-from explorer.ir.decisions import (
-    Brick,
-    BufferPlacement,
-    Candidate,
-    Decisions,
-    FusionGroup,
-    Gap,
-    MemoryPlan,
-    Micro,
-    TaskTree,
-    TileEdge,
-    TileGraph,
-    Tiling,
-    TilingDecision,
-    Wall,
-)
-from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec, affine, var
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
+from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
+from explorer.ir.decisions.tiling import Micro, Tiling, TilingDecision
+from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage

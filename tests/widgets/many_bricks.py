@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.widgets import made_by_hand as hand
@@ -58,6 +60,5 @@ def session(units: int = 2, bricks: int = 1_000_000, *, measured: bool = True) -
     calls = found.house.calls
     rows = wall(units, bricks, calls)
     other = wall(units, bricks, calls, "measured", 1.07) if measured else None
-    found.walls = Walls(rows, other)
-    found.views = WallViews(found.walls)
+    found.shown = replace(found.shown, views=WallViews(Walls(rows, other)))
     return found

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.relax.fusion import plan
 from tests.widgets import made_by_hand as hand
 from widgets.relax import fusion, fusion_picture

@@ -9,7 +9,8 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption
-from explorer.ir.decisions import Brick, Ran, TaskTree, Trip, Wall
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.wall import Brick, Ran, Trip, Wall
 from tests.runtime.test_decided import collatz, nested
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall

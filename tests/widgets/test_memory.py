@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
 from explorer.relax.memory.curve import memory_curve
 from tests.widgets import made_by_hand as hand
 from widgets.memory import memory_picture, memory_plan, memory_policies

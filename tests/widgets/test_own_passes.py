@@ -99,7 +99,7 @@ def test_a_link_keeps_the_knobs_of_passes(session: Session) -> None:
     session.turn("pass times.factor", 0)
     session.turn("pass plain", 0)
     kept = state.fragment(session.state())
-    other = Session(session.pinned.setting.compiled)
+    other = Session(session.steps.pinned.setting.compiled)
     other.restore(kept)
     assert shown(other) == shown(session)
     assert value(other) == 5.0
@@ -116,10 +116,10 @@ def test_a_pass_that_breaks_under_a_knob_leaves_the_session_as_it_was(session: S
 
     c = explorer.compile(session.now.compiled.model)
     house = Session(c)
-    before = value(house), shown(house), len(house.past)
+    before = value(house), shown(house), len(house.steps.past)
     with pytest.raises(BadPass, match="'moody' gave None"):
         house.turn("pass moody.bad", 1)
-    assert (value(house), shown(house), len(house.past)) == before
+    assert (value(house), shown(house), len(house.steps.past)) == before
 
 
 def test_a_value_that_an_option_does_not_take_is_refused() -> None:

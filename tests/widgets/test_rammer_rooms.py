@@ -179,7 +179,7 @@ def test_a_brick_before_what_it_reads_bounces_with_both_ends(session: Session) -
     told = session.answer("move_brick", drop)
     assert " reads " in told["refused"]
     assert rows.calls[told["reader"]].name and rows.calls[told["writer"]].name
-    assert len(session.past) == 1
+    assert len(session.steps.past) == 1
     with pytest.raises(BadOption, match="no launch number 99"):
         session.answer("move_brick", {**drop, "launch": 99})
 
@@ -189,7 +189,7 @@ def test_a_program_without_kernels_has_rooms_too() -> None:
     for room in of_family("walls"):
         _, table = both(session, room)
         assert table.rows
-    head = replace(session.views).packed[0]["wall_planned"]
+    head = replace(session.shown.views).packed[0]["wall_planned"]
     assert head["bricks"] == 0
 
 
@@ -211,11 +211,12 @@ def test_task_times_of_another_setting_are_refused() -> None:
     session = Session(explorer.compile(explorer.load(wide), options=UNITS))
     job = session.answer("begin_profile", {})["job"]
     assert session.bench.jobs.wait(job)["error"] is None
-    session.past[-1] = replace(session.past[-1], setting=replace(session.now, sizes=(("n", 2),)))
+    other = replace(session.steps.now, setting=replace(session.now, sizes=(("n", 2),)))
+    session.steps = session.steps.with_now(other)
     with pytest.raises(BadOption, match="changed since its tasks were measured"):
         session.answer("profile", {})
-    assert len(session.past) == 1
-    assert session._profiled == (None, None)
+    assert len(session.steps.past) == 1
+    assert session.profiling.found is None
 
 
 def test_only_another_device_or_count_lays_the_walls_anew(monkeypatch: Any) -> None:

@@ -28,7 +28,10 @@ def session() -> Session:
 def all_of(session: Session) -> str:
     """Everything that a page, a link or a later question can see of a session."""
     seen = [session.parts(), asdict(session.state()), asdict(session.kept), session.hand]
-    steps = [repr(s) for s in (*session.past, None, *session.future, None, session.pinned)]
+    steps = [
+        repr(s)
+        for s in (*session.steps.past, None, *session.steps.future, None, session.steps.pinned)
+    ]
     return json.dumps([seen, steps, session.focus], default=str)
 
 

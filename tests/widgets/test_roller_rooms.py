@@ -11,7 +11,7 @@ import explorer
 import explorer.np as enp
 from explorer.devices.catalogue import device as data_sheet
 from explorer.errors import BadOption
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Measurement
 from explorer.roller.construct.steps import Construction
 from explorer.tile.gpu.rewrites import REWRITES as BLOCK_REWRITES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import TaskTree
+from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison, Measurement
 from explorer.tuning.races.race import RaceResult, Runner

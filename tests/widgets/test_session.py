@@ -76,7 +76,7 @@ def test_sizes_change_without_compiling(session: Session) -> None:
     session.turn("size batch", 6)
     assert session.now.size("batch") == 64
     assert session.inputs["image"].shape == (64, 3, 8, 8)
-    assert session.now.compiled is session.pinned.setting.compiled
+    assert session.now.compiled is session.steps.pinned.setting.compiled
 
 
 def test_a_verdict_has_an_interval_or_is_not_distinguishable() -> None:

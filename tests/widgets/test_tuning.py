@@ -11,12 +11,12 @@ import explorer
 import explorer.np as enp
 from explorer.errors import BadOption, Cancelled
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Micro, Tiling
+from explorer.ir.decisions.tiling import Micro, Tiling
 from tests.widgets import made_by_hand as hand
-from widgets.session import tuning
-from widgets.session.jobs import Job, Jobs
 from widgets.session.session import Session
-from widgets.session.tuning import Subject
+from widgets.session.timing import tuning
+from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.tuning import Subject
 
 FC = 4
 

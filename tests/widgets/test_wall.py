@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from explorer.errors import BadOption
-from explorer.ir.decisions import Brick, Gap, RProgram, Run, Wait, Wall
+from explorer.ir.decisions.rprogram import RProgram, Run, Wait
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from tests.widgets import many_bricks
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call, WallRows
@@ -148,14 +149,14 @@ def test_an_arrow_goes_from_the_last_awaited_brick_to_the_one_that_waits() -> No
 
 
 def test_waits_of_a_real_wall_point_forwards(session: Session) -> None:
-    for source in session.views.sources.values():
+    for source in session.shown.views.sources.values():
         rows, waits = source.rows, source.waits
         assert np.all(rows.end[waits.awaited] <= rows.start[waits.reader] + 0.05)
         assert np.all(rows.unit[waits.awaited] != rows.unit[waits.reader])
 
 
 def test_named_gaps_and_bricks_make_up_units_times_time(session: Session) -> None:
-    for rows in (session.walls.planned, session.walls.measured, session.views.more):
+    for rows in (session.walls.planned, session.walls.measured, session.shown.views.more):
         assert rows is not None
         areas = rows.areas_us()
         assert "not named" not in areas

@@ -14,7 +14,7 @@ import explorer
 import explorer.np as enp
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import GroupPlan, LevelBytes
+from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes
 from explorer.ir.program import Program
 from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options
@@ -28,10 +28,10 @@ from widgets.model.on_show import View
 from widgets.page.report import document
 from widgets.rooms import gallery
 from widgets.session.answers import Seen
-from widgets.session.jobs import Job
 from widgets.session.moves import Hands
 from widgets.session.session import Session
 from widgets.session.state import fragment, from_fragment
+from widgets.session.timing.jobs import Job
 from widgets.welder import tile_curve, tile_graph, tile_stream
 from widgets.welder import tile_curve_picture as curve_picture
 from widgets.welder import tile_graph_picture as graph_picture
@@ -371,7 +371,7 @@ def test_what_was_moved_is_timed_beside_and_taken(session: Session) -> None:
         one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
         return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)
 
-    session.compare = compare
+    session.comparing.compare = compare
     with pytest.raises(BadOption, match="nothing was moved"):
         session.answer("time_hand", {})
     session.answer("move", {"value": "mat_mul", "level": "DRAM"})

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.ir.decisions import TaskTree, Trip
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.wall import Trip
 from widgets.model.brick_wall import CAUSES, WallRows
 
 MOST_SHOWN, LEAST_SHOWN, FIRST, SLOWEST = 48, 12, 8, 3  # of the trips that one can go to

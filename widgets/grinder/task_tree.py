@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from explorer.ir.decisions import COSTS_ARE_OF, Candidate, ControlWay, Ran, TaskTree
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import COSTS_ARE_OF, ControlWay, TaskTree
+from explorer.ir.decisions.wall import Ran
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped

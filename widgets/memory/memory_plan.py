@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.decisions import BufferPlacement, MemoryPlan
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from widgets.draw.svg import fit, label, rect
 from widgets.draw.table import Table, size_text
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.ir.decisions import BufferPlacement, MemoryPlan
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.relax.memory.curve import memory_curve
 from widgets.model.compiled import Compiled
 

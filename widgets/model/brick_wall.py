@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.cached_property import cached_property
-from explorer.ir.decisions import Ran, Trip, Wall
+from explorer.ir.decisions.wall import Ran, Trip, Wall
 from explorer.ir.program import Program
 
 CAUSES = ("imbalance", "tail", "dependency", "barrier", "launch", "preempted", "library")

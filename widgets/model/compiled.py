@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from explorer.ir.decisions import Decisions, MemoryPlan, Wall
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage

@@ -10,7 +10,8 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.grinder import SCHEDULES
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.types import Tensor

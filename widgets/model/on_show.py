@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Measurement
 from explorer.measure.walls import WallComparison
 from explorer.runtime.control.way_times import Timed

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -22,8 +23,8 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Const, Expr, IndexValue, Read
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, IndexValue, Read
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType

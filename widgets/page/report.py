@@ -16,8 +16,8 @@ from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
 from widgets.rooms import gallery
-from widgets.session.jobs import error_parts
 from widgets.session.session import Session
+from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
@@ -167,7 +167,7 @@ def _room(session: Session, picture: Picture) -> str:
 
 
 def _timing(session: Session) -> str:
-    time = session.past[-1].time
+    time = session.steps.now.time
     device = session.now.compiled.device.name
     if time is None:
         return f"not timed, on {device}"

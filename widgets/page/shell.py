@@ -25,8 +25,8 @@ from widgets.program import stages_picture
 from widgets.rammer import brick_wall_picture, png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
-from widgets.session.jobs import error_parts
 from widgets.session.session import Session
+from widgets.session.timing.jobs import error_parts
 from widgets.session.wall_views import Binary
 
 JSON_PARTS = (

@@ -9,7 +9,7 @@ from typing import Any
 import explorer
 from explorer.devices.catalogue import device_names
 from explorer.errors import BadOption
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import POLICIES
 from explorer.rammer.one_kernel import OneKernel
 from explorer.tuning.races.side_by_side import BASELINE, Side, side, side_by_side

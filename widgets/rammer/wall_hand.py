@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.rammer import Schedule
 from explorer.rammer.moved_by_hand import Broken, ByHand, Move, moved
 from widgets.model.brick_wall import WallRows

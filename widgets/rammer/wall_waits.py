@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.ir.decisions import Instruction, RProgram, Wait
+from explorer.ir.decisions.rprogram import Instruction, RProgram, Wait
 from widgets.model.brick_wall import WallRows
 
 Places = NDArray[np.int64]

@@ -8,7 +8,7 @@ from itertools import chain
 
 from explorer.ir.annotations import defined_by, symbols_in
 from explorer.ir.calls import KernelCall, MatchCast, Var
-from explorer.ir.decisions import MemoryPlan
+from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.lattice import dims_of
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import evaluate_dim, symbols_of

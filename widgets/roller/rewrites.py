@@ -12,7 +12,7 @@ from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.thread_block import PREDICTED, thread_block_steps
 from explorer.tile.rewrites import steps
 from widgets.draw.svg import Svg, label, rect, stepped, text_width

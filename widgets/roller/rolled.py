@@ -10,7 +10,8 @@ from math import prod
 
 from explorer.cost.estimate import tasks
 from explorer.devices.model import Device, MemoryLevel
-from explorer.ir.decisions import Candidate, MeasuredTile, Tiling, TilingDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.decisions import Candidate, Micro, Tiling, TilingDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim

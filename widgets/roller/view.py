@@ -12,7 +12,7 @@ from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import TilingDecision
+from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding
 from explorer.roller.construct.construct import construct

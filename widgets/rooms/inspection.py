@@ -9,7 +9,9 @@ from math import isfinite
 from typing import Any
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import AlgorithmDecision, Candidate, Tiling, TilingDecision
+from explorer.ir.decisions.algorithms import AlgorithmDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.program import Binding
 from widgets.draw.table import size_text, time_text
 from widgets.memory import memory_plan

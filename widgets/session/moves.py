@@ -16,9 +16,9 @@ from widgets.model.compiled import Arrays, Compiled
 from widgets.model.hand import Hand, Move
 from widgets.model.knobs import Setting, fusion
 from widgets.roller.view import device_of
-from widgets.session.jobs import Job, Jobs
+from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.watched import Rounds, Watched, rounds_in
 from widgets.session.verdict import against
-from widgets.session.watched import Rounds, Watched, rounds_in
 from widgets.welder import judged
 from widgets.welder import move_state as hand
 from widgets.welder.move_state import Judge

@@ -7,26 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from explorer.errors import BadOption, IronworksError, fault
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
-from explorer.measure.walls import compare_walls
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.runtime.control.way_times import Timed
 from explorer.tuning.what_if import compare
 from widgets.draw.table import time_text
 from widgets.grinder.view import LOOPS, crossing
-from widgets.model import brick_wall
-from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.hand import Hand
-from widgets.model.house import House, knob_parts, program_parts, read
+from widgets.model.house import House, knob_parts, program_parts
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, first_setting, knobs, said, threads, turned, with_tile
+from widgets.model.knobs import Setting, first_setting, knobs, said, turned, with_tile
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
@@ -34,22 +30,19 @@ from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.session import answers, state, verdict
 from widgets.session import replayed_moves as by_hand
-from widgets.session.bench import Bench, Timer
-from widgets.session.crossings import Crossings
-from widgets.session.jobs import Job
+from widgets.session.history import History
 from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
-from widgets.session.tuning import tiling_of, timed
+from widgets.session.shown import shown
+from widgets.session.timing.bench import Bench, Timer
+from widgets.session.timing.comparing import Comparing, timed_step
+from widgets.session.timing.crossings import Crossings
+from widgets.session.timing.profiling import Profiling, profilable
+from widgets.session.timing.tuning import tiling_of, timed
 from widgets.session.verdict import Step
-from widgets.session.wall_views import Binary, WallViews
-from widgets.session.watched import Rounds, Watched, rounds_in
+from widgets.session.wall_views import Binary
 
-MORE_UNITS = 8
-TIMING_SECONDS = 0.3
-TRACING_SECONDS = 0.05
-MOST_TRACED = 40
-MOST_STEPS = 50
-CHANGING = ("house", "walls", "views", "plan", "pinned", "kept", "focus", "revision", "_made")
+CHANGING = ("shown", "steps", "kept", "focus", "revision", "_made")  # by answers: all are values
 
 
 class Session:
@@ -69,45 +62,46 @@ class Session:
     ) -> None:
         """`failed`: the error that a compilation came no further for."""
         self.failed = failed
-        self.compare = compare
+        self.comparing = Comparing(compare)
+        self.profiling = Profiling()
         self.bench = Bench(timer)
         self.hands = hands or Hands()
         self.crossings = Crossings()
         self.view = View()
         self._made: Arrays | None = None
-        self._ahead: Step | None = None
-        # The setting whose tasks were measured, and what came of it.
-        self._profiled: tuple[Setting | None, Any] = (None, None)
         self.given = inputs
-        self.pinned = Step(first_setting(c, sizes), "as compiled")
-        self.past: list[Step] = [self.pinned]
-        self.future: list[Step] = []
+        first = Step(first_setting(c, sizes), "as compiled")
+        self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
         self.focus = kept.op
         self.revision = 0
-        self._take(self.pinned)
+        self._show(first)
 
     # What is on show
 
     @property
     def now(self) -> Setting:
         """The setting on show."""
-        return self.past[-1].setting
+        return self.steps.now.setting
 
-    def _take(self, step: Step) -> None:
-        """Read a setting's compilation, and run it once; nothing changes if that fails."""
-        c, sizes = step.setting.compiled, dict(step.setting.sizes)
-        house = read(c)
-        scheduled = c.program.stage >= Stage.PLANNED
-        self.house: House = house
-        self.walls = Walls(None, None)
-        self.views = WallViews(self.walls, None, ())
-        self.plan: MemoryPlan | None = None
-        if scheduled:
-            self.walls = Walls(brick_wall.data(c.planned_wall(sizes), house.calls), None)
-            more = self._more_units(step.setting, house)
-            self.views = WallViews(self.walls, more, tuple(c.schedules(sizes)))
-            self.plan = c.memory(sizes)
+    @property
+    def house(self) -> House:
+        """Its parts."""
+        return self.shown.house
+
+    @property
+    def walls(self) -> Walls:
+        """Its walls."""
+        return self.shown.walls
+
+    @property
+    def plan(self) -> MemoryPlan | None:
+        """Its memory plan."""
+        return self.shown.plan
+
+    def _show(self, step: Step) -> None:
+        """Read a setting's compilation; nothing changes if that fails."""
+        self.shown = shown(step.setting)
         self.hands.clear()
         self._made = None
         self.revision += 1
@@ -121,35 +115,16 @@ class Session:
     def inputs(self) -> Arrays:
         """What runs are given: made by the first that asks."""
         now = self.now
-        if self.given is not None and now.sizes == self.pinned.setting.sizes:
+        if self.given is not None and now.sizes == self.steps.pinned.setting.sizes:
             return self.given
         if self._made is None:
             self._made = random_inputs(now.compiled.model.program, dict(now.sizes))
         return self._made
 
-    def _more_units(self, now: Setting, house: House) -> WallRows | None:
-        """The same program planned for more units than this machine may have."""
-        if threads(now.compiled) >= MORE_UNITS:
-            return None
-        options = replace(now.compiled.options.rammer, threads=MORE_UNITS)
-        other = now.compiled.with_options(rammer=options)
-        return brick_wall.data(other.planned_wall(dict(now.sizes)), house.calls)
-
     def run_once(self) -> None:
-        """Measure the wall of the setting on show: of several runs the one nearest to the median
-        that was timed, or to their own.
-        """
-        runs: list[Wall] = []
-        end = perf_counter() + TRACING_SECONDS
-        while len(runs) < 3 or (len(runs) < MOST_TRACED and perf_counter() < end):
-            runs.append(self.now.compiled.measured_wall(self.inputs))
-        timed = self.past[-1].time
-        middle = timed.median_us if timed else sorted(w.total_us for w in runs)[len(runs) // 2]
-        wall = min(runs, key=lambda w: abs(w.total_us - middle))
-        compiled, calls = self.now.compiled, self.house.calls
-        compared = compare_walls(compiled.planned_wall(dict(self.now.sizes)), wall)
-        self.walls = Walls(self.walls.planned, brick_wall.data(wall, calls), compared)
-        self.views = replace(self.views, walls=self.walls)
+        """Measure the wall of the setting on show."""
+        time = self.steps.now.time
+        self.shown = self.shown.run_once(self.inputs, time.median_us if time else None)
 
     # Parts
 
@@ -158,25 +133,21 @@ class Session:
         return {
             **program_parts(self.house),
             "knobs": knob_parts(self.knobs()),
-            "walls": self.views.packed[0],
+            "walls": self.shown.views.packed[0],
             "verdict": self.verdict(),
             "history": self.history(),
-            "undo": self._undo(),
+            "undo": self.steps.words,
             "revision": self.revision,
             "state": state.view(self.kept),
         }
 
     def buffers(self) -> dict[str, bytes]:
         """Every binary part."""
-        return self.views.packed[1]
+        return self.shown.views.packed[1]
 
     def knobs(self) -> tuple[Knob, ...]:
         """The knobs at their present values."""
-        return knobs(self.now, self.pinned.setting, self.focus)
-
-    def _undo(self) -> list[str]:
-        back = f"Undo {self.past[-1].what} (U)" if len(self.past) > 1 else ""
-        return [back, f"Redo {self.future[-1].what} (Shift U)" if self.future else ""]
+        return knobs(self.now, self.steps.pinned.setting, self.focus)
 
     # Times
 
@@ -184,16 +155,14 @@ class Session:
         """The time on show, against A where that is another setting of the same sizes; where there
         is no code, how far it came and why.
         """
+        step, us = self.steps.now, self.shown.planned_us
         if not self.runs:
-            return verdict.without_code(self.past[-1], self._planned_us(), self.failed)
-        return verdict.verdict(self.past[-1], self.pinned, self._planned_us())
-
-    def _planned_us(self) -> float:
-        return self.walls.planned.total_us if self.walls.planned else 0.0
+            return verdict.without_code(step, us, self.failed)
+        return verdict.verdict(step, self.steps.pinned, us)
 
     def history(self) -> list[dict[str, Any]]:
         """Every step since the first, with its ratio against A."""
-        return verdict.history(self.past, self.future, self.pinned)
+        return verdict.history(self.steps.past, self.steps.future, self.steps.pinned)
 
     # Answers
 
@@ -248,12 +217,11 @@ class Session:
         return found
 
     def _state(self) -> Mapping[str, Any]:
-        """All that an answer may change: values, and lists of them, here as copies."""
-        found = {name: getattr(self, name) for name in CHANGING}
-        return found | {"past": [*self.past], "future": [*self.future], "hand": self.hands.hand}
+        """All that an answer may change."""
+        return {name: getattr(self, name) for name in CHANGING} | {"hand": self.hands.hand}
 
     def _back_to(self, before: Mapping[str, Any]) -> None:
-        for name in (*CHANGING, "past", "future"):
+        for name in CHANGING:
             setattr(self, name, before[name])
         self.hands.hand = before["hand"]
 
@@ -275,19 +243,16 @@ class Session:
         return self._go(Step(turned(self.now, mine, position(index)), said(mine, index)))
 
     def _go(self, step: Step) -> Any:
-        self._take(step)
-        self.past = [*self.past, step][-MOST_STEPS:]
-        self.future = []
-        return {
-            "said": f"{step.what}: planned {time_text(self._planned_us())}",
-            "measure": self.runs,
-        }
+        self._show(step)
+        self.steps = self.steps.with_next(step)
+        planned = time_text(self.shown.planned_us)
+        return {"said": f"{step.what}: planned {planned}", "measure": self.runs}
 
     # The wall
 
     def slice(self, wall: str, **view: Any) -> Binary:
         """A part of a wall."""
-        return self.views.slice(wall, **view)
+        return self.shown.views.slice(wall, **view)
 
     def move_brick(self, **drop: Any) -> Any:
         """A brick to another place, planned at once; the dependency that this would break."""
@@ -298,47 +263,27 @@ class Session:
         if isinstance(found, dict):
             return found
         setting, move = found
-        before = self._planned_us()
+        before = self.shown.planned_us
         told = self._go(Step(setting, move.words))
-        us = self._planned_us()
+        us = self.shown.planned_us
         change = f", {us / before - 1:+.1%}" if before else ""
         said = f"{move.words}: planned {time_text(us)}{change}"
         return told | {"said": said, "measure": False}
 
     def begin_profile(self) -> Any:
         """Begin to measure how long each task takes, beside; `profile` then plans with that."""
-        found = self._profilable()
-        setting, inputs = self.now, self.inputs
-
-        def work(job: Job) -> None:
-            def told(what: str, done: int, of: int) -> None:
-                job.what, job.of = what, of
-                job.told(done)
-
-            self._profiled = setting, found.profiled(inputs, progress=told)
-
-        return {"job": self.bench.jobs.start(1, work)}
+        return self.profiling.start(self.now, self.inputs, self.bench.jobs)
 
     def profile(self) -> Any:
         """Plan with measured times of tasks; they are measured now where that was not begun.
 
         Raises BadOption where they were measured for another setting than the one on show.
         """
-        found = self._profilable()
-        (measured, made), self._profiled = self._profiled, (None, None)
-        if measured is not None and measured != self.now:
-            raise BadOption(
-                "what is on show has changed since its tasks were measured",
-                try_="measure them again",
-            )
-        changed = made if measured is not None else found.profiled(self.inputs)
-        return self._go(Step(replace(self.now, compiled=changed), "task times measured"))
-
-    def _profilable(self) -> Any:
-        found: Any = self.now.compiled
-        if not hasattr(found, "profiled"):
-            raise BadOption(f"{found.model.name} cannot be measured")
-        return found
+        setting = self.profiling.take(self.now)
+        if setting is None:
+            changed = profilable(self.now).profiled(self.inputs)
+            setting = replace(self.now, compiled=changed)
+        return self._go(Step(setting, "task times measured"))
 
     # Tiles tried by hand
 
@@ -403,8 +348,8 @@ class Session:
 
     def time_hand(self, device: str = "") -> Any:
         """Begin to compile what was moved by hand, and to time it against what is on show."""
-        us = self._planned_us()
-        return self.hands.start(self.now, self.inputs, self.bench.jobs, self.compare, us)
+        us = self.shown.planned_us
+        return self.hands.start(self.now, self.inputs, self.bench.jobs, self.comparing.compare, us)
 
     def take_hand(self, device: str = "") -> Any:
         """Compile what was moved by hand, and go on with it."""
@@ -412,83 +357,41 @@ class Session:
         changed = self.hands.compiled(self.now)
         return self._go(Step(replace(self.now, compiled=changed), what))
 
+    # Steps
+
     def begin_measure(self) -> Any:
         """Begin to compare the setting on show with A, beside; `measure` then takes what was found.
 
         Nothing begins where there is nothing to compare: `measure` times it at once.
         """
-        step = self.past[-1]
-        if step.time is not None or not self._comparable(step):
-            return {}
-        known = self.pinned.time.median_us if self.pinned.time else 0.0
-        of = rounds_in(2 * TIMING_SECONDS, max(self._planned_us(), known))
-        inputs = self.inputs
-
-        def work(job: Job) -> None:
-            self._ahead = self._compared(step, inputs, Rounds(job))
-
-        return {"job": self.bench.jobs.start(of, work), "of": of}
+        planned_us, jobs = self.shown.planned_us, self.bench.jobs
+        return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us)
 
     def measure(self) -> Any:
         """Run and time the setting on show, in turns with A where both have the same sizes."""
-        step, base = self.past[-1], self.pinned
-        ahead, self._ahead = self._ahead, None
-        if step.time is None:
-            if ahead is not None and ahead.setting == step.setting:
-                step = replace(ahead, what=step.what)
-            else:
-                step = (
-                    self._compared(step, self.inputs)
-                    if self._comparable(step)
-                    else self._timed(step)
-                )
-            self.past[-1] = step
-        if step.setting == base.setting:
-            self.pinned = replace(step, what=base.what)
+        found = self.comparing.measured(self.steps, lambda: self.inputs)
+        self.steps = self.steps.with_now(found)
         self.run_once()  # last: by then the page has drawn what was turned
         return {"said": self.verdict()["big"]}
 
-    def _comparable(self, step: Step) -> bool:
-        base = self.pinned.setting
-        return step.setting != base and step.setting.sizes == base.sizes
-
-    def _compared(self, step: Step, inputs: Arrays, rounds: Rounds | None = None) -> Step:
-        both: tuple[Any, Any] = (step.setting.compiled, self.pinned.setting.compiled)
-        if rounds is not None:
-            both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
-        found = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
-        return replace(step, time=found.first, versus=found)
-
-    def _timed(self, step: Step) -> Step:
-        timed = step.setting.compiled.time(self.inputs, seconds=TIMING_SECONDS)
-        return replace(step, time=timed)
-
     def undo(self) -> Any:
         """The setting before this one."""
-        if len(self.past) < 2:
-            raise BadOption("there is nothing to undo")
-        self._take(self.past[-2])
-        self.future = [*self.future, self.past[-1]]
-        self.past = self.past[:-1]
-        return {"said": f"Undone: {self.future[-1].what}", "measure": self.runs}
+        self._show(self.steps.before)
+        self.steps = self.steps.undo()
+        return {"said": f"Undone: {self.steps.undone.what}", "measure": self.runs}
 
     def redo(self) -> Any:
         """The setting that was undone last."""
-        if not self.future:
-            raise BadOption("there is nothing to redo")
-        self._take(self.future[-1])
-        self.past = [*self.past, self.future[-1]]
-        self.future = self.future[:-1]
-        return {"said": f"Done again: {self.past[-1].what}", "measure": self.runs}
+        self._show(self.steps.undone)
+        self.steps = self.steps.redo()
+        return {"said": f"Done again: {self.steps.now.what}", "measure": self.runs}
 
     def pin(self) -> Any:
         """Make the setting on show the one that others are compared with from now on."""
-        step = self.past[-1]
+        step = self.steps.now
         if step.time is None and self.runs:
-            step = self._timed(step)
-        self.past = [replace(s, versus=None) for s in (*self.past[:-1], step)]
-        self.future = [replace(s, versus=None) for s in self.future]
-        self.pinned = self.past[-1]
+            step = timed_step(step, self.inputs)
+        self.steps = self.steps.pin(step)
         return {"said": "This is A now."}
 
     # What can be kept

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import TileGraph
+from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.types import Tensor

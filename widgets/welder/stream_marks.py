@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from html import escape
 from itertools import groupby
 
-from explorer.ir.decisions import LevelBytes
+from explorer.ir.decisions.tile_graph import LevelBytes
 from widgets.draw.svg import arrow, fit, label, path, path_end, rect
 from widgets.draw.table import size_text
 from widgets.welder.stream_layout import (

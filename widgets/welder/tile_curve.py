@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
 
-from explorer.ir.decisions import GroupPlan
+from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.tile_costs import TileCost, holder
 from widgets.welder.welded import Welded, tile_words

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from explorer.ir.decisions import Candidate, FusionGroup, GroupPlan, TileEdge, TileGraph
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileEdge, TileGraph
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.types import Tensor

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.decisions import GroupPlan
+from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.types import ITEM_BYTES

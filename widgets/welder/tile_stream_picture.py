@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.ir.decisions import GroupPlan
+from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, arrow, fit, label, path, rect
 from widgets.draw.table import Table, size_text, time_text

@@ -14,7 +14,7 @@ from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import FusionGroup, GroupPlan
+from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import FusionGroup, GroupPlan
+from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan
 from explorer.ir.kernel import Kernel
 from explorer.welder.tiles.tile_costs import TileCost
 

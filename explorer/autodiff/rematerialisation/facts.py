@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from explorer.autodiff.rematerialisation.model import Step, Steps
 from explorer.ir.calls import KernelCall, MatchCast, ShapeOf, Var, View, updates_of
-from explorer.ir.decisions import TilingDecision
+from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv

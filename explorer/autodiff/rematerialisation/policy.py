@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from explorer.autodiff.rematerialisation.model import Copy, Run, Steps
-from explorer.ir.decisions import Candidate, Recomputation, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
+from explorer.ir.decisions.rematerialisation import Recomputation
 
 SEGMENTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)  # into which what is saved is cut
 PARTS = 6  # of a row of choices that are weighed

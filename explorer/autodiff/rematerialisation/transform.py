@@ -13,7 +13,8 @@ from explorer.autodiff.rematerialisation.model import Copy, Steps
 from explorer.autodiff.rematerialisation.options import Options
 from explorer.autodiff.rematerialisation.policy import Point, chosen, front, weighed
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Rematerialisation, TilingDecision
+from explorer.ir.decisions.rematerialisation import Rematerialisation
+from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.program import Binding, Function, Program
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import Candidate, ControlWay, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlWay
+from explorer.ir.decisions.tiling import Tiling
 
 # Of tiles, of merges, of algorithms, of ways of control flow.
 Choice: TypeAlias = Tiling | bool | str | ControlWay | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.find import about, shortened
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import AlgorithmDecision
+from explorer.ir.decisions.algorithms import AlgorithmDecision
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.text import counted, duration, table
-from explorer.ir.decisions import COSTS_ARE_OF, ControlDecision, TaskTree
+from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, TaskTree
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

@@ -11,7 +11,7 @@ from explorer.cli.text import percent, size, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
-    from explorer.ir.decisions import BufferPlacement, MemoryPlan
+    from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 
 
 def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:

@@ -12,7 +12,7 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import correlation, counted, duration, percent, signed_percent, table
 from explorer.ir.calls import FunctionCall, Loop
-from explorer.ir.decisions import Wall
+from explorer.ir.decisions.wall import Wall
 from explorer.measure.walls import compare_walls
 from explorer.rammer.walls.wall_statistics import idle_by_cause
 

@@ -8,10 +8,10 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.thread_block import PREDICTED, thread_block_steps
 from explorer.tile.rewrites import steps
 

@@ -9,8 +9,8 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
-from explorer.ir.decisions import TilingDecision
-from explorer.roller.policy import label_of
+from explorer.ir.decisions.tiling import TilingDecision
+from explorer.roller.tiles.weigh import label_of
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

@@ -7,7 +7,8 @@ from dataclasses import replace
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text, dim_text
 from explorer.ir.dtypes import ITEM_BYTES, DType
-from explorer.ir.tile_program import Fetch, LoopForm, Map, Span
+from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.tile_programs.statements import LoopForm, Map, Span
 from explorer.tile.rewriting.vectorise import SIDES
 
 BITS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what is moved without being looked at

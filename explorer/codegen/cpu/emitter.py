@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 
 from explorer.codegen.cpu.expressions import Printer, affine_text, dim_text
 from explorer.devices.model import Device
-from explorer.ir.tile_program import (
-    Fetch,
-    Span,
-    TileExpr,
-)
+from explorer.ir.tile_programs.elements import Fetch, TileExpr
+from explorer.ir.tile_programs.statements import Span
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from explorer.codegen.cpu.math.elementary import ELEMENTARY
+from explorer.ir.affine import Affine
 from explorer.ir.dtypes import (
     NARROW_FLOATS,
     DType,
@@ -17,11 +18,11 @@ from explorer.ir.dtypes import (
     is_stored_otherwise,
     numpy_dtype,
 )
-from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import gives_truth
 from explorer.ir.shapes.algebra import is_symbolic, sympy
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_program import Do, Fetch, TileExpr, dtype_of_tile
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile
 
 INFIX = {
     "add": "+",

@@ -18,9 +18,10 @@ from explorer.codegen.cpu.windows import window
 from explorer.devices.model import Device
 from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import product
-from explorer.ir.tile_program import (
+from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     At,
-    Fetch,
     Fill,
     Find,
     For,
@@ -33,7 +34,6 @@ from explorer.ir.tile_program import (
     Reduce,
     Scan,
     Statement,
-    TileProgram,
     Window,
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.tile_program import Reduce, TileExpr
+from explorer.ir.tile_programs.elements import TileExpr
+from explorer.ir.tile_programs.statements import Reduce
 from explorer.ops.kernels.scalar import start_value
 
 ANY_ORDER = {"add": "add_any_order", "mul": "mul_any_order"}  # LLVM may reduce them in vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, dim_text
 from explorer.codegen.cpu.reductions import combined
-from explorer.ir.tile_program import Reduce, Scan
+from explorer.ir.tile_programs.statements import Reduce, Scan
 from explorer.ops.kernels.scalar import start_value
 
 

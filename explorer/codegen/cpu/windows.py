@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cpu.vector.window_tile import Place, Tile, Tree
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.kernel import Affine, Const, var
+from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import product, whole
-from explorer.ir.tile_program import Border, Do, Fetch, Span, TileExpr, Window
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
+from explorer.ir.tile_programs.statements import Border, Span, Window
 
 MANY_PLACES = 16  # a larger window is a loop over rows; chosen, no measurement kept
 

@@ -8,17 +8,9 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import (
-    Affine,
-    Axis,
-    Compute,
-    Kernel,
-    affine,
-    rename_tensors,
-    substitute,
-    var,
-)
+from explorer.ir.affine import Affine, affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import ShapeEnv, symbol

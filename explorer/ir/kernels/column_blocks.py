@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import (
-    Affine,
     Axis,
     Compute,
     Expr,
@@ -25,7 +25,6 @@ from explorer.ir.kernel import (
     reads,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.normal import writers
 

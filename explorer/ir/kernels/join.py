@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from explorer.ir.affine import var
 from explorer.ir.kernel import (
     Compute,
     Expr,
@@ -14,7 +15,6 @@ from explorer.ir.kernel import (
     result_dtype,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.kernel_size import expr_size
 from explorer.ir.kernels.merge import rename_axes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
-from explorer.ir.kernel import Affine, Apply, Expr, Kernel, Read
+from explorer.ir.kernel import Apply, Expr, Kernel, Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from explorer.ir.kernel import (
-    Axis,
-    Compute,
-    Kernel,
-    TensorSpec,
-    rename_tensors,
-    substitute,
-    var,
-)
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec, rename_tensors, substitute
 
 
 def concatenate(producer: Kernel, consumer: Kernel, tensor: str) -> Kernel:

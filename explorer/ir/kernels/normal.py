@@ -8,20 +8,18 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from operator import is_
 
+from explorer.ir.affine import Affine, is_one, var
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
     Expr,
     Kernel,
     Read,
-    is_one,
     reads,
     result_dtype,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.kernel_size import Size, expr_size
 from explorer.ir.patterns.contraction import contraction

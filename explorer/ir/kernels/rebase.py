@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.shapes.dims import Dim, product, simplify
 
 Starts: TypeAlias = Mapping[str, tuple[Dim, ...]]  # by tensor, what is taken off each index

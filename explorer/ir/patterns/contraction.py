@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity, by_identity_at
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, reads, var
+from explorer.ir.kernel import Compute, Expr, Kernel, Read, reads
 from explorer.ir.patterns.running import running
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, simplify

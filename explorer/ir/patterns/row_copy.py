@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.kernel import Affine, Expr, Kernel, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Expr, Kernel, Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import Affine, Compute, Kernel
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import Contraction
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read
 from explorer.ir.shapes.dims import simplify
 
 

@@ -14,19 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from explorer.ir.affine import var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import DType, is_stored_otherwise
-from explorer.ir.kernel import (
-    Apply,
-    Axis,
-    Compute,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    var,
-    variables,
-)
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, IndexValue, Kernel, variables
 
 
 @dataclass(frozen=True, slots=True)

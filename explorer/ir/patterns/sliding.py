@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Kernel, Read, reads
 
 
 def slides(c: Compute, data: Read) -> bool:

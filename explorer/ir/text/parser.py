@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from explorer.errors import SnapshotError
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import (
     AttrValue,
     Branch,
@@ -22,7 +23,7 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.stage import Stage

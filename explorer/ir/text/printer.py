@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import (
     Attrs,
     Branch,
@@ -19,7 +20,6 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -29,7 +29,6 @@ from explorer.ir.kernel import (
     Kernel,
     Read,
     TensorSpec,
-    var,
 )
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.text.text_tokens import (

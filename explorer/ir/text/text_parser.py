@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from explorer.ir.affine import Affine, affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Affine, Apply, Axis, Const, Expr, IndexValue, Read, affine
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, simplify, symbol
 from explorer.ir.text.printer import INFIX, LEVEL

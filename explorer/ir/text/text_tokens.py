@@ -6,9 +6,9 @@ import json
 import re
 from functools import lru_cache
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType

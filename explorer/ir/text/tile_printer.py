@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.text.text_tokens import print_affine, print_dim, print_name
-from explorer.ir.tile_program import (
-    REGISTER,
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr
+from explorer.ir.tile_programs.program import Grid, TileProgram
+from explorer.ir.tile_programs.statements import (
     At,
-    Buffer,
-    Do,
-    Fetch,
     Fill,
     Find,
     For,
-    Grid,
     Load,
     LoopForm,
     Map,
@@ -28,8 +26,6 @@ from explorer.ir.tile_program import (
     Span,
     Statement,
     Sync,
-    TileExpr,
-    TileProgram,
     Window,
 )
 

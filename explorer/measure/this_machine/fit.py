@@ -14,8 +14,9 @@ from explorer.cost.counts import Counts
 from explorer.cost.estimate import Estimate
 from explorer.devices.costs import NAMES, Costs, Fit
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, var
+from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_machine.sample_kernels import elementwise, product, softmax, transpose_of

@@ -13,11 +13,11 @@ import numpy as np
 from explorer.codegen.build import Argument, KernelCode, build_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, evaluate_shape
-from explorer.ir.tile_program import Packing
+from explorer.ir.tile_programs.program import Packing
 from explorer.ir.types import DType, numpy_dtype
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.turns import Clock

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, RecursionTask, Straight, UTask
-from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Overheads
 from explorer.runtime.planning.timeline import key_of
 

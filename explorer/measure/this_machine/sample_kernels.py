@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from explorer.ir.affine import var
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -20,7 +21,6 @@ from explorer.ir.kernel import (
     apply,
     at,
     axes,
-    var,
 )
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import Dim

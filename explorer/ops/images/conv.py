@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.dtypes import as_computed
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
 from explorer.ir.shapes.dims import Dim, Shape, ceil_div, simplify
 from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.broadcast import agree

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from explorer.budget import check_room
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_float
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Shape, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.arithmetic import power

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Expr, Read, var
+from explorer.ir.kernel import Axis, Expr, Read
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call

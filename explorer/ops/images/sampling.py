@@ -7,7 +7,8 @@ from functools import reduce
 from itertools import product as every
 from typing import Any
 
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
 from explorer.ir.shapes.dims import Dim, product, simplify
 from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, Axis, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis
 from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ops.site import Site
 

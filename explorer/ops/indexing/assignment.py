@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import agree

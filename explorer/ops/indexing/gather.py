@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Dim, product, whole
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import demand_shape, demand_within

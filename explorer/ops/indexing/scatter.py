@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import computed
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var, variables
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, variables
 from explorer.ir.patterns.scatter import scattered
 from explorer.ir.shapes.dims import Dim, Shape, product, whole
 from explorer.ir.types import Tensor

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_float
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.arithmetic.broadcast import demand_shape
 from explorer.ops.arithmetic.elementwise import call

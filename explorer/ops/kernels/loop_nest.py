@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 
 from explorer.budget import check_room
+from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,

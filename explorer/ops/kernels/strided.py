@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from explorer.ir.affine import Affine
 from explorer.ir.dtypes import is_stored_otherwise
-from explorer.ir.kernel import Affine
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 
 Array = np.ndarray

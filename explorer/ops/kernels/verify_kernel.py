@@ -6,19 +6,10 @@ from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
 
 from explorer.errors import VerifyError
+from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import is_integer
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-    reads,
-)
+from explorer.ir.kernel import Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.kernels.in_place import wrong_update
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import Dim

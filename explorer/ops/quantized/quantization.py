@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import DtypeError
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.dtypes import DType, as_computed, dtype_of, integer_limits, is_integer, numpy_dtype
-from explorer.ir.kernel import Affine, Apply, Axis, Const, Expr, IndexValue, var
+from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue
 from explorer.ir.shapes.dims import Dim, ceil_div
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import agree

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import as_computed
-from explorer.ir.kernel import Affine, Axis, Expr, var
+from explorer.ir.kernel import Axis, Expr
 from explorer.ops.lowering import Nest, shape_of
 from explorer.ops.site import Array, Site
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
 from explorer.ir.shapes.dims import Dim, product
 from explorer.ops.arithmetic.activations import Activation, of_expressions
 from explorer.ops.arithmetic.elementwise import call

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from explorer.ir.affine import var
 from explorer.ir.calls import Loop, ShapeOf, Var
-from explorer.ir.kernel import Const, Read, var
+from explorer.ir.kernel import Const, Read
 from explorer.ir.program import Binding
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call

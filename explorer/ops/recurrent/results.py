@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Nest, shape_of
 from explorer.ops.recurrent.direction import Layer

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from explorer.ir.affine import var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Const, Expr, Read, var
+from explorer.ir.kernel import Const, Expr, Read
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Nest, shape_of
 from explorer.ops.recurrent.direction import Direction, State, Step

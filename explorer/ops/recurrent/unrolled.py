@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Const, Read, var
+from explorer.ir.kernel import Const, Read
 from explorer.ir.shapes.dims import product
 from explorer.ops.lowering import shape_of
 from explorer.ops.recurrent.direction import Direction, Layer, State, Step

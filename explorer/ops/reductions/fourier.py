@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from explorer.budget import check_room
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, apply, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
 from explorer.ir.shapes.dims import Dim, floor_div, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.dim_arithmetic import least

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Const, Expr, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, Read
 from explorer.ir.shapes.dims import Shape, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.arithmetic import power

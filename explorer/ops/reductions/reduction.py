@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_float
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.scalar_functions import divide
 from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import DType, Tensor

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import ShapeOf
-from explorer.ir.kernel import Affine, Const, Expr, IndexValue, var
+from explorer.ir.kernel import Const, Expr, IndexValue
 from explorer.ir.shapes.dims import Dim, ceil_div, product, simplify
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.arithmetic.dim_arithmetic import most

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
-from explorer.ir.kernel import Affine, Axis, Read, var
+from explorer.ir.kernel import Axis, Read
 from explorer.ir.shapes.dims import Dim, floor_div, simplify, total_of
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import Unprovable, agree

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Axis, Expr, Read, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Axis, Expr, Read
 from explorer.ir.shapes.dims import Dim, floor_div, product
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import broadcast

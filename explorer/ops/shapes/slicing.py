@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, Axis, Const, Expr, IndexValue, Read, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Dim, ceil_div, product, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.dim_arithmetic import least, most

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.kernel import (
-    Affine,
-    Compute,
-    Expr,
-    Kernel,
-    Read,
-    reads,
-    result_dtype,
-    rewrite,
-    substitute,
-)
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Expr, Kernel, Read, reads, result_dtype, rewrite, substitute
 
 
 def map_parts(kernel: Kernel) -> Kernel:

@@ -17,17 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Axis,
-    Compute,
-    Expr,
-    Kernel,
-    Read,
-    TensorSpec,
-    var,
-)
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import Shape, ceil_div
 from explorer.passes.convolution.minimal_filters import MinimalFilter

@@ -19,18 +19,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Axis,
-    Compute,
-    Const,
-    Expr,
-    Kernel,
-    Read,
-    TensorSpec,
-    var,
-)
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec
 from explorer.ir.shapes.dims import Shape, ceil_div, product, whole
 from explorer.passes.convolution.minimal_filters import MinimalFilter
 from explorer.passes.convolution.window_sums import WindowSum

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read
 from explorer.ir.patterns.contraction import contraction
 from explorer.passes.convolution.minimal_filters import TAPS
 

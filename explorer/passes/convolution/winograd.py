@@ -23,7 +23,8 @@ import numpy as np
 
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import AlgorithmDecision, Candidate
+from explorer.ir.decisions.algorithms import AlgorithmDecision
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction

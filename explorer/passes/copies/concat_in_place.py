@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Shape, ShapeEnv
 from explorer.ir.symbols import are_defined, definitions, needed_by

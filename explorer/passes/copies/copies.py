@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.kernel import Affine, Kernel, reads
+from explorer.ir.kernel import Kernel, reads
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import simplify

@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.kernel import Affine, Axis, Read
+from explorer.ir.kernel import Axis, Read
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import Tensor

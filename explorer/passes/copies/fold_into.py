@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Affine, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.kernel import Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.shapes.dims import Shape, ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import CopyMap, Origin

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.kernel import Affine, Axis, affine
+from explorer.ir.affine import Affine, affine
+from explorer.ir.kernel import Axis
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
 from explorer.passes.copies.copy_maps import Origin, copy_map

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, TensorSpec, axes, var
+from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Shape, ShapeEnv, product
 from explorer.ir.types import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import (
-    Affine,
     Axis,
     Compute,
     Expr,
@@ -16,7 +16,6 @@ from explorer.ir.kernel import (
     reads,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.kernels.normal import drop_unit_axes
 from explorer.ir.patterns.contraction import Contraction, contraction

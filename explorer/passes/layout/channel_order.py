@@ -11,18 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-    reads,
-    rewrite,
-)
+from explorer.ir.kernel import Apply, Compute, Expr, IndexValue, Kernel, Read, reads, rewrite
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.passes.layout.memory_order import is_free
 from explorer.passes.pipeline.names import fresh

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from explorer.ir.affine import var
 from explorer.ir.calls import KernelCall, Var, View
-from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, var
+from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.patterns.sliding import has_window
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import Shape

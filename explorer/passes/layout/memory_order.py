@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.kernel import Compute, Kernel, Read, reads
 from explorer.ir.patterns.sliding import has_window
 from explorer.ir.program import Function
 from explorer.passes.layout.weights import multiplies_values, variables, weighted_sum, weights_of

@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TypeVar
 
-from explorer.ir.kernel import Affine, Axis, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, TensorSpec, reads, rewrite
 from explorer.ir.shapes.dims import Dim
 from explorer.passes.copies.split_axes import contractions
 from explorer.passes.layout.memory_order import Order, is_identity

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Affine, Compute, Kernel, Read
+from explorer.ir.kernel import Compute, Kernel, Read
 from explorer.ir.patterns.contraction import contraction, product_of
 
 

@@ -15,7 +15,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from explorer.forking import ForkLock
-from explorer.ir.decisions import TaskTree, TileGraph
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.tile_graph import TileGraph
 from explorer.ir.program import Constant, Program
 from explorer.ir.shapes.algebra import is_symbolic, sympy
 from explorer.passes.pipeline.content import Untold, content_key

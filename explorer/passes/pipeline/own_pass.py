@@ -17,15 +17,11 @@ from explorer.errors import (
     fault,
 )
 from explorer.ir.calls import Expr, Var
-from explorer.ir.decisions import (
-    AlgorithmDecision,
-    ControlDecision,
-    Decisions,
-    ProductsDecision,
-    TaskTree,
-    TileGraph,
-    TilingDecision,
-)
+from explorer.ir.decisions.algorithms import AlgorithmDecision, ProductsDecision
+from explorer.ir.decisions.control import ControlDecision, TaskTree
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.decisions.tile_graph import TileGraph
+from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage

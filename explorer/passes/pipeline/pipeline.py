@@ -18,7 +18,7 @@ from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.errors import Cancelled
 from explorer.forking import ForkLock
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ops.reference.unwanted import cancellable

@@ -10,9 +10,10 @@ import numpy as np
 
 from explorer.budget import check_room
 from explorer.errors import BoundError, UnsupportedOperator
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, OpCall, Var, View
 from explorer.ir.dtypes import is_float
-from explorer.ir.kernel import Affine, Kernel, Read, reads
+from explorer.ir.kernel import Kernel, Read, reads
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import (

@@ -7,7 +7,7 @@ from math import prod
 
 from explorer.cost.levels import Level, levels_of
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.passes.recurrent.product_groups import ProductGroup

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.calls import Loop, OpCall, ShapeOf, Var
-from explorer.ir.decisions import ProductsDecision
+from explorer.ir.decisions.algorithms import ProductsDecision
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor

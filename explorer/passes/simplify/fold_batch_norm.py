@@ -7,19 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Kernel,
-    Read,
-    TensorSpec,
-    apply,
-    reads,
-    rewrite,
-    var,
-)
+from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, apply, reads, rewrite
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.names import fresh

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dtypes import integer_limits, is_integer
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,

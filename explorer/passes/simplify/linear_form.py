@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.kernel import Affine, Apply, Const, Expr, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Apply, Const, Expr, Read
 from explorer.ops.kernels.scalar import call
 
 

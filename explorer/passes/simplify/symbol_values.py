@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from explorer.ir.kernel import Affine, affine
+from explorer.ir.affine import Affine, affine
 from explorer.ir.lattice import replace_symbols
 from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import Dim

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from explorer.ir.affine import Affine, var
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Axis,
     Compute,
@@ -32,7 +32,6 @@ from explorer.ir.kernel import (
     reads,
     rewrite,
     substitute,
-    var,
 )
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program

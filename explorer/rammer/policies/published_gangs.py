@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.op_by_op import alone
 from explorer.rammer.policies.published_lanes import GangLanes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, ROperator
 from explorer.rammer.policies.lanes import Lanes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.lanes import Lanes
 from explorer.rammer.policies.op_by_op import alone

@@ -12,7 +12,7 @@ import heapq
 from collections import Counter, OrderedDict
 from itertools import accumulate, groupby
 
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.cache_model import Kept, caches, run_us
 from explorer.rammer.model import Facts, Placement, ROperator, Share, Weighed
 from explorer.rammer.policies.lanes import Laid, Lanes, earliest_start_counts

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
-from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer.model import Facts, Placement, ROperator, Share
 from explorer.rammer.placement import Placed
 from explorer.rammer.transform import Bricks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from explorer.errors import BadPolicy
-from explorer.ir.decisions import Instruction, RProgram, Run, Wait
+from explorer.ir.decisions.rprogram import Instruction, RProgram, Run, Wait
 from explorer.rammer.model import Facts, Placement, RTask, Share
 
 

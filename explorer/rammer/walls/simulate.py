@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from explorer.ir.decisions import Brick, Gap, RProgram, Run, Wait, Wall
+from explorer.ir.decisions.rprogram import RProgram, Run, Wait
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer.cache_model import Kept, caches, run_us
 from explorer.rammer.model import ROperator, VDevice
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.ir.decisions import Wall
+from explorer.ir.decisions.wall import Wall
 
 
 @dataclass(frozen=True, slots=True)

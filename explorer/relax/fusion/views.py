@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from explorer.ir.affine import var
 from explorer.ir.calls import View
-from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, axes, var
+from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, axes
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.passes.copies.index_maps import Ranges, through_reshape

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from explorer.ir.decisions import BufferPlacement, MemoryPlan
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 
 
 @dataclass(frozen=True, slots=True)

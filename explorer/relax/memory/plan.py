@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from explorer.ir.decisions import BufferPlacement, MemoryPlan
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline import ranges

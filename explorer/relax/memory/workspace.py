@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.kernel import Compute, Kernel, Read, reads
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, evaluate_dim, product, symbols_of

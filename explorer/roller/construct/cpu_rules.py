@@ -7,7 +7,7 @@ from math import prod
 
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device, MemoryLevel
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.roller.construct.alignment import (
     EXECUTION_UNIT,
     Answer,

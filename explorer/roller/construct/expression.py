@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.kernel import Affine, Apply, Compute, Expr, IndexValue, Kernel, Read, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Apply, Compute, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
 from explorer.ir.types import ITEM_BYTES
 

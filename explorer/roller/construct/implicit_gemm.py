@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from math import prod
 
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Axis, Compute, Kernel, Read
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES

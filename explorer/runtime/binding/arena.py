@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from explorer.codegen.build import KernelCode
-from explorer.runtime.binding.assemble import LaunchCode
+from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.binding.tables import ARENA, FIRST_INPUT, Blocks, Places, Template
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.plan import Plan

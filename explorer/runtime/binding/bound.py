@@ -11,8 +11,10 @@ from explorer.counters import counters
 from explorer.grinder import LibraryTask
 from explorer.ir.types import numpy_dtype
 from explorer.runtime.binding.arena import Arena
-from explorer.runtime.binding.assemble import HostBranch, HostLoop, LaunchCode, Step, assemble
 from explorer.runtime.binding.constants import Constants
+from explorer.runtime.binding.launches.assemble import assemble
+from explorer.runtime.binding.launches.given import Given
+from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.binding.recording import Traced, capture, replay
 from explorer.runtime.binding.results import Outputs
 from explorer.runtime.binding.tables import Blocks, Places, Template
@@ -29,7 +31,9 @@ class Bound:
         self.plan, self.codes, self.units = plan, codes, units
         self.places = Places(plan, constants)
         program, frames = plan.program, plan.placed.frames
-        self.steps = assemble(program, plan.schedules, units, plan.sizes, codes, frames, plan.alone)
+        self.steps = assemble(
+            Given(program, plan.schedules, units, plan.sizes, codes, frames, plan.alone)
+        )
         self.launches = tuple(launches(self.steps))
         self.blocks = Blocks(self.places, codes)
         for launch in self.launches:

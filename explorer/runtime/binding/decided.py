@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.ir.decisions import Ran, Trip
-from explorer.runtime.binding.assemble import LaunchCode
+from explorer.ir.decisions.wall import Ran, Trip
+from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.workers.launch import Stamps
 
 MOST_TRIPS = 20_000  # whose times are kept; all are counted: a bound on memory, chosen

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TypeAlias
 
-from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer.walls.simulate import wait_gaps
-from explorer.runtime.binding.assemble import LaunchCode, RunRow
 from explorer.runtime.binding.decided import ran, trips
+from explorer.runtime.binding.launches.launch_code import LaunchCode, RunRow
 from explorer.runtime.binding.recording import Called, Traced
 from explorer.runtime.workers.launch import Stamps
 

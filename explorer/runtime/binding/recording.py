@@ -21,8 +21,8 @@ from explorer.ops.reference.evaluate import too_deep
 from explorer.ops.reference.libraries import call_library
 from explorer.ops.reference.library_functions import check_result
 from explorer.runtime.binding.arena import Arena
-from explorer.runtime.binding.assemble import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.binding.decided import Decided, noted
+from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.binding.views import Views
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.launch import MOST_NOTES, Launch, Stamps

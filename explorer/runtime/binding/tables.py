@@ -13,8 +13,8 @@ import numpy as np
 from explorer.codegen.build import Argument, KernelCode
 from explorer.grinder import OperatorTask
 from explorer.ir.shapes.dims import evaluate_dim
-from explorer.runtime.binding.assemble import LaunchCode
 from explorer.runtime.binding.constants import Constants
+from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.planning.plan import Plan
 from explorer.runtime.workers.arena import ALIGNMENT, address_of
 

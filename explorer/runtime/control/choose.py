@@ -24,7 +24,8 @@ from explorer.grinder import (
 )
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder.unroll import operators_of, refusal
-from explorer.ir.decisions import COSTS_ARE_OF, Candidate, ControlDecision, ControlWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, ControlWay
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
@@ -32,7 +33,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.runtime.control.costs import Control, Supposed, Time, Tree
 from explorer.runtime.control.way_times import Constants, Crossing, WayTime
 from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
-from explorer.runtime.planning.task_times import TaskTimes
+from explorer.runtime.planning.runs.task_times import TaskTimes
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")
 FROM_PYTHON = ("host", "eager")

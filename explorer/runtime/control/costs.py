@@ -24,7 +24,8 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder.unroll import every
-from explorer.ir.decisions import Candidate, ControlWay
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.control import ControlWay
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbol
 from explorer.ir.shapes.dims import Sizes
@@ -33,8 +34,8 @@ from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Planner
 from explorer.runtime.planning.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
-from explorer.runtime.planning.sheet_times import SheetTimes
-from explorer.runtime.planning.task_times import TaskTimes
+from explorer.runtime.planning.runs.sheet_times import SheetTimes
+from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
 
 

@@ -9,7 +9,7 @@ from math import floor, lcm
 
 from explorer.devices.python_times import PythonTimes
 from explorer.errors import BadOption
-from explorer.ir.decisions import ControlWay
+from explorer.ir.decisions.control import ControlWay
 from explorer.runtime.control.costs import Time
 
 SAME_US = 1e-6  # times that differ by less are one: sums are rounded

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from explorer.grinder import OperatorTask, UProgram
 from explorer.relax.memory.in_place import writes_over
 from explorer.runtime.planning.allocations import positions
-from explorer.runtime.planning.straight_runs import Run
+from explorer.runtime.planning.runs.straight_runs import Run
 from explorer.runtime.planning.timeline import Uses
 
 
@@ -48,9 +48,12 @@ def _dying(
     begin, over = _over_before(uses, position, runs)
     found: list[str] = []
     for tensor, arg in zip(kernel.inputs, operator.args, strict=True):
-        given = program.values[arg].root
+        value = program.values[arg]
+        given = value.root
+        whole = value.is_at(program.values[given])
+        whole = whole and value.type.bytes == program.values[given].type.bytes
         alone = sum(program.values[a].root == given for a in operator.args) == 1
-        if program.values[given].home != "input" or arg != given or not alone:
+        if program.values[given].home != "input" or not whole or not alone:
             continue
         others = [p for p in uses.uses[given] if p != position]
         ordered = all(p < begin or p in over for p in others)

@@ -13,7 +13,7 @@ from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Overheads
 from explorer.runtime.planning.extents import Extents
-from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.runs.task_times import TaskFact
 
 LibraryFacts: TypeAlias = Callable[[LibraryTask, Extents], TaskFact]
 

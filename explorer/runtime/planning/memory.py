@@ -9,7 +9,7 @@ from functools import cache
 from explorer.cached_property import cached_property
 from explorer.errors import BoundError
 from explorer.grinder import UProgram
-from explorer.ir.decisions import MemoryPlan
+from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.relax.memory.plan import Buffer, Buffers, Options, Timeline, place, rows
 from explorer.relax.memory.storages import StoragePlan, plan_storages

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from explorer.grinder import UProgram
-from explorer.ir.decisions import BufferPlacement, MemoryPlan, StoragePlacement
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
 from explorer.ir.shapes.compiled_dims import compile_dims
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.relax.memory.plan import aligned

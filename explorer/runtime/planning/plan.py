@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from types import MappingProxyType
-from typing import TypeAlias
 
-from explorer.budget import check_room
 from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.devices.model import Device
-from explorer.errors import TooLarge
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
 from explorer.grinder.calls.words import known_sizes
-from explorer.ir.decisions import MemoryPlan, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.ir.types import ITEM_BYTES
-from explorer.rammer import Facts, Overheads, RKernel, ROperator, Schedule, VDevice, schedule
+from explorer.rammer import Facts, Overheads, Schedule, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
@@ -35,15 +31,11 @@ from explorer.runtime.planning.recursion_ways import (
     RecursionWay,
     recursion_way,
 )
-from explorer.runtime.planning.sheet_times import SheetTimes
-from explorer.runtime.planning.straight_runs import Run, run_of
-from explorer.runtime.planning.task_times import TaskFact
+from explorer.runtime.planning.runs.run_facts import RunFacts, TaskFacts
+from explorer.runtime.planning.runs.sheet_times import SheetTimes
+from explorer.runtime.planning.runs.straight_runs import Run, run_of
+from explorer.runtime.planning.runs.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
-
-LONGEST_SECONDS = 3600.0
-MOST_BYTES = 1 << 62
-GIVEN = ("input", "constant", "host")  # homes of values that a run makes no room for
-TaskFacts: TypeAlias = Callable[[OperatorTask, Sizes], TaskFact]
 
 
 @dataclass(frozen=True)
@@ -140,6 +132,7 @@ class Planner:
             resident=device.kind == "cpu",  # workers stay between rPrograms
             step_us=self.overheads.step_us,
         )
+        self.run_facts = RunFacts(program, self.units, task_facts, rammer, sheet)
         self.uses = uses_of(program)
         copied = memory.policy == "storages" and memory.outputs
         self.direct = {} if copied else _direct(program)
@@ -151,7 +144,7 @@ class Planner:
         counters.add("walls_planned")
         sizes = known_sizes(self.program.words, sizes)
         extents = self.extents(sizes)
-        units, every = self._every(sizes, extents, self.runs)
+        units, every = self.run_facts.of(self.runs, sizes, extents)
         schedules, ways = self.recursions(self._schedules(self.runs, every), units)
         return Plan(self.program, sizes, schedules, self.direct, extents, units, self, ways)
 
@@ -203,40 +196,13 @@ class Planner:
     ) -> Mapping[str, Schedule]:
         """The schedules of some straight runs alone."""
         runs = [run for run in self.runs if run.key in keys]
-        return self._schedules(runs, self._every(sizes, extents, runs)[1])
+        return self._schedules(runs, self.run_facts.of(runs, sizes, extents)[1])
 
     def _schedules(self, runs: Sequence[Run], every: Sequence[Facts]) -> Mapping[str, Schedule]:
         return {
             run.key: schedule(facts, self.rammer, self.device.name)
             for run, facts in zip(runs, every)
         }
-
-    def check_room(self, sizes: Sizes) -> None:
-        """TooLarge where one of the values that a run makes is: before anything is laid out."""
-        sizes = known_sizes(self.program.words, sizes)
-        extents, values = self.extents(sizes), self.program.values
-        made = [n for n, v in values.items() if v.root == n and v.home not in GIVEN]
-        for name in made:
-            shape, dtype = extents.shape(name), values[name].type.element
-            # Also of one without elements the strides are numbers of 64 bits.
-            strides = ITEM_BYTES[dtype] * prod(d for d in shape if d)
-            count = extents.bytes(name) if strides < MOST_BYTES else strides
-            check_room(count, f"{name!r}, {dtype}{list(shape)},", name)
-
-    def check_time(self, sizes: Sizes) -> None:
-        """TooLarge where one kernel would run for hours, as modelled: no signal reaches into it."""
-        sizes = known_sizes(self.program.words, sizes)
-        for run in self.runs:
-            for operator in run.operators:
-                fact = self.task_facts(operator, sizes)
-                seconds = fact.tasks * fact.us / self.units.units / 1e6
-                if seconds > LONGEST_SECONDS:
-                    raise TooLarge(
-                        f"{operator.name!r} is one kernel that would run for {seconds / 3600:,.0f} "
-                        "hours, and could not be interrupted",
-                        where=operator.name,
-                        try_="smaller sizes",
-                    )
 
     def wall(self, plan: Plan) -> Wall:
         """A plan drawn: every brick and gap."""
@@ -306,74 +272,6 @@ class Planner:
         """For each output, by position, the inputs in whose memory a run may write it."""
         return overwritable(self.program, self.uses, self.direct, self.runs)
 
-    def _every(
-        self, sizes: Sizes, extents: Extents, runs: Sequence[Run]
-    ) -> tuple[VDevice, list[Facts]]:
-        """The units, and the facts of each run; a data sheet's units depend on what runs there."""
-        if self.sheet is None:
-            return self.units, [self._facts(run, sizes, extents) for run in runs]
-        told = [(run.operators, run.reads) for run in runs]
-        return self.sheet.facts(told, sizes, extents, self.rammer)
-
-    def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
-        operators = []
-        stands_for: list[tuple[int, ...]] = []  # an operator without tasks orders nothing itself
-        counts: list[int] = []
-        for n, (operator, reads) in enumerate(zip(run.operators, run.reads)):
-            fact = self.task_facts(operator, sizes)
-            tasks = fact.tasks
-            if not all(extents.shape(operator.results[0])):
-                tasks = 0  # nothing to write
-            waits = tuple(sorted({w for read in reads for w in stands_for[read]}))
-            constant, constant_bytes = self._largest_constant(operator, extents)
-            kernels = () if n in run.tied or not tasks else self._kernels(operator, sizes, fact)
-            aligned = tuple(w for w in run.aligned[n] if counts[w] == tasks and w in waits)
-            counts.append(tasks)
-            operators.append(
-                ROperator(
-                    operator.name,
-                    tasks,
-                    fact.us,
-                    waits,
-                    operator.origin,
-                    kernels=kernels,
-                    constant=constant,
-                    constant_bytes=constant_bytes,
-                    kept_us=fact.kept_us,
-                    aligned=aligned,
-                    source=fact.source,
-                )
-            )
-            stands_for.append((n,) if tasks else waits)
-        return Facts(tuple(operators), self.units)
-
-    def _kernels(
-        self, operator: OperatorTask, sizes: Sizes, fastest: TaskFact
-    ) -> tuple[RKernel, ...]:
-        """What the policy may choose from, where there is a choice."""
-        if operator.call.efficient is None:
-            return ()
-        efficient = self.task_facts(operator.implementation(1), sizes)
-        return tuple(
-            RKernel(name, fact.tasks, fact.us, fact.kept_us, fact.source)
-            for name, fact in (
-                ("fastest", fastest.beside(efficient)),
-                ("efficient", efficient.beside(fastest)),
-            )
-        )
-
-    def _largest_constant(self, operator: OperatorTask, extents: Extents) -> tuple[str, int]:
-        """Which of its operands is the largest that no run changes, and its bytes."""
-        values = self.program.values
-        found = [a for a in operator.args if values[values[a].root].home == "constant"]
-        if not found:
-            return "", 0
-        largest = max(found, key=extents.bytes)
-        where = values[largest]
-        return f"{where.root} + {where.offset}" if where.offset else where.root, extents.bytes(
-            largest
-        )
-
 
 def own_cache_bytes(device: Device) -> int:
     """The farthest memory that a unit has for itself; 0 where a device has no such cache."""
@@ -391,6 +289,3 @@ def _direct(program: UProgram) -> dict[str, int]:
         if root.home == "buffer" and whole and root.name not in direct:
             direct[root.name] = position
     return direct
-
-
-__all__ = ["Extents", "Plan", "Planner", "TaskFacts", "straights"]

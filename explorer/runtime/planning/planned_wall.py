@@ -19,7 +19,7 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.ir.decisions import Brick, Gap, Wall
+from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
 from explorer.rammer.one_order import one_order
 from explorer.runtime.planning.host_steps import HostSteps

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from explorer.grinder import BranchTask, CallTask, LoopTask, RecursionTask, Straight, UTask
 from explorer.grinder.siblings import widest
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights
 from explorer.runtime.planning.timeline import key_of

@@ -10,9 +10,9 @@ from functools import reduce
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Block, Tiling
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import (
-    Affine,
     Apply,
     Compute,
     Const,
@@ -22,7 +22,6 @@ from explorer.ir.kernel import (
     Read,
     reads,
     substitute,
-    var,
 )
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.patch import patch
@@ -30,8 +29,10 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.patterns.running import running
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, ShapeEnv
-from explorer.ir.tile_program import Fetch, Map, Reduce, Span, TileExpr, TileProgram
-from explorer.ir.tile_traversal import without_unused
+from explorer.ir.tile_programs.elements import Fetch, TileExpr
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import Map, Reduce, Span
+from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.lower import KINDS, grid_of
 from explorer.tile.lowering.places import Places

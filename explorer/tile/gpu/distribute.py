@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Block
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import computed
-from explorer.ir.kernel import Affine, var
-from explorer.ir.tile_program import (
-    REGISTER,
-    Buffer,
-    Do,
-    Fetch,
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     For,
     LoopForm,
     Map,
@@ -30,11 +28,8 @@ from explorer.ir.tile_program import (
     Statement,
     Sync,
     Threads,
-    TileExpr,
-    TileProgram,
-    fetches,
 )
-from explorer.ir.tile_traversal import touched, with_loads, without_unused
+from explorer.ir.tile_programs.traversal import touched, with_loads, without_unused
 from explorer.tile.gpu.operands import operands
 
 UNROLLED = LoopForm("unrolled")

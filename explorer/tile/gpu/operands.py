@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from explorer.ir.kernel import Const, IndexValue
-from explorer.ir.tile_program import Do, Fetch, TileExpr, fetches
-from explorer.ir.tile_traversal import affines
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.traversal import affines
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Block
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.place_syncs import place_syncs

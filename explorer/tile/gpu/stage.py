@@ -19,22 +19,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.decisions import Block
-from explorer.ir.kernel import Affine, Const, var
-from explorer.ir.tile_program import (
-    Buffer,
-    Fetch,
-    For,
-    Map,
-    Reduce,
-    Span,
-    Statement,
-    Sync,
-    TileExpr,
-    TileProgram,
-)
-from explorer.ir.tile_traversal import dealt
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Const
+from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Span, Statement, Sync
+from explorer.ir.tile_programs.traversal import dealt
 from explorer.tile.gpu.distribute import UNROLLED, one_by_one
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from explorer.ir.kernel import Const
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
-from explorer.ir.tile_program import Do, TileExpr, dtype_of_tile
+from explorer.ir.tile_programs.elements import Do, TileExpr, dtype_of_tile
 
 
 def applied(op: str, args: tuple[TileExpr, ...]) -> TileExpr:

@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Expr,
-    Kernel,
-    Read,
-    reads,
-    rewrite,
-    substitute,
-    var,
-)
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, rewrite, substitute
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Interval, Regions
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_program import Span
+from explorer.ir.tile_programs.statements import Span
 
 BLOCK = "_block0"
 

@@ -8,25 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from explorer.ir.kernel import Affine, Apply, Axis, Compute, Expr, Read, substitute, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read, substitute
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of, group_of
 from explorer.ir.shapes.dims import Dim, ceil_div, floor_div, product, simplify
-from explorer.ir.tile_program import (
-    Contract,
-    Do,
-    Fetch,
-    For,
-    Map,
-    Pack,
-    Packing,
-    Panels,
-    Span,
-    Statement,
-    TileExpr,
-)
-from explorer.ir.tile_traversal import with_loads
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
+from explorer.ir.tile_programs.program import Packing
+from explorer.ir.tile_programs.statements import Contract, For, Map, Pack, Panels, Span, Statement
+from explorer.ir.tile_programs.traversal import with_loads
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import Place, Places, row_major

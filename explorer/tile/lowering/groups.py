@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from explorer.ir.kernel import Affine, Axis, Read, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Axis, Read
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import box
 from explorer.ir.shapes.dims import Dim, ceil_div, product
-from explorer.ir.tile_program import Fetch, Load, Statement
+from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.tile_programs.statements import Load, Statement
 from explorer.tile.lowering.places import Place, Places, row_major
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Micro, Tiling
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads, substitute, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import epilogue_of, stores, writers
 from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.patterns.few_columns import few_columns
@@ -22,17 +23,9 @@ from explorer.ir.patterns.running import Running, running
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.patterns.sliding import slides
 from explorer.ir.shapes.dims import ShapeEnv, product
-from explorer.ir.tile_program import (
-    Fill,
-    For,
-    Grid,
-    Map,
-    Reduce,
-    Scan,
-    Statement,
-    TileProgram,
-)
-from explorer.ir.tile_traversal import without_unused
+from explorer.ir.tile_programs.program import Grid, TileProgram
+from explorer.ir.tile_programs.statements import Fill, For, Map, Reduce, Scan, Statement
+from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.block_by_block import block_by_block
 from explorer.tile.lowering.contract import contract
 from explorer.tile.lowering.groups import can_group

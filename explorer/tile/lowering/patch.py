@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from explorer.ir.kernel import Affine, Compute, IndexValue, Read, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Compute, IndexValue, Read
 from explorer.ir.patterns.patch import Patch
-from explorer.ir.tile_program import At, Do, For, Map, Span, Statement
+from explorer.ir.tile_programs.elements import Do
+from explorer.ir.tile_programs.statements import At, For, Map, Span, Statement
 from explorer.tile.lowering.places import Place, Places
 
 

@@ -7,35 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import product as every
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import (
-    Affine,
-    Apply,
-    Compute,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-    affine,
-    reads,
-    var,
-)
+from explorer.ir.affine import Affine, affine, var
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
-from explorer.ir.tile_program import (
-    FARTHEST,
-    Buffer,
-    Fetch,
-    Fill,
-    Grid,
-    Load,
-    Packing,
-    Span,
-    Statement,
-    TileExpr,
-)
+from explorer.ir.tile_programs.elements import FARTHEST, Buffer, Fetch, TileExpr
+from explorer.ir.tile_programs.program import Grid, Packing
+from explorer.ir.tile_programs.statements import Fill, Load, Span, Statement
 from explorer.ir.types import DType
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.streams import is_streamed

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.ir.kernel import Affine, var
+from explorer.ir.affine import Affine, var
 from explorer.ir.shapes.dims import product
-from explorer.ir.tile_program import Fetch, Map, Span, Statement
+from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.tile_programs.statements import Map, Span, Statement
 from explorer.tile.lowering.places import Places, row_major
 
 LEAST_SIDE_ELEMENTS = 16  # that are worth a block in registers; chosen, no measurement kept

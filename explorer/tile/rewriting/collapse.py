@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.affine import Affine, var
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.shapes.dims import product, simplify
-from explorer.ir.tile_program import Do, Fetch, Span, TileExpr, fetches
-from explorer.ir.tile_traversal import with_loads
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.statements import Span
+from explorer.ir.tile_programs.traversal import with_loads
 
 
 def collapse(

@@ -10,8 +10,9 @@ from itertools import groupby
 from operator import itemgetter
 
 from explorer.devices.model import Device
-from explorer.ir.tile_program import Find, Once, Scan, Statement, TileProgram
-from explorer.ir.tile_traversal import statements, touched, variables, writes
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import Find, Once, Scan, Statement
+from explorer.ir.tile_programs.traversal import statements, touched, variables, writes
 
 
 def hoist(p: TileProgram, device: Device) -> TileProgram:

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
-from explorer.ir.kernel import Affine
+from explorer.ir.affine import Affine
 from explorer.ir.shapes.dims import product
-from explorer.ir.tile_program import Buffer, Fetch, For, Map, Statement, TileProgram, fetches
-from explorer.ir.tile_traversal import Part, parts_of, with_buffers, without_unused
+from explorer.ir.tile_programs.elements import Buffer, Fetch, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Map, Statement
+from explorer.ir.tile_programs.traversal import Part, parts_of, with_buffers, without_unused
 
 
 def keep_in_output(p: TileProgram, device: Device) -> TileProgram:

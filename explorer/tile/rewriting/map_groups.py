@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from explorer.devices.model import Device
-from explorer.ir.kernel import var
-from explorer.ir.tile_program import Map, OnePass, Statement, TileProgram, fetches
-from explorer.ir.tile_traversal import moved, substitute
+from explorer.ir.affine import var
+from explorer.ir.tile_programs.elements import fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import Map, OnePass, Statement
+from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.tile.rewriting.loop_form import vector_form
 
 MOST_MAPS = 8  # of one loop: what they load stays in registers; chosen, no measurement kept

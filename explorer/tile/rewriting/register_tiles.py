@@ -9,22 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine
 from explorer.ir.dtypes import ITEM_BYTES, is_float
-from explorer.ir.kernel import Affine, Const
+from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_program import (
-    Do,
-    Fetch,
-    For,
-    Once,
-    Panels,
-    Run,
-    Span,
-    Statement,
-    TileExpr,
-    TileProgram,
-    fetches,
-)
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Once, Panels, Run, Span, Statement
 
 WASTE_RATIO = 1.1  # rows computed over rows there, in a run; chosen, no measurement kept
 PANEL_SHARE = 2 / 3  # of the nearest cache: the rest is for rows and results; chosen, 32 KiB of 48

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_program import Buffer, Statement, TileProgram
-from explorer.ir.tile_traversal import renamed, touched
+from explorer.ir.tile_programs.elements import Buffer
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import Statement
+from explorer.ir.tile_programs.traversal import renamed, touched
 
 
 @dataclass(slots=True)

@@ -7,14 +7,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
-from explorer.ir.kernel import Affine, Const, IndexValue, var
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.shapes.dims import product
-from explorer.ir.tile_program import (
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     At,
-    Do,
-    Fetch,
     Find,
     For,
     Load,
@@ -25,12 +26,8 @@ from explorer.ir.tile_program import (
     Scan,
     Span,
     Statement,
-    TileExpr,
-    TileProgram,
-    dtype_of_tile,
-    fetches,
 )
-from explorer.ir.tile_traversal import moved, substitute
+from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form

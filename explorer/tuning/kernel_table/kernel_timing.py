@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.measure.compare import Measurement
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.roller.policy import refusal
+from explorer.roller.tiles.weigh import refusal
 
 __all__ = ["Operands", "PreparedKernel", "prepare", "time_tiling"]
 

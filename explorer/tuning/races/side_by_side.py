@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from explorer.compilation import Compilation
 from explorer.garbage import rare_collections
-from explorer.ir.decisions import Wait, Wall
+from explorer.ir.decisions.rprogram import Wait
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import POLICIES, Policy, Schedule
 from explorer.rammer.model import Weighed

@@ -18,7 +18,7 @@ import numpy as np
 
 from explorer.cost.estimate import kernel_terms
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
@@ -37,7 +37,7 @@ from explorer.measure.this_machine.sample_kernels import (
 from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
 from explorer.roller.enumerated import space_of
 from explorer.roller.named_policies import DEFAULT, POLICIES
-from explorer.roller.policy import label_of
+from explorer.roller.tiles.weigh import label_of
 
 TILINGS, TOP, SEED = 40, 10, 0
 NEAR_RATIO = 1.15  # of the best of the first ten; chosen

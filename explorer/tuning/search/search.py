@@ -19,14 +19,14 @@ from statistics import median
 from time import perf_counter
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.measure.machine import machine
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, prepare
 from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
 from explorer.roller.enumerated import space_of
-from explorer.roller.policy import label_of
+from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.search.prediction import in_rounds, operators, rollers_first
 from explorer.tuning.search.strategies import STRATEGIES, Trial
 

@@ -8,7 +8,7 @@ from random import Random
 from time import perf_counter
 from typing import TypeAlias
 
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.roller.enumerated import Space
 
 Trial: TypeAlias = Callable[[Tiling, float], tuple[float, float]]

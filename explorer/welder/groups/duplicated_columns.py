@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Candidate
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.column_blocks import blocks_read, split_columns
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, merged, taken

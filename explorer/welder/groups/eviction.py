@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.welder.groups.groups import Facts, Merge
 from explorer.welder.model import bytes_at_hint
 

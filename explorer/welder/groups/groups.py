@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, Var
-from explorer.ir.decisions import Candidate, TileEdge
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tile_graph import TileEdge
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.kernel_size import Size, size_of
 from explorer.ir.kernels.merge import concatenate, share_inputs

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from explorer.ir.kernel import Affine, Compute, Kernel, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Kernel, Read
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.groups.groups import Facts, Merge

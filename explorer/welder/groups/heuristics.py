@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, reads
 from explorer.ir.kernels.kernel_size import expr_size
 from explorer.ir.patterns.contraction import contraction

@@ -4,8 +4,8 @@ and the smallest change that would flip it.
 
 from __future__ import annotations
 
-from explorer.ir.decisions import Refusal
-from explorer.ir.kernel import Affine
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernels.in_place import wrong_update
 from explorer.ir.kernels.kernel_size import Size
 from explorer.welder.groups.groups import Facts, Group, Merge

@@ -14,7 +14,7 @@ from math import inf
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Kernel, rename_tensors
 from explorer.ir.kernels.in_place import overwritten
 from explorer.ir.program import Binding, Function, Program

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from explorer.ir.kernel import Affine, Compute, Read
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Read
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.sliding import slides
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.welder.groups.groups import Facts, Group, Merge, merged, taken
 from explorer.welder.groups.refusals import before_merging, impossible
 from explorer.welder.model import form_of

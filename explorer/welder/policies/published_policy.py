@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.kernel import Kernel
 from explorer.welder.groups.groups import Facts, Group
 from explorer.welder.groups.refusals import no_gain, other_readers

@@ -13,7 +13,7 @@ from explorer import cache as store
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.cost.footprint import points
 from explorer.devices.model import Device
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, text_of
 from explorer.ir.kernels.normal import normalise

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from explorer.cost.bound import bind_kernel, sizes_of
-from explorer.ir.decisions import Candidate, Refusal
+from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.welder.groups.groups import Facts, Group
 from explorer.welder.groups.refusals import no_gain
 from explorer.welder.policies.merge_groups import Joined, is_whole, join

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.model import Device
-from explorer.ir.decisions import Refusal
+from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.welder.tiles.reduce_steps import first_steps

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro
+from explorer.ir.decisions.tiling import Micro
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
 from explorer.welder.tiles.best_first import best_first

@@ -12,7 +12,8 @@ from explorer.cost.bound import bind_kernel, extents, sizes_of
 from explorer.cost.estimate import kernel_terms
 from explorer.cost.footprint import inner_box
 from explorer.devices.model import Device
-from explorer.ir.decisions import Refusal, Tiling
+from explorer.ir.decisions.candidate import Refusal
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import ShapeEnv

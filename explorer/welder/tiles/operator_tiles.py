@@ -14,8 +14,9 @@ from explorer.cost.footprint import inner_box
 from explorer.cost.touched import number, touched
 from explorer.cost.traffic import Tile
 from explorer.devices.model import Device
-from explorer.ir.decisions import Micro
-from explorer.ir.kernel import Affine, Axis, Compute, Kernel, reads
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.tiling import Micro
+from explorer.ir.kernel import Axis, Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Interval, Regions, propagate, tile_variable
 from explorer.ir.types import ITEM_BYTES

@@ -23,7 +23,8 @@ from explorer.cost.footprint import (
 from explorer.cost.touched import middle, number, touched
 from explorer.cost.traffic import Tile, kept_traffic, tile_count, traffic
 from explorer.devices.model import Device
-from explorer.ir.decisions import GroupPlan, LevelBytes, OperatorTile, TileEdge, Tiling
+from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes, OperatorTile, TileEdge
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Expr, Kernel, reads
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import ShapeEnv

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.ir.kernel import Affine, Compute, Kernel, Read, reads
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Compute, Kernel, Read, reads
 from explorer.ir.patterns.contraction import contraction
 
 

@@ -13,7 +13,7 @@ from explorer.compilation import Compilation
 from explorer.errors import BadPolicy
 from explorer.grinder import LoopTask
 from explorer.grinder import Options as Grinder
-from explorer.ir.decisions import ControlDecision, TaskTree
+from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import MOST_TIME_SHARE

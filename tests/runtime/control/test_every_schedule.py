@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import explorer
 from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
-from explorer.ir.decisions import Decisions
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate

@@ -13,7 +13,7 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.errors import BadOption, Cancelled
-from explorer.ir.decisions import ControlWay
+from explorer.ir.decisions.control import ControlWay
 from explorer.runtime.control.choose import MOST_TIME_SHARE
 from explorer.runtime.control.costs import Supposed, Time
 from explorer.runtime.control.way_times import SAME_US, WayTime

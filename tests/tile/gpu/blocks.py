@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_program import TileProgram
+from explorer.ir.tile_programs.program import TileProgram
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.roller.thread_block import thread_block_steps
 from explorer.tile.interpret import Interpreter

@@ -11,10 +11,12 @@ import pytest
 
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
-from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.ir.tile_program import For, Reduce, Sync, TileProgram
-from explorer.ir.tile_traversal import dealt, statements
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Reduce, Sync
+from explorer.ir.tile_programs.traversal import dealt, statements
 from explorer.roller.construct.construct import construct
 from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps

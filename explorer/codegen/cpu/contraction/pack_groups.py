@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text, dim_text
-from explorer.ir.kernel import Const, var
+from explorer.ir.affine import var
+from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import Dim, ceil_div, product
-from explorer.ir.tile_program import Pack
+from explorer.ir.tile_programs.statements import Pack
 
 MOVED_AS = {"float16": "uint16", "bfloat16": "uint16"}  # bits, which no conversion changes
 

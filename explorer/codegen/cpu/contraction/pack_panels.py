@@ -6,9 +6,9 @@ from explorer.codegen.cpu.contraction.pack_groups import pack_elements
 from explorer.codegen.cpu.copies import turn_to
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text, dim_text
-from explorer.ir.kernel import Affine, var
+from explorer.ir.affine import Affine, var
 from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_program import Pack
+from explorer.ir.tile_programs.statements import Pack
 
 
 def pack(e: Emitter, s: Pack) -> None:

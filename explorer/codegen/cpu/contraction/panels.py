@@ -11,13 +11,8 @@ from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import Dim, product
-from explorer.ir.tile_program import (
-    Do,
-    Fetch,
-    Panels,
-    Run,
-    TileExpr,
-)
+from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
+from explorer.ir.tile_programs.statements import Panels, Run
 from explorer.tile.rewriting.register_tiles import row_step
 
 TILES_AHEAD = 2  # register tiles to the rows that are fetched; chosen, no measurement kept

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
+from explorer.compilation.explanation import Explanation
+from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
+from explorer.compilation.kernels import CompiledKernel
 from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
-from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
+from explorer.errors import BadOption
 from explorer.frontends.model import Model
-from explorer.ir.decisions import Candidate, MemoryPlan, Tiling, TilingDecision, Wall
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
-from explorer.ir.types import Object, Tensor
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
 from explorer.measure.profile import Profile, profile_of
@@ -26,42 +29,14 @@ from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
-from explorer.passes.pipeline.random_inputs import index_limits, random_inputs
+from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.rammer import Schedule
-from explorer.roller.policy import weigh
+from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.task_times import TaskFact
-
-Inputs = Mapping[str, np.ndarray]
-NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """One kernel call with its code; `llvm` and `assembly` are made when they are asked for."""
-
-    name: str
-    code: KernelCode
-    origins: frozenset[str]
-    tiling: Tiling
-
-    @property
-    def source(self) -> str:
-        """The Numba source."""
-        return self.code.source
-
-    @property
-    def llvm(self) -> str:
-        """The optimised LLVM IR."""
-        return self.code.llvm()
-
-    @property
-    def assembly(self) -> str:
-        """The machine code in assembly language."""
-        return self.code.assembly()
+from explorer.runtime.planning.runs.task_times import TaskFact
 
 
 class Compilation:
@@ -193,78 +168,11 @@ class Compilation:
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """Inputs by name; positional ones are taken in the model's order."""
-        names = self._parameters
-        if isinstance(inputs, Mapping):
-            unknown = [n for n in inputs if n not in names]
-            if unknown:
-                raise UnknownInput(
-                    f"{self.model.name} has no input {unknown[0]!r}: it has {', '.join(names)}",
-                    where=unknown[0],
-                    expected=", ".join(names),
-                )
-            return self._indices_checked({n: self._array(n, a) for n, a in inputs.items()})
-        if len(inputs) > len(names):
-            raise UnknownInput(
-                f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
-            )
-        return self._indices_checked(
-            {n: self._array(n, a) for n, a in zip(names, inputs, strict=False)}
-        )
-
-    def _array(self, name: str, value: Any) -> Any:
-        """An input as an array; a sequence or an optional stays what it is."""
-        return value if self._parameters[name] else np.asarray(value)
+        return self._inputs.named(inputs)
 
     @cached_property
-    def _parameters(self) -> dict[str, bool]:
-        """The model's inputs in order, and whether each is an object rather than an array."""
-        given = self.model.program.main.params
-        return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in given}
-
-    @cached_property
-    def _limits(self) -> dict[str, tuple[Dim, ...]]:
-        return index_limits(self.model.program)
-
-    @cached_property
-    def _sources(self) -> dict[str, tuple[str, int]]:
-        """Where each symbol stands alone as a dim of an input: the input, and which dim."""
-        params = self.model.program.main.params
-        known = [p for p in params if isinstance(p.type, Tensor) and p.type.is_known]
-        return {
-            str(dim): (p.name, n)
-            for p in reversed(known)
-            for n, dim in enumerate(p.tensor.dims)
-            if not isinstance(dim, int) and symbols_of(dim) == {str(dim)}
-        }
-
-    def _indices_checked(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Raises BoundError where an input that is an index names an element that is not there."""
-        for name, extents in self._limits.items():
-            values = inputs.get(name)
-            if values is None or values.dtype.kind not in "iu" or not values.size:
-                continue
-            limit = min([self._extent(n, inputs) for n in extents], default=NO_LIMIT)
-            low, high = int(values.min()), int(values.max())
-            if high >= limit or low < -limit:
-                raise BoundError(
-                    f"the input {name!r} holds {high if high >= limit else low}, "
-                    f"and selects from {limit} elements",
-                    where=name,
-                    expected=f"{-limit} to {limit - 1}",
-                    found=f"{low} to {high}",
-                )
-        return inputs
-
-    def _extent(self, extent: Dim, inputs: Mapping[str, np.ndarray]) -> int:
-        """An extent of this call; more than any index where no input says it."""
-        sizes = {}
-        for symbol in symbols_of(extent):
-            name, n = self._sources.get(symbol, ("", 0))
-            shape = np.shape(inputs.get(name, ()))
-            if n >= len(shape):
-                return NO_LIMIT
-            sizes[symbol] = shape[n]
-        return evaluate_dim(extent, sizes)
+    def _inputs(self) -> ModelInputs:
+        return ModelInputs(self.model)
 
     def run(
         self,
@@ -279,18 +187,7 @@ class Compilation:
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs.
         """
-        return self.runnable.run(self._given(inputs, more), out=out)
-
-    def _given(
-        self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]
-    ) -> dict[str, np.ndarray]:
-        if isinstance(inputs, Mapping):
-            return self.named(inputs)
-        if inputs is None:
-            for param in self.model.program.main.params:
-                raise MissingInput(f"{self.model.name} needs the input {param.name!r}")
-            return {}
-        return self.named((inputs, *more))
+        return self.runnable.run(self._inputs.given(inputs, more), out=out)
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
@@ -321,21 +218,7 @@ class Compilation:
         return self.executable.memory(self._sizes(sizes))
 
     def _sizes(self, sizes: Sizes | None) -> dict[str, int]:
-        out = {**self.hint, **(sizes or {})}
-        unknown = [n for n in out if n not in self.hint]
-        if unknown:
-            known = ", ".join(self.hint) or "none"
-            raise BadOption(
-                f"{self.model.name} has no symbol {unknown[0]!r}: it has {known}", where=unknown[0]
-            )
-        for name, size in out.items():
-            if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
-                raise BoundError(
-                    f"the size of {name} is a whole number from 0 on, found {size!r}",
-                    where=name,
-                    found=size,
-                )
-        return {name: int(size) for name, size in out.items()}
+        return checked_sizes(self.model, {**self.hint, **(sizes or {})}, self.hint)
 
     def random_inputs(self, sizes: Sizes | None = None) -> dict[str, np.ndarray]:
         """Inputs of the right shapes: normal floats, and integers that every use of them allows."""
@@ -459,36 +342,3 @@ class Compilation:
             asked,
             group.steps if group else (),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The decision on one kernel: tilings best first, the one that was asked for, and the merges
-    that were weighed.
-    """
-
-    kernel: str
-    origins: tuple[str, ...]
-    tilings: TilingDecision
-    asked: Candidate[Tiling] | None
-    merges: tuple[Candidate[bool], ...]
-
-    def __str__(self) -> str:
-        lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
-        timed = {m.tiling: m for m in self.tilings.measured}
-        for n, c in enumerate(self.tilings.candidates):
-            mark = ">" if c.value == self.tilings.chosen else " "
-            lines.append(f"{mark} {n + 1:2d} {_cost(c)}  {c.label}")
-            if (m := timed.get(c.value)) is not None:
-                lines[-1] += f": {m.measured_us:.1f} us timed alone, number {m.rank} by the model"
-        if self.asked is not None:
-            lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
-        lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]
-        return "\n".join(lines)
-
-
-def _cost(c: Candidate[Tiling | bool]) -> str:
-    if c.refused:
-        return f"refused: {c.refused}"
-    terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)
-    return f"{c.cost_us:8.1f} us modelled ({terms})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.measure.turns import LEAST_TO_COMPARE, SETTLE_NS, TURN_NS
-from widgets.session.jobs import Job
+from widgets.session.timing.jobs import Job
 
 WARM_UP = 2  # turns before the first round
 

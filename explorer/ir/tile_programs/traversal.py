@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from explorer.ir.kernel import Affine, Const, IndexValue
+from explorer.ir.affine import Affine
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.shapes.dims import Dim
-from explorer.ir.tile_program import (
+from explorer.ir.tile_programs.elements import Buffer, Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
     At,
-    Buffer,
-    Do,
-    Fetch,
     Fill,
     Find,
     For,
@@ -29,10 +29,7 @@ from explorer.ir.tile_program import (
     Span,
     Statement,
     Sync,
-    TileExpr,
-    TileProgram,
     Window,
-    fetches,
 )
 
 Part = Map | Reduce

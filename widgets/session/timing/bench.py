@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.ir.decisions import Candidate, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Comparison, Measurement
 from explorer.roller.alignment_report import answers
 from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling
@@ -16,10 +17,10 @@ from widgets.draw.table import time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting, threads, tile_label
 from widgets.model.on_show import Times
-from widgets.session import tuning
-from widgets.session.jobs import Job, Jobs
 from widgets.session.questions import item
-from widgets.session.tuning import Subject
+from widgets.session.timing import tuning
+from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.tuning import Subject
 from widgets.session.verdict import against
 
 Timer = Callable[[Subject, Tiling, Job], Comparison]

@@ -9,7 +9,7 @@ from explorer.errors import BadOption
 from explorer.runtime.control.way_times import Timed
 from widgets.model.compiled import Arrays
 from widgets.model.knobs import Setting
-from widgets.session.jobs import Job, Jobs
+from widgets.session.timing.jobs import Job, Jobs
 
 
 class Crossings:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.grinder import OperatorTask, Straight, UProgram
-from explorer.runtime.planning.aligned_reads import is_aligned
+from explorer.runtime.planning.runs.aligned_reads import is_aligned
 from explorer.runtime.planning.timeline import key_of
 
 

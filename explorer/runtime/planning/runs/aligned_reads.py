@@ -5,8 +5,9 @@ where both are on one unit, none waits for the other.
 from __future__ import annotations
 
 from explorer.grinder import OperatorTask
-from explorer.ir.decisions import Tiling
-from explorer.ir.kernel import Affine, Compute, Kernel, reads
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import writers
 from explorer.ir.shapes.dims import Dim
 

@@ -1,65 +1,15 @@
-"""Tile programs (the Roller paper's rProgram): one task of a kernel as loops over tiles on flat
-buffers. They are what is compiled: named rewrites bring them from their plain form to one that is
-printed statement by statement.
-
-All addresses are affine offsets into a buffer, in elements; edge tiles are clipped by `Span`, never
-by the addresses.
-"""
+"""The statements of tile programs, and the spans that they run over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.decisions import Block, Micro
-from explorer.ir.kernel import Affine, Const, IndexValue
-from explorer.ir.scalar_functions import dtype_of_result
-from explorer.ir.shapes.dims import Dim, Sizes, ceil_div, evaluate_dim
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.tiling import Micro
+from explorer.ir.shapes.dims import Dim
+from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr, fetches
 from explorer.ir.types import DType
-
-REGISTER = "register"  # the level of a buffer that every thread has for itself
-FARTHEST = "DRAM"  # what CPUs call their last level; a data sheet may have another name
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """Flat memory. `kind`: input, constant, output, scratch (one a worker, or a thread block),
-    packed (a constant laid out for `Contract`), or table (int64 offsets known at compile time).
-
-    `level`: the name of the device's memory level that it lies in, or `REGISTER`. `streamed`: no
-    cache holds it, so that stores go past them.
-    """
-
-    name: str
-    kind: str
-    size: Dim
-    dtype: DType = "float32"
-    level: str = FARTHEST
-    streamed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """One element: `Read` with the layout and the tile's origin resolved.
-
-    `dynamic` adds data-dependent terms: each is (index expression, stride, extent); the index is
-    clamped to the extent.
-    """
-
-    buffer: Buffer
-    offset: Affine
-    dynamic: tuple[tuple[TileExpr, Dim, Dim], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """A scalar function of tile expressions."""
-
-    op: str
-    args: tuple[TileExpr, ...]
-
-
-TileExpr: TypeAlias = Const | IndexValue | Fetch | Do
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,87 +310,3 @@ Statement: TypeAlias = (
     | Panels
     | Sync
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """One tile variable: the task number is split over these, the last one fastest."""
-
-    variable: str
-    axis: str
-    tile: int
-    extent: Dim
-
-    @property
-    def count(self) -> Dim:
-        """How many tiles there are along the axis."""
-        return ceil_div(self.extent, self.tile)
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """A constant laid out ahead: element `offset + index . strides` of the flat `source`, for every
-    index of [batch..., column, depth...], moved to [batch..., columns / lanes, depth, lanes], zero
-    past the last column. Groups are of neighbours along the depth, [..., depth / group, lanes,
-    group], with zeros to the end of the last group of the last depth axis.
-    """
-
-    name: str
-    source: str
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    batch: int  # how many of the leading extents are batch dims
-    lanes: int
-    dtype: DType = "float32"
-    group: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TileProgram:
-    """One task, as a function of the tile variables of `grid`: of a worker, or of a thread block.
-
-    `block`: what rewrites for a GPU are to make of it.
-    """
-
-    grid: tuple[Grid, ...]
-    body: tuple[Statement, ...]
-    buffers: tuple[Buffer, ...]
-    packings: tuple[Packing, ...] = ()
-    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    updates: bool = False  # whether what it reads may be what it writes
-    block: Block | None = None
-
-    def tasks(self, sizes: Sizes) -> int:
-        """How many tasks there are under a binding."""
-        total = 1
-        for g in self.grid:
-            total *= -(-evaluate_dim(g.extent, sizes) // g.tile)  # in numbers: 100 times as fast
-        return total
-
-
-def fetches(expr: TileExpr) -> tuple[Fetch, ...]:
-    """Every element that an expression loads, those inside of data-dependent offsets included."""
-    found: list[Fetch] = []
-    todo: list[TileExpr] = [expr]
-    while todo:
-        match todo.pop():
-            case Do(_, args):
-                todo += reversed(args)
-            case Fetch(_, _, dynamic) as fetch:
-                found.append(fetch)
-                todo += [e for e, _, _ in reversed(dynamic)]
-    return tuple(found)
-
-
-def dtype_of_tile(expr: TileExpr) -> DType:
-    """The dtype of an expression."""
-    match expr:
-        case Const(_, dtype):
-            return dtype
-        case IndexValue():
-            return "int64"
-        case Fetch(buffer, _, _):
-            return buffer.dtype
-        case Do(op, args):
-            return dtype_of_result(op, lambda n: dtype_of_tile(args[n]))

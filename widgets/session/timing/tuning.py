@@ -13,19 +13,20 @@ import numpy as np
 
 from explorer.devices.model import Device
 from explorer.errors import AnswerMismatch, BadOption
-from explorer.ir.decisions import Candidate, Micro, Tiling
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.measure.compare import Comparison, comparison
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import LEAST_TO_COMPARE, LONG_NS, Series, take_turns
 from explorer.roller.enumerated import cut_axes
-from explorer.roller.policy import weigh
+from explorer.roller.tiles.weigh import weigh
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tuning.answers import agree
 from explorer.tuning.kernel_table.kernel_timing import Operands, PreparedKernel, prepare
-from widgets.session.jobs import Job
-from widgets.session.watched import Rounds
+from widgets.session.timing.jobs import Job
+from widgets.session.timing.watched import Rounds
 
 BATCHES = 3  # of 20 rounds each; one where a run is long
 MOST = 1 << 31

@@ -14,7 +14,7 @@ from explorer.cost.levels import levels_of
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.grinder import LibraryTask, OperatorTask
-from explorer.ir.decisions import Tiling
+from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program

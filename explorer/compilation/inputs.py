@@ -1,0 +1,132 @@
+"""What a run is given: inputs by name, whose indices name elements that there are, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from explorer.cached_property import cached_property
+from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
+from explorer.frontends.model import Model
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
+from explorer.ir.types import Object, Tensor
+from explorer.passes.pipeline.random_inputs import index_limits
+
+Inputs = Mapping[str, np.ndarray]
+NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
+
+
+class ModelInputs:
+    """The inputs of a model: their names and order, and what indices among them may be."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        """Inputs by name; positional ones are taken in the model's order."""
+        names = self._parameters
+        if isinstance(inputs, Mapping):
+            unknown = [n for n in inputs if n not in names]
+            if unknown:
+                raise UnknownInput(
+                    f"{self.model.name} has no input {unknown[0]!r}: it has {', '.join(names)}",
+                    where=unknown[0],
+                    expected=", ".join(names),
+                )
+            return self._indices_checked({n: self._array(n, a) for n, a in inputs.items()})
+        if len(inputs) > len(names):
+            raise UnknownInput(
+                f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
+            )
+        return self._indices_checked(
+            {n: self._array(n, a) for n, a in zip(names, inputs, strict=False)}
+        )
+
+    def given(
+        self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]
+    ) -> dict[str, np.ndarray]:
+        """The arguments of a call by name: a mapping, or arrays in order."""
+        if isinstance(inputs, Mapping):
+            return self.named(inputs)
+        if inputs is None:
+            for param in self.model.program.main.params:
+                raise MissingInput(f"{self.model.name} needs the input {param.name!r}")
+            return {}
+        return self.named((inputs, *more))
+
+    def _array(self, name: str, value: Any) -> Any:
+        """An input as an array; a sequence or an optional stays what it is."""
+        return value if self._parameters[name] else np.asarray(value)
+
+    @cached_property
+    def _parameters(self) -> dict[str, bool]:
+        """The model's inputs in order, and whether each is an object rather than an array."""
+        given = self.model.program.main.params
+        return {p.name: isinstance(self.model.inputs.get(p.name), Object) for p in given}
+
+    @cached_property
+    def _limits(self) -> dict[str, tuple[Dim, ...]]:
+        return index_limits(self.model.program)
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[str, int]]:
+        """Where each symbol stands alone as a dim of an input: the input, and which dim."""
+        params = self.model.program.main.params
+        known = [p for p in params if isinstance(p.type, Tensor) and p.type.is_known]
+        return {
+            str(dim): (p.name, n)
+            for p in reversed(known)
+            for n, dim in enumerate(p.tensor.dims)
+            if not isinstance(dim, int) and symbols_of(dim) == {str(dim)}
+        }
+
+    def _indices_checked(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Raises BoundError where an input that is an index names an element that is not there."""
+        for name, extents in self._limits.items():
+            values = inputs.get(name)
+            if values is None or values.dtype.kind not in "iu" or not values.size:
+                continue
+            limit = min([self._extent(n, inputs) for n in extents], default=NO_LIMIT)
+            low, high = int(values.min()), int(values.max())
+            if high >= limit or low < -limit:
+                raise BoundError(
+                    f"the input {name!r} holds {high if high >= limit else low}, "
+                    f"and selects from {limit} elements",
+                    where=name,
+                    expected=f"{-limit} to {limit - 1}",
+                    found=f"{low} to {high}",
+                )
+        return inputs
+
+    def _extent(self, extent: Dim, inputs: Mapping[str, np.ndarray]) -> int:
+        """An extent of this call; more than any index where no input says it."""
+        sizes = {}
+        for symbol in symbols_of(extent):
+            name, n = self._sources.get(symbol, ("", 0))
+            shape = np.shape(inputs.get(name, ()))
+            if n >= len(shape):
+                return NO_LIMIT
+            sizes[symbol] = shape[n]
+        return evaluate_dim(extent, sizes)
+
+
+def checked_sizes(model: Model, sizes: Sizes, symbols: Collection[str]) -> dict[str, int]:
+    """Sizes by symbol; BadOption where there is no such symbol, BoundError where one is no whole
+    number from 0 on.
+    """
+    unknown = [n for n in sizes if n not in symbols]
+    if unknown:
+        known = ", ".join(symbols) or "none"
+        raise BadOption(
+            f"{model.name} has no symbol {unknown[0]!r}: it has {known}", where=unknown[0]
+        )
+    for name, size in sizes.items():
+        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:
+            raise BoundError(
+                f"the size of {name} is a whole number from 0 on, found {size!r}",
+                where=name,
+                found=size,
+            )
+    return {name: int(size) for name, size in sizes.items()}

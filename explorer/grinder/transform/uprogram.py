@@ -1,0 +1,158 @@
+"""A program as uTasks: binding by binding, the straight ones in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from explorer.errors import UnsupportedOperator
+from explorer.grinder.first_states import begin_in_place
+from explorer.grinder.host import host_of
+from explorer.grinder.levels import level_of
+from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
+from explorer.grinder.options import Options
+from explorer.grinder.policy import LEVELS, LevelPolicy, Ways, lowest
+from explorer.grinder.siblings import side_by_side
+from explorer.grinder.transform.branches import branch_task
+from explorer.grinder.transform.calls import DECIDED, Calls
+from explorer.grinder.transform.loops import loop_tasks
+from explorer.grinder.transform.values import Names, Scope, Values
+from explorer.ir.calls import (
+    Branch,
+    FunctionCall,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    MatchCast,
+    OpCall,
+    ShapeOf,
+    Var,
+    View,
+)
+from explorer.ir.program import Binding, Function, Program
+
+
+def uprogram(program: Program, ways: Ways | LevelPolicy = lowest) -> UProgram:
+    """What a program of kernels, views and control flow runs; a policy alone asks for levels."""
+    asked, hosted = ways if isinstance(ways, Ways) else Ways(ways), frozenset[str]()
+    while True:
+        grinder = _Grinder(program, asked, hosted)
+        found = grinder.grind()
+        if not grinder.calls.refused:
+            return found
+        hosted |= grinder.calls.refused  # and so is whatever calls them
+
+
+class _Grinder:
+    def __init__(self, program: Program, ways: Ways, hosted: frozenset[str]) -> None:
+        self.program, self.ways, self.hosted = program, ways, hosted
+        chosen = program.decisions.grinder
+        self.options = chosen if isinstance(chosen, Options) else Options()
+        self.values = Values(program)
+        self.host = host_of(program, hosted)
+        self.calls = Calls(self, self.host)
+
+    def grind(self) -> UProgram:
+        main = self.program.main
+        names: Names = {}
+        self.values.constants()
+        for param in main.params:
+            kind = self.values.tensor(param)
+            names[param.name] = self.values.define(param.name, kind, home="input")
+        scope = Scope(names, "", (main.name,))
+        parts = self.body(main, scope)
+        outputs = tuple(scope.value(v) for v in main.outputs)
+        values = self.values.by_name
+        begin_in_place(parts, values, outputs)
+        labels = main.output_names or tuple(v.name for v in main.outputs)
+        inputs = tuple(p.name for p in main.params)
+        apart, words = self.ways.apart, self.host.words
+        return UProgram(parts, values, inputs, outputs, labels, apart, self.hosted, words)
+
+    def body(self, function: Function, scope: Scope) -> tuple[UTask, ...]:
+        parts: list[UTask] = []
+        run: list[OperatorTask] = []
+        for binding in function.body:
+            if self.host.does(binding):  # what follows is another launch
+                parts += self.straight(run)
+                run = []
+            for part in self.binding(binding, scope):
+                if isinstance(part, Straight):
+                    run += part.operators
+                else:
+                    parts += [*self.straight(run), part]
+                    run = []
+        parts += self.straight(run)
+        return side_by_side(parts, self.values.by_name) if self.calls.open else tuple(parts)
+
+    def straight(self, run: Sequence[OperatorTask]) -> tuple[Straight, ...]:
+        if self.ways.apart:
+            return tuple(Straight((operator,)) for operator in run)
+        return (Straight(tuple(run)),) if run else ()
+
+    def binding(self, b: Binding, scope: Scope) -> tuple[UTask, ...]:
+        """The tasks of a binding; none for a view."""
+        match b.expr:
+            case KernelCall():
+                return (Straight((self.operator(b, b.expr, scope),)),)
+            case LibraryCall(_, _, given, _):
+                found = tuple(None if a is None else scope.value(a) for a in given)
+                results = self.values.fresh(b.vars, scope, b.origin)
+                name = results[0]
+                return (LibraryTask(name, b.vars[0].name, b.expr, found, results, b.origin),)
+            case View(arg, offset):
+                self.values.view(b.var, scope.value(arg), offset, scope, b.origin)
+            case MatchCast(arg):
+                self.values.view(b.var, scope.value(arg), 0, scope, b.origin)
+            case ShapeOf():
+                self.values.shape_of(b, b.expr, scope)
+            case FunctionCall(function, args):
+                return self.calls.tasks(b, function, args, scope)
+            case Branch():
+                return (branch_task(self, b, b.expr, scope),)
+            case Loop():
+                return loop_tasks(self, b, b.expr, scope)
+            case OpCall(op):
+                raise UnsupportedOperator(f"{op} has no kernel, so it cannot run", where=b.var.name)
+        return ()
+
+    def operator(self, b: Binding, e: KernelCall, scope: Scope) -> OperatorTask:
+        """A kernel call; a result that takes an input's memory over lies there."""
+        reads = tuple(scope.value(a) for a in e.args)
+        taken = dict(zip(e.kernel.inputs, reads, strict=True))
+        over = {output: taken[name] for output, name in e.kernel.updates}
+        for output, var in zip(e.kernel.outputs, b.vars, strict=True):
+            if output in over:
+                self.values.view(var, over[output], 0, scope, b.origin)
+            else:
+                self.values.fresh((var,), scope, b.origin)
+        results = tuple(scope.names[var.name] for var in b.vars)
+        behind = "" if e.after is None else scope.value(e.after)
+        return OperatorTask(results[0], b.name, e, reads, results, b.origin, behind)
+
+    def inline(
+        self,
+        function: str,
+        args: Sequence[Var],
+        scope: Scope,
+        path: str,
+        own: Mapping[str, str] | None = None,
+    ) -> tuple[tuple[UTask, ...], tuple[str, ...]]:
+        """A function's tasks and outputs; `own` are its first parameters, `args` the others."""
+        called = self.program.function(function)
+        names: Names = dict(own or {})
+        for param, arg in zip(called.params[len(names) :], args, strict=True):
+            names[param.name] = scope.value(arg)
+        inner = Scope(names, path, (*scope.open_calls, function))
+        parts = self.body(called, inner)
+        return parts, tuple(inner.value(v) for v in called.outputs)
+
+    def level_of(self, body: Sequence[UTask], name: str, b: Binding) -> tuple[str, str]:
+        """What was chosen for a binding, or the policy says of its body."""
+        if self.host.does(b):
+            return "host", DECIDED
+        chosen = self.ways.chosen.get(b.name)
+        if chosen is not None and not self.values.frame:  # what a call does is in it
+            level, (least, why) = chosen.chosen.level, lowest(body)
+            fits = LEVELS.index(level) <= LEVELS.index(least)
+            return (level, chosen.reason) if fits else (least, why)
+        return level_of(self.ways.level, body, name)

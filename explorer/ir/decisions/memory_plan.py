@@ -1,0 +1,65 @@
+"""Where each buffer lies in the arena, and when. Evaluated per binding of the symbols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlacement:
+    """Where one intermediate lies in the arena, and from which to which call it lives (positions in
+    the launch order). `storage` and why it lies there: only where storages were planned.
+    """
+
+    name: str
+    bytes: int
+    offset: int
+    first: int
+    last: int
+    formula: str = ""
+    alias_of: str = ""
+    origin: frozenset[str] = frozenset()
+    storage: str = ""
+    taken: str = ""  # "fresh", "reused", "grown", "in place", "kept"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePlacement:
+    """A storage of Relax's plan under one binding; `static`: it has these bytes in every one.
+
+    `kept` says why it holds one value only, "" where values may take turns.
+    """
+
+    name: str
+    bytes: int
+    offset: int
+    formula: str
+    static: bool
+    dtype: str
+    values: tuple[str, ...]
+    block: str = ""
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The arena of one binding. `naive_bytes` is the sum of all intermediates, `result_bytes` that
+    of the results, which are fresh arrays of each run.
+
+    With the policy "storages": the storages, both sums as formulas, `bounded_bytes` where no
+    binding changes the arena, the `bounds` that were used, such as "seq <= 512", and the symbols
+    for want of whose bounds the arena changes.
+    """
+
+    buffers: tuple[BufferPlacement, ...]
+    planned_bytes: int
+    naive_bytes: int
+    policy: str = "arena"
+    storages: tuple[StoragePlacement, ...] = ()
+    planned_formula: str = ""
+    naive_formula: str = ""
+    bounded_bytes: int | None = None
+    result_bytes: int = 0
+    bounds: tuple[str, ...] = ()
+    unbounded: tuple[str, ...] = ()

@@ -1,0 +1,102 @@
+"""What Roller decided: the tile of each kernel, and of each memory level in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.shapes.dims import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """The register tile of a contraction: rows by vectors of `lanes` elements."""
+
+    rows: int = 14
+    vectors: int = 2
+    lanes: int = 16
+
+    @property
+    def columns(self) -> int:
+        """Elements in a row of the register tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def registers(self) -> int:
+        """Vector registers that it needs: its sums, a row value, and a vector a column group; of
+        one row alone each vector is used once, so that one is enough for all.
+        """
+        columns = self.vectors if self.rows > 1 else 1
+        return self.rows * self.vectors + columns + 1
+
+    def over(self, columns: Dim) -> Micro:
+        """The tile of a contraction with so many columns: no vector lies past them, and as many
+        sums are kept, in more rows.
+        """
+        if not isinstance(columns, int) or columns > (self.vectors - 1) * self.lanes:
+            return self
+        vectors = max(1, -(-columns // self.lanes))
+        return Micro(self.rows * self.vectors // vectors, vectors, self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tile of one task: sizes by output axis (an axis not named is not cut), and how
+    contractions run inside.
+
+    `pack`: copy a right operand that is no constant into panels. `depth_block`: products summed
+    before the sums rest.
+    """
+
+    tile: tuple[tuple[str, int], ...] = ()
+    micro: Micro = Micro()
+    pack: bool = False
+    depth_block: int = 0
+
+    def size(self, axis: str) -> int | None:
+        """The tile's size along an axis, None if it is not cut."""
+        return next((n for a, n in self.tile if a == axis), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The tile of a thread block of a GPU, sizes by output axis as in `Tiling`, and the tiles of
+    nearer levels in it.
+
+    `register`: elements along each axis of the heaviest compute that one of the `threads` has in
+    registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
+    `padding`: elements added to the rows of an operand there, by tensor.
+    """
+
+    tile: tuple[tuple[str, int], ...] = ()
+    threads: int = 1
+    register: tuple[tuple[str, int], ...] = ()
+    shared: tuple[tuple[str, int], ...] = ()
+    padding: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTile:
+    """A tiling that was timed alone on this machine, beside what the model had said; `rank` 1 is
+    the model's first.
+    """
+
+    rank: int
+    tiling: Tiling
+    predicted_us: float
+    measured_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class TilingDecision:
+    """The candidates of one kernel, best first; the first is the one taken, unless `pinned` was set
+    by hand. `measured` are those that were timed, fastest first; they lead the candidates.
+    `efficient` is the one that the wall may run instead, where units are short.
+    """
+
+    binding: str
+    chosen: Tiling
+    candidates: tuple[Candidate[Tiling], ...]
+    pinned: bool = False
+    measured: tuple[MeasuredTile, ...] = ()
+    efficient: Tiling | None = None

@@ -1,0 +1,113 @@
+"""The ways to cut a kernel's output into the tiles of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.normal import stores
+from explorer.ir.patterns.contraction import Contraction
+from explorer.ir.patterns.regions import propagate, tile_variable
+from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.tile.lowering.lower import tensor_contraction
+
+STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
+PANELS = (1, 2, 4, 8, 16)
+Cut = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The axes that may be cut, outermost first, with their sizes; and the main contraction, if
+    there is one.
+    """
+
+    names: tuple[str, ...]
+    extents: dict[str, int]
+    symbolic: frozenset[str]
+    inner: str
+    main: tuple[int, Contraction] | None
+
+
+def shape_of(kernel: Kernel, sizes: Sizes) -> Shape:
+    parts = stores(kernel)
+    last = parts[-1]
+    shared = [a for a in last.axes if all(any(a.name == b.name for b in p.axes) for p in parts)]
+    main = next(
+        (
+            (n, f)
+            for n, c in enumerate(kernel.computes)
+            if (f := tensor_contraction(kernel, c)) is not None
+        ),
+        None,
+    )
+    return Shape(
+        tuple(a.name for a in shared),
+        {a.name: evaluate_dim(a.extent, sizes) for a in shared},
+        frozenset(a.name for a in shared if not isinstance(a.extent, int)),
+        last.axes[-1].name if last.axes else "",
+        main,
+    )
+
+
+def cuts(kernel: Kernel, shape: Shape, device: Device) -> Iterator[Cut]:
+    """Ways to cut the output: leading axes to 1, the next one to an aligned size, and the columns
+    to whole panels.
+    """
+    inner = shape.inner
+    columns: list[int] = []
+    few = len(kernel.computes) <= 2
+    if shape.main is not None and inner in shape.names and (few or cuts_all(kernel, inner)):
+        n = shape.extents[inner]
+        columns = sorted(
+            {
+                s
+                for v in (1, 2, 3, 4)
+                for k in PANELS
+                if (s := device.lanes * v * k) < n and s * 16 >= n
+            },
+            reverse=True,
+        )[:6]
+    outer = [n for n in shape.names if n != inner or (shape.main is None and len(shape.names) == 1)]
+    lead: Cut = ()
+    yield from _with_columns((), columns, inner)
+    for name in outer:
+        extent, symbolic = shape.extents[name], name in shape.symbolic
+        for size in _sizes(extent, device.units, _count(lead, shape)):
+            if size < extent or symbolic:
+                yield from _with_columns((*lead, (name, size)), columns, inner)
+        if extent > 1 or symbolic:
+            lead = (*lead, (name, 1))
+        if _count(lead, shape) > 1024:
+            return
+
+
+def cuts_all(kernel: Kernel, axis: str) -> bool:
+    """Whether tiles along an axis of the output cut every compute: no tile does anything that
+    another one does too.
+    """
+    variable = tile_variable(axis)
+    ranges = (r.values() for r in propagate(kernel, {axis: 1}).axes)
+    return all(any(variable in r.lo.variables for r in values) for values in ranges)
+
+
+def _sizes(extent: int, units: int, before: int) -> list[int]:
+    """Aligned sizes, and even shares of the units, so long as there are not very many tasks."""
+    if extent <= 0:  # no tasks at all, however they would be cut; below 0 no run is
+        return [1]
+    even = {-(-extent // (units * k)) for k in (1, 2, 3, 4, 8)}
+    sizes = {s for s in STEPS if s <= extent} | even
+    return sorted((s for s in sizes if before * -(-extent // s) <= 2048), reverse=True)
+
+
+def _count(lead: Cut, shape: Shape) -> int:
+    return prod(-(-shape.extents[name] // size) for name, size in lead)
+
+
+def _with_columns(cut: Cut, columns: list[int], inner: str) -> Iterator[Cut]:
+    yield cut
+    for c in columns:
+        yield (*cut, (inner, c))

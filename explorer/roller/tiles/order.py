@@ -1,0 +1,80 @@
+"""Which of the tilings that were weighed come first, and which are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from explorer.cost.estimate import tasks
+from explorer.devices.model import Device
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.roller.tiles.weigh import refusal
+
+# The model is not more exact than this; chosen. What it is off by is printed by
+# `python -m explorer.tuning.search.prediction`.
+AS_GOOD_RATIO = 1.02
+FEW_TASKS = 4  # a unit; chosen
+LEAST_TASK_US = 5.0  # of what is cut finer: to begin a task takes a part of that; chosen
+LOWERED_COMPUTES, FEWEST_CANDIDATES = 90, 4  # that are tried: bounds on search time, chosen
+REFUSED_CANDIDATES = 6  # that are kept, the best of them by the model; chosen
+
+
+def in_order(
+    weighed: list[Candidate[Tiling]],
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    top_k: int,
+) -> Iterator[Candidate[Tiling]]:
+    """Legal ones by modelled time, at most `top_k`, then the best of the refused ones.
+
+    To know whether one is legal it is lowered: of kernels of many computes fewer are looked at.
+    """
+    refused: list[Candidate[Tiling]] = []
+    legal = 0
+    most = max(FEWEST_CANDIDATES, LOWERED_COMPUTES // max(1, len(kernel.computes)))
+    for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
+        why = refusal(kernel, candidate.value, device, env, sizes)
+        if not why:
+            legal += 1
+            yield candidate
+        elif len(refused) < REFUSED_CANDIDATES:
+            refused.append(Candidate(candidate.label, candidate.value, candidate.terms, why))
+        if legal == top_k or (legal and legal + len(refused) >= most):
+            break
+    yield from refused
+
+
+def _finer_first(
+    weighed: list[Candidate[Tiling]], kernel: Kernel, device: Device, sizes: Sizes
+) -> list[Candidate[Tiling]]:
+    """Among candidates as good as the best one, more tasks come first, up to a few a unit, but
+    fewer where they would be very short; then those that compute less.
+
+    A unit that is held up then keeps the others waiting for a small part of its share only.
+    """
+    bound = weighed[0].cost_us * AS_GOOD_RATIO if weighed else 0.0
+    most = FEW_TASKS * max(1, device.units)
+
+    def tasks_of(c: Candidate[Tiling]) -> float:
+        count = tasks(kernel, c.value, sizes)
+        if c.cost_us * max(1, device.units) < count * LEAST_TASK_US:
+            return 1 / count
+        return count if count <= most else 0
+
+    equal = [c for c in weighed if c.cost_us <= bound]
+    equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c), _panel(c)))
+    return [*equal, *weighed[len(equal) :]]
+
+
+def _panel(c: Candidate[Tiling]) -> int:
+    """Columns of a register tile: the fewer, the less of the right operand a step reads from L2."""
+    return c.value.micro.columns
+
+
+def _busy_us(c: Candidate[Tiling]) -> float:
+    """What a tiling computes, while it loads or not: the less, the less a slow load delays it."""
+    return sum(us for name, us in c.terms if name in ("compute", "pack", "edge"))

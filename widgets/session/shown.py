@@ -1,0 +1,79 @@
+"""What a session shows of one setting: the house, its walls, its memory plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.wall import Wall
+from explorer.ir.stage import Stage
+from explorer.measure.walls import compare_walls
+from widgets.model import brick_wall
+from widgets.model.brick_wall import WallRows
+from widgets.model.compiled import Arrays
+from widgets.model.house import House, read
+from widgets.model.knobs import Setting, threads
+from widgets.model.on_show import Walls
+from widgets.session.wall_views import WallViews
+
+MORE_UNITS = 8
+TRACING_SECONDS = 0.05
+MOST_TRACED = 40
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Before a schedule is there, without walls and plan."""
+
+    setting: Setting
+    house: House
+    views: WallViews
+    plan: MemoryPlan | None
+
+    @property
+    def walls(self) -> Walls:
+        """The planned wall, and the measured one after a run."""
+        return self.views.walls
+
+    @property
+    def planned_us(self) -> float:
+        """How long a run should take, 0 where nothing is scheduled."""
+        return self.walls.planned.total_us if self.walls.planned else 0.0
+
+    def run_once(self, inputs: Arrays, median_us: float | None) -> Shown:
+        """The same with the measured wall: of several runs the one nearest to the median that was
+        timed, or to their own.
+        """
+        compiled, runs = self.setting.compiled, list[Wall]()
+        end = perf_counter() + TRACING_SECONDS
+        while len(runs) < 3 or (len(runs) < MOST_TRACED and perf_counter() < end):
+            runs.append(compiled.measured_wall(inputs))
+        middle = median_us
+        if middle is None:
+            middle = sorted(w.total_us for w in runs)[len(runs) // 2]
+        wall = min(runs, key=lambda w: abs(w.total_us - middle))
+        compared = compare_walls(compiled.planned_wall(dict(self.setting.sizes)), wall)
+        measured = brick_wall.data(wall, self.house.calls)
+        walls = Walls(self.walls.planned, measured, compared)
+        return replace(self, views=replace(self.views, walls=walls))
+
+
+def shown(setting: Setting) -> Shown:
+    """A setting's compilation, read; nothing is run."""
+    c, sizes = setting.compiled, dict(setting.sizes)
+    house = read(c)
+    if c.program.stage < Stage.PLANNED:
+        return Shown(setting, house, WallViews(Walls(None, None), None, ()), None)
+    walls = Walls(brick_wall.data(c.planned_wall(sizes), house.calls), None)
+    views = WallViews(walls, _more_units(setting, house), tuple(c.schedules(sizes)))
+    return Shown(setting, house, views, c.memory(sizes))
+
+
+def _more_units(now: Setting, house: House) -> WallRows | None:
+    """The same program planned for more units than this machine may have."""
+    if threads(now.compiled) >= MORE_UNITS:
+        return None
+    options = replace(now.compiled.options.rammer, threads=MORE_UNITS)
+    other = now.compiled.with_options(rammer=options)
+    return brick_wall.data(other.planned_wall(dict(now.sizes)), house.calls)

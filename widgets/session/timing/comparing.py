@@ -1,0 +1,72 @@
+"""How long a setting's runs take, in turns with those of A where both have the same sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from explorer.measure.compare import Comparison
+from widgets.model.compiled import Arrays
+from widgets.session.history import History
+from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.watched import Rounds, Watched, rounds_in
+from widgets.session.verdict import Step
+
+TIMING_SECONDS = 0.3
+
+
+class Comparing:
+    """One session's comparisons; `compare` makes one."""
+
+    def __init__(self, compare: Callable[..., Comparison]) -> None:
+        self.compare = compare
+        self._ahead: Step | None = None
+
+    def start(
+        self, steps: History, inputs: Callable[[], Arrays], jobs: Jobs, planned_us: float
+    ) -> dict[str, Any]:
+        """Begin to compare the step on show with A, beside; nothing begins where there is nothing
+        to compare.
+        """
+        step, base = steps.now, steps.pinned
+        if step.time is not None or not _comparable(step, base):
+            return {}
+        known = base.time.median_us if base.time else 0.0
+        of = rounds_in(2 * TIMING_SECONDS, max(planned_us, known))
+        given = inputs()
+
+        def work(job: Job) -> None:
+            self._ahead = self._compared(step, base, given, Rounds(job))
+
+        return {"job": jobs.start(of, work), "of": of}
+
+    def measured(self, steps: History, inputs: Callable[[], Arrays]) -> Step:
+        """The step on show with its time: what was found beside, or found now."""
+        step, base = steps.now, steps.pinned
+        ahead, self._ahead = self._ahead, None
+        if step.time is not None:
+            return step
+        if ahead is not None and ahead.setting == step.setting:
+            return replace(ahead, what=step.what)
+        if _comparable(step, base):
+            return self._compared(step, base, inputs())
+        return timed_step(step, inputs())
+
+    def _compared(
+        self, step: Step, base: Step, inputs: Arrays, rounds: Rounds | None = None
+    ) -> Step:
+        both: tuple[Any, Any] = (step.setting.compiled, base.setting.compiled)
+        if rounds is not None:
+            both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
+        found = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
+        return replace(step, time=found.first, versus=found)
+
+
+def timed_step(step: Step, inputs: Arrays) -> Step:
+    """A step with the time of its runs alone."""
+    return replace(step, time=step.setting.compiled.time(inputs, seconds=TIMING_SECONDS))
+
+
+def _comparable(step: Step, base: Step) -> bool:
+    return step.setting != base.setting and step.setting.sizes == base.setting.sizes
