@@ -4,8 +4,9 @@ h, y = loop body(h, x[t]) times n  ->  h, y, hs = loop body.kept(h, x[t]) times 
 adjoints dh, dy                        dh, dw, dx = loop body.back(dh, dw; hs[u], dy[u]) times n
                                        hs: each h before its trip; u = n - 1 - t
 
-What a trip computes is computed again, from the states that it began with. An array of which each
-trip reads its own row gets its adjoint row by row; all others get a sum over the trips.
+What a trip computes is computed again, from the states that it began with and its products. An
+array of which each trip reads its own row gets its adjoint row by row; all others get a sum over
+the trips, which is carried or done behind the loop.
 """
 
 from __future__ import annotations
@@ -15,57 +16,17 @@ from dataclasses import dataclass, replace
 
 from explorer.autodiff.branches import own
 from explorer.autodiff.differentiating import Differentiating, is_active_type
+from explorer.autodiff.loop_stacks import Stacked, without
+from explorer.autodiff.trip_sums import TripSum, trip_sum
 from explorer.ir.affine import affine, var
-from explorer.ir.calls import Loop, MatchCast, OpCall, ShapeOf, Var
+from explorer.ir.calls import Loop, OpCall, ShapeOf, Var
 from explorer.ir.kernel import Axis, Read
 from explorer.ir.program import Binding, Function
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
-from explorer.passes.recurrent.row_products import trips_of
+from explorer.passes.recurrent.row_products import COUNTERS
 
 COUNT, FLAG = Tensor((), "int64"), Tensor((), "bool")
-COUNTERS = 2  # parameters of a body before its states: which trip it is, and whether it goes on
-
-
-def with_rows(reverse: Differentiating, binding: Binding, loop: Loop) -> Sequence[Binding]:
-    """The loop, stacking the states that its trips begin with behind what it stacks already."""
-    around = reverse.around
-    body = around.copy(around.functions[loop.body])
-    state = body.params[COUNTERS : COUNTERS + len(loop.state)]
-    for before, param in zip(loop.state, state, strict=True):
-        if before.type != param.type:
-            reverse.refuse(f"changes the shape of {param.name} from trip to trip")
-    forward = replace(reverse.function, body=tuple(reverse.forward))
-    trips = trips_of(loop, forward, body, around.program)
-    copies = tuple(
-        Binding(
-            (Var(around.name(f"{p.name}.before"), p.type),),
-            OpCall("Identity", (p,)),
-            binding.origin,
-        )
-        for p in state
-    )
-    outputs = (*body.outputs, *(b.var for b in copies))
-    name = around.add(f"{body.name}.kept", body.params, (*copies, *body.body), outputs)
-    count: Dim = around.symbol(f"{binding.name}_trips") if trips is None else trips
-    types = [Tensor((count, *p.tensor.dims), p.tensor.element) for p in state]
-    rows = [Var(around.name(f"{p.name}.rows"), t) for p, t in zip(state, types, strict=True)]
-    more = tuple(Tensor((0, *p.tensor.dims), p.tensor.element) for p in state if loop.rows)
-    stacking = replace(loop, body=name, scans=loop.scans + len(state), rows=(*loop.rows, *more))
-    if trips is not None:
-        return [Binding((*binding.vars, *rows), stacking, binding.origin)]
-    raw = [
-        Var(around.name(f"{r.name}.found"), Tensor(None, r.tensor.element, r.tensor.rank))
-        for r in rows
-    ]
-    casts = [Binding((r,), MatchCast(f), binding.origin) for r, f in zip(rows, raw, strict=True)]
-    return [Binding((*binding.vars, *raw), stacking, binding.origin), *casts]
-
-
-def kept_rows(made: Sequence[Binding], loop: Loop) -> tuple[Var, ...]:
-    """What `with_rows` stacks of the states: as the match_casts behind the loop say, if any."""
-    whole, *casts = made
-    return tuple(b.var for b in casts) or whole.vars[len(loop.state) + loop.scans :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +37,8 @@ class Parts:
     body: Function
     results: tuple[Var, ...]  # states after the last trip
     stacked: tuple[Var, ...]  # what the model stacks
-    kept: tuple[Var, ...]  # what each trip began with
+    kept: tuple[Var, ...]  # what each trip began with, then its products
+    products: tuple[Var, ...]  # these as the body binds them
 
     @property
     def states(self) -> tuple[Var, ...]:
@@ -89,24 +51,29 @@ class Parts:
         return self.body.params[COUNTERS + len(self.loop.state) :]
 
 
-def reverse_loop(
-    reverse: Differentiating, binding: Binding, loop: Loop, kept: Sequence[Var]
-) -> None:
-    """Hand back to what a loop began with and to its arguments what its results were given.
-
-    `kept` are the states that its trips began with, of known types.
+def reverse_loop(reverse: Differentiating, binding: Binding, stacked: Stacked) -> Stacked:
+    """Hand back to what a loop began with and to its arguments what its results were given. The
+    loop, stacking no more than is read.
     """
-    state, scans = len(loop.state), loop.scans - len(loop.state)
+    loop = stacked.loop
+    state, scans = len(loop.state), loop.scans - len(stacked.rows)
     body = reverse.around.copy(reverse.around.functions[loop.body])
-    outputs = body.outputs[: 1 + state + scans]
     parts = Parts(
         loop,
-        replace(body, outputs=outputs),
+        replace(body, outputs=body.outputs[: 1 + state + scans]),
         binding.vars[:state],
         binding.vars[state : state + scans],
-        tuple(kept),
+        stacked.rows,
+        _sources(body, body.outputs[1 + state + scans + state :]),
     )
-    _Reverser(reverse, parts).run()
+    unread = _Reverser(reverse, parts).run()
+    return without(stacked, unread, reverse.around)
+
+
+def _sources(body: Function, copies: Sequence[Var]) -> tuple[Var, ...]:
+    """What these are copies of."""
+    made = {b.name: b.reads[0] for b in body.body if isinstance(b.expr, OpCall) and b.reads}
+    return tuple(made[v.name] for v in copies)
 
 
 class _Reverser:
@@ -120,17 +87,20 @@ class _Reverser:
         active = [(p, a) for p, a in given if a.name in reverse.active and is_active_type(a)]
         self.rows = [(p, a, rows[p.name]) for p, a in active if p.name in rows]
         self.sums = [(p, a) for p, a in active if p.name not in rows]
+        self.behind: list[tuple[Var, TripSum]] = []  # sums of all trips, by what gets them
+        self.stacked: list[Var] = []  # of a trip, for these
 
-    def run(self) -> None:
+    def run(self) -> list[int]:
+        """What is handed back; which of the loop's rows nobody reads."""
         parts, reverse = self.parts, self.reverse
-        trips = parts.kept[0].tensor.dims[0]
         if not parts.kept:
             reverse.refuse("stacks rows and has no state")
+        trips = parts.kept[0].tensor.dims[0]
         (count,) = reverse.bind("trips", [COUNT], ShapeOf((trips,), 0))
         (last,) = reverse.bind("last", [COUNT], ShapeOf((trips - 1,), 0))
         seeds = [v for v in parts.stacked if reverse.given(v)]
         adjoints = [reverse.whole(v) for v in seeds]
-        name = self.back(
+        name, read = self.back(
             [(parts.stacked.index(v), a) for v, a in zip(seeds, adjoints, strict=True)]
         )
         begin = [
@@ -138,17 +108,25 @@ class _Reverser:
             for v in (parts.results[n] for n in self.active)
         ]
         begin += [reverse.zeros(a.tensor) for _, a in self.sums]
-        args = (*parts.loop.args, *parts.kept, *adjoints, last)
+        args = (*parts.loop.args, *(parts.kept[n] for n in read), *adjoints, last)
+        rows = [row for _, _, row in self.rows] + self.stacked
         types = [v.tensor for v in begin]
-        types += [Tensor((trips, *row.tensor.dims), row.tensor.element) for _, _, row in self.rows]
-        call = Loop(name, count, None, tuple(begin), args, len(self.rows))
+        types += [Tensor((trips, *row.tensor.dims), row.tensor.element) for row in rows]
+        call = Loop(name, count, None, tuple(begin), args, len(rows))
         found = list(reverse.bind("d", types, call))
         for n, value in zip(self.active, found):
             reverse.give(parts.loop.state[n], value)
         for (_, arg), value in zip(self.sums, found[len(self.active) :]):
             reverse.give(arg, value)
-        for (_, arg, _), value in zip(self.rows, found[len(begin) :], strict=True):
+        stacked = found[len(begin) :]
+        for (_, arg, _), value in zip(self.rows, stacked):
             reverse.give(arg, self.turned(arg, value, trips))
+        for arg, later in self.behind:
+            whole = later.behind(stacked, trips)
+            reverse.give(arg, reverse.bind("total", [arg.tensor], whole)[0])
+        theirs = {v.name for _, later in self.behind for v in later.args if isinstance(v, Var)}
+        unread = set(range(len(parts.kept))) - set(read)
+        return sorted(n for n in unread if parts.kept[n].name not in theirs)
 
     def turned(self, arg: Var, rows: Var, trips: Dim) -> Var:
         """Rows from the last trip to the first in the order of the array; those that no trip read
@@ -158,10 +136,10 @@ class _Reverser:
         index = (affine({"i0": -1}, trips - 1), *(var(a.name) for a in over[1:]))
         return self.reverse.map("turned", over, Read("x", index, 0.0), {"x": rows})
 
-    def back(self, stacked: Sequence[tuple[int, Var]]) -> str:
-        """The body of the reversed loop. It is given the adjoints of the active states, the sums so
-        far, then what the body's arguments are, all states that trips began with, the adjoints of
-        what was stacked, and the number of the last trip.
+    def back(self, seeded: Sequence[tuple[int, Var]]) -> tuple[str, list[int]]:
+        """The body of the reversed loop, and which of the kept rows it reads. It is given the
+        adjoints of the active states, the sums so far, then what the body's arguments are, these
+        rows, the adjoints of what was stacked, and the number of the last trip.
         """
         parts, around = self.parts, self.around
         function = parts.body
@@ -179,38 +157,98 @@ class _Reverser:
 
         trip, going = param("trip", COUNT), param("going", FLAG)
         adjoints = [param("adjoint", parts.states[n].tensor) for n in self.active]
-        sums = [param("sum", p.tensor) for p, _ in self.sums]
         kept = [param("kept", v.tensor) for v in parts.kept]
-        above = [param("above", a.tensor) for _, a in stacked]
+        above = [param("above", a.tensor) for _, a in seeded]
         last = param("last", COUNT)
         origin = inner_origin(function)
-        lead: list[Binding] = []
+        at = function.params[0]
+        lead = [
+            Binding((at,), OpCall("Sub", (last, trip)), origin),
+            Binding((function.params[1],), OpCall("Identity", (going,)), origin),
+        ]
 
-        def bind(vars: Sequence[Var], op: str, args: tuple[Var, ...], **attrs: int) -> Var:
-            lead.append(Binding(tuple(vars), OpCall(op, args, tuple(attrs.items())), origin))
-            return vars[0]
+        def row_of(rows: Var, var: Var) -> Binding:
+            return Binding((var,), OpCall("Gather", (rows, at), (("axis", 0),)), origin)
 
-        at = bind([function.params[0]], "Sub", (last, trip))
-        bind([function.params[1]], "Identity", (going,))
-        for state, rows in zip(parts.states, kept, strict=True):
-            bind([state], "Gather", (rows, at), axis=0)
+        lead += [row_of(rows, state) for state, rows in zip(parts.states, kept)]
+        again = {
+            v.name: row_of(rows, v) for v, rows in zip(parts.products, kept[len(parts.states) :])
+        }
         seeds = [(function.outputs[1 + n], a) for n, a in zip(self.active, adjoints, strict=True)]
-        for (n, _), rows in zip(stacked, above, strict=True):
+        for (n, _), rows in zip(seeded, above, strict=True):
             row = param("row", replace(rows.tensor, shape=rows.tensor.dims[1:]))
-            bind([row], "Gather", (rows, at), axis=0)
+            lead.append(row_of(rows, row))
             seeds.append((function.outputs[1 + len(parts.states) + n], row))
         found = inner.run([(v, s) for v, s in seeds if is_active_type(v)])
+        body = [*lead, *(again.get(b.name, b) for b in inner.forward)]
         made = [own(inner, p, found.get(p.name)) for p in (parts.states[n] for n in self.active)]
+        rows_made = [inner.whole(row) if inner.given(row) else None for _, _, row in self.rows]
+        whole = {v.name: a for v, (_, a) in zip(above, seeded)}
+        whole |= {v.name: a for v, a in zip(kept, parts.kept)}
+        self.put_behind(found, rows_made, (*body, *inner.backward), whole)
+        sums = [param("sum", p.tensor) for p, _ in self.sums]
         for (p, _), total in zip(self.sums, sums, strict=True):
             part = found.get(p.name)
             both = OpCall("Identity", (total,)) if part is None else OpCall("Add", (total, part))
             made += inner.bind("sum", [p.tensor], both)
-        for _, _, row in self.rows:
-            made.append(own(inner, row, inner.whole(row) if inner.given(row) else None))
+        for (_, _, row), value in zip(self.rows, rows_made):
+            made.append(own(inner, row, value))
+        made += [own(inner, v, v) for v in self.stacked]
         goes_on = inner.bind("goes_on", [FLAG], OpCall("Identity", (going,)))
-        params = (trip, going, *adjoints, *sums, *parts.args, *kept, *above, last)
-        body = (*lead, *inner.forward, *inner.backward)
-        return around.add(f"{function.name}.back", params, body, (*goes_on, *made))
+        whole_body = (*body, *inner.backward)
+        read = _read_of(kept, whole_body, (*goes_on, *made))
+        params = (trip, going, *adjoints, *sums, *parts.args)
+        params = (*params, *(kept[n] for n in read), *above, last)
+        name = around.add(f"{function.name}.back", params, whole_body, (*goes_on, *made))
+        return name, read
+
+    def put_behind(
+        self,
+        found: Mapping[str, Var],
+        rows: Sequence[Var | None],
+        body: Sequence[Binding],
+        stacked: Mapping[str, Var],
+    ) -> None:
+        """Sums over the trips that are done behind the loop. `found`: what a trip adds; `rows`:
+        what it stacks in any case; `stacked`: arrays around the loop by their names in the body.
+        """
+        parts, constants = self.parts, self.around.constants
+        outside = {p.name: a for p, a in zip(parts.args, parts.loop.args, strict=True)}
+        arrays = {**stacked, **outside}
+        of_rows = {
+            b.name: arrays[b.reads[0].name]
+            for b in body
+            if is_row(b, parts.body.params[0]) and b.reads[0].name in arrays
+        }
+        outside |= {v.name: v for b in body for v in b.reads if v.name in constants}
+        numbers = {v.name: n for n, v in enumerate(rows) if v is not None}
+
+        def number(var: Var) -> int:
+            if var.name not in numbers:
+                numbers[var.name] = len(rows) + len(self.stacked)
+                self.stacked.append(var)
+            return numbers[var.name]
+
+        carried = []
+        for p, arg in self.sums:
+            part, later = found.get(p.name), None
+            if part is not None:
+                known = numbers.keys()
+                later = trip_sum(part, body, outside, of_rows, number, known, self.around.env)
+            if later is None:
+                carried.append((p, arg))
+            else:
+                self.behind.append((arg, later))
+        self.sums = carried
+
+
+def _read_of(kept: Sequence[Var], body: Sequence[Binding], outputs: Sequence[Var]) -> list[int]:
+    """Which of the parameters the outputs of a body depend on, by their numbers."""
+    live = {v.name for v in outputs}
+    for b in reversed(body):
+        if any(v.name in live for v in b.vars):
+            live.update(v.name for v in b.reads)
+    return [n for n, v in enumerate(kept) if v.name in live]
 
 
 def inner_origin(function: Function) -> frozenset[str]:
@@ -238,14 +276,19 @@ def _active_states(reverse: Differentiating, parts: Parts) -> list[int]:
 
 def _own_rows(parts: Parts) -> Mapping[str, Var]:
     """The arguments of which a trip reads nothing but the row of its own number, as one value."""
-    trip, found = parts.body.params[0].name, dict[str, Var]()
+    trip, found = parts.body.params[0], dict[str, Var]()
     others = {v.name for v in parts.body.outputs}
     for b in parts.body.body:
-        match b.expr:
-            case OpCall("Gather", (Var(name), Var(at))) as call if (
-                at == trip and call.attr("axis", 0) == 0 and name not in found
-            ):
-                found[name] = b.var
-            case _:
-                others |= {v.name for v in b.reads}
+        if is_row(b, trip) and b.reads[0].name not in found:
+            found[b.reads[0].name] = b.var
+        else:
+            others |= {v.name for v in b.reads}
     return {n: row for n, row in found.items() if n not in others}
+
+
+def is_row(binding: Binding, trip: Var) -> bool:
+    """Whether a binding takes the row of the trip's number."""
+    match binding.expr:
+        case OpCall("Gather", (Var(), Var() as at)) as call:
+            return at == trip and call.attr("axis", 0) == 0
+    return False

@@ -13,7 +13,8 @@ from typing import NoReturn
 from explorer.autodiff.branches import reverse_branch
 from explorer.autodiff.differentiating import Surroundings, is_active_type
 from explorer.autodiff.kernel_adjoint import KernelAdjoint
-from explorer.autodiff.loops import kept_rows, reverse_loop, with_rows
+from explorer.autodiff.loop_stacks import Stacked, stacking
+from explorer.autodiff.loops import reverse_loop
 from explorer.autodiff.rules import rule_of
 from explorer.errors import UnsupportedOperator
 from explorer.ir.affine import affine
@@ -48,7 +49,7 @@ class Reverse:
         self.backward: list[Binding] = []
         self.tape: list[Binding] = []
         self.adjoints: dict[str, list[Var]] = {}
-        self.kept: dict[str, tuple[Var, ...]] = {}  # by loop: the states that its trips began with
+        self.stacked: dict[str, Stacked] = {}  # by loop: what it stacks of its trips
         self.here = Binding((Var(function.name, Tensor()),), View(Var("", Tensor())))
 
     def inner(self, function: Function, wrt: Iterable[str]) -> Reverse:
@@ -82,9 +83,8 @@ class Reverse:
                     for step in lowered:
                         self.record(step)
             case Loop() as loop:
-                made = with_rows(self, binding, loop)
-                self.kept[binding.name] = kept_rows(made, loop)
-                for step in made:
+                made = self.stacked[binding.name] = stacking(self, binding, loop)
+                for step in made.bindings:
                     self.done(step, step)
             case _:
                 self.done(binding, binding)
@@ -128,8 +128,8 @@ class Reverse:
                 self.give(arg, self.whole(binding.var))
             case Branch() as branch:
                 reverse_branch(self, binding, branch)
-            case Loop() as loop:
-                reverse_loop(self, binding, loop, self.kept[binding.name])
+            case Loop():
+                self.loop(binding, self.stacked[binding.name])
             case FunctionCall(name, _):
                 self.refuse(f"calls {name}, which calls itself")
             case LibraryCall(library, function, _, _):
@@ -146,6 +146,12 @@ class Reverse:
         for arg, part in found.inputs():
             self.give(arg, part)
         self.backward += found.bindings
+
+    def loop(self, binding: Binding, stacked: Stacked) -> None:
+        """Reversed, a loop stacks no more than is read."""
+        read = reverse_loop(self, binding, stacked)
+        first = next(n for n, b in enumerate(self.forward) if b is binding)
+        self.forward[first : first + len(stacked.bindings)] = read.bindings
 
     def view(self, arg: Var, offset: Dim, adjoint: Var) -> None:
         """The same bytes under the argument's shape; those that the view leaves out get nothing."""

@@ -305,3 +305,29 @@ def test_a_donated_table_is_written_where_it_lies(
         np.testing.assert_equal(found, wanted)
         if own:
             assert counters.arrays_made == before and found[first] is table
+
+
+def test_a_run_over_its_inputs_asks_of_no_pair_of_arrays_whether_they_overlap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"w{n}" for n in range(40)]
+
+    def step(p: Any, g: Any) -> Any:
+        return {n: p[n] - g for n in names}
+
+    kind = tensor("float32", 19)
+    model = explorer.trace(step)(dict.fromkeys(names, kind), kind)
+    given = list(model.inputs)[: len(names)]
+    c = explorer.compile(model, donate=given)
+    draw = np.random.default_rng(0)
+    inputs = {n: draw.random(19, np.float32) for n in model.inputs}
+    wanted = [inputs[n] - inputs[list(inputs)[-1]] for n in given]
+
+    def asked(*arrays: np.ndarray) -> bool:
+        raise AssertionError("a pair was compared")
+
+    monkeypatch.setattr(np, "may_share_memory", asked)
+    found = list(c.run(inputs).values())
+    assert {id(a) for a in found} == {id(inputs[n]) for n in given}
+    for right, a in zip(wanted, found, strict=True):
+        np.testing.assert_array_equal(a, right)

@@ -53,13 +53,15 @@ def is_usable(array: Array) -> bool:
 class Outputs:
     """The names of a program's outputs, and their kinds for a binding.
 
-    `over`: by position of an output the inputs whose very memory kernels may write it into.
+    `over`: by position of an output the inputs whose very memory kernels may write it into;
+    `takers`: by position of an input the outputs that may be written into it.
     """
 
     names: Sequence[str]
     kinds: Sequence[Kind]
     position: Mapping[str, int]
     over: Mapping[int, frozenset[int]]
+    takers: Mapping[int, Sequence[int]]
 
     @staticmethod
     def of(
@@ -68,7 +70,11 @@ class Outputs:
         over: Mapping[int, frozenset[int]] = MappingProxyType({}),
     ) -> Outputs:
         """These names with these kinds."""
-        return Outputs(names, kinds, {name: n for n, name in enumerate(names)}, over)
+        takers: dict[int, list[int]] = {}
+        for n, inputs in over.items():
+            for at in inputs:
+                takers.setdefault(at, []).append(n)
+        return Outputs(names, kinds, {name: n for n, name in enumerate(names)}, over, takers)
 
     def fresh(self) -> list[Array]:
         """A new array for each output."""
@@ -103,8 +109,8 @@ class Outputs:
         out: dict[int, Array] = {}
         for at in donated:
             kind = inputs[at].shape, inputs[at].dtype
-            for n, over in self.over.items():
-                if at in over and n not in out and n not in targets and self.kinds[n] == kind:
+            for n in self.takers.get(at, ()):
+                if n not in out and n not in targets and self.kinds[n] == kind:
                     out[n] = inputs[at]
                     break
         return out
@@ -135,8 +141,8 @@ def _direct(
     """Those that kernels can write: in order, the ones that share no byte with an input that they
     must not be written over, or with one before them.
     """
-    taken = [*targets.values()]
-    if all([_is_writable(a) for a in taken]) and not _overlap([*given, *taken]):
+    writable = all([_is_writable(a) for a in targets.values()])
+    if writable and not _overlap([*given, *_elsewhere(given, targets, over)]):
         return targets
     out: dict[int, Array] = {}
     seen: list[Array] = []
@@ -149,6 +155,22 @@ def _direct(
         ):
             out[n] = target
         seen.append(target)
+    return out
+
+
+def _elsewhere(
+    given: Sequence[Array], targets: Mapping[int, Array], over: Mapping[int, frozenset[int]]
+) -> list[Array]:
+    """The targets but those that are written over an input which they may be, one for each."""
+    out: list[Array] = []
+    written: set[int] = set()
+    for n, target in targets.items():
+        for at in over.get(n, ()):
+            if at not in written and _is_same_memory(target, given[at]):
+                written.add(at)
+                break
+        else:
+            out.append(target)
     return out
 
 
