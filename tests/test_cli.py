@@ -466,7 +466,22 @@ def test_explain_tells_what_would_be_printed_for_a_gpu(
         assert bool(row["steps"]) != bool(row.get("refused"))
     names = [step["name"] for step in found["kernels"][0]["steps"]]
     assert names[0] == "lower" and names[-1] == "place syncs"
-    assert "a prediction: there is no printer for it yet" in shell(*flags)[1]
+    assert "a prediction, for it is a data sheet" in shell(*flags)[1]
+
+
+def test_explain_and_compile_tell_of_thread_blocks(told: Callable[..., Any], shell: Shell) -> None:
+    flags = ("zoo:small_lstm", "--target", "cuda-sim")
+    found = told("explain", *flags, "--stage", "emitted")
+    assert found["predicted_for"] == "cuda-sim"
+    for row in found["kernels"]:
+        assert "@cuda.jit" in row["source"] and row["blocks"] * row["threads"] > 0
+        assert "registers" in row or "ironworks[cuda]" in row["unassembled"]
+    name = found["kernels"][-1]["kernel"]
+    code, out, _ = shell("explain", *flags, "--stage", "emitted", "--op", name)
+    assert code == 0 and f"# {name}\n# p" in out.lower() and "cuda.threadIdx.x" in out
+    blocks = told("compile", *flags, "--check")["blocks"]
+    assert blocks["printed"] == len(found["kernels"]) and not blocks["refused"]
+    assert blocks["simulated"] is True
 
 
 def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(

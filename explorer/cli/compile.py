@@ -58,8 +58,24 @@ class Arena:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Kernel calls that have a source for a GPU, those that have none, with the reason, and what an
+    assembler predicts: the most registers of a thread, and how many calls spill; null without one,
+    for the reason in `unassembled`. `simulated`: whether the blocks, run in a stand-in, make what
+    the program is, or what is wrong; null where nobody looked.
+    """
+
+    printed: int
+    refused: Mapping[str, str]
+    registers: int | None
+    spilling: int | None
+    unassembled: str
+    simulated: None | bool | str
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
-    """What `compile --json` prints. The last four are null where it was not compiled that far."""
+    """What `compile --json` prints. The last five are null where it was not compiled that far."""
 
     model: str
     stage: str
@@ -73,6 +89,7 @@ class Compiled:
     bricks: int | None = None
     planned_us: float | None = None
     units: int | None = None
+    blocks: Blocks | None = None
 
 
 def main(given: Sequence[str]) -> int:
@@ -104,8 +121,11 @@ def answer(flags: Namespace) -> Answer:
     with counters.delta() as did:
         c = compiled(model, flags, chosen, flags.until, flags.check)
     found = _compiled(c, bound, read, did.counts, begin)
-    wrong = [step for step in found.steps if isinstance(step.checked, str)]
-    return Answer(found, _text(found), yes=not wrong)
+    if c.blocks:
+        found = replace(found, blocks=_blocks(c, flags.check))
+    said = [step.checked for step in found.steps]
+    said += [found.blocks.simulated] if found.blocks is not None else []
+    return Answer(found, _text(found), yes=not any(isinstance(each, str) for each in said))
 
 
 def _compiled(
@@ -132,6 +152,29 @@ def _compiled(
         planned_us=wall.total_us,
         units=wall.units,
     )
+
+
+def _blocks(c: Compilation, check: bool) -> Blocks:
+    printed = [k for k in c.blocks if k.code is not None]
+    why = next((k.unassembled for k in printed if k.unassembled), "")
+    made = [] if why else [k.assembled for k in printed]
+    return Blocks(
+        len(printed),
+        {k.name: k.refused for k in c.blocks if k.code is None},
+        max((a.registers for a in made), default=None),
+        None if why else sum(a.spilled_bytes > 0 for a in made),
+        why,
+        _simulated(c) if check else None,
+    )
+
+
+def _simulated(c: Compilation) -> bool | str:
+    """Whether the blocks make what the program is, or what is wrong."""
+    from explorer.ops.reference.evaluate import evaluate
+    from explorer.passes.pipeline.validate import difference
+
+    inputs = c.random_inputs()
+    return difference(evaluate(c.model.program, inputs), c.simulate(inputs)) or True
 
 
 def _step(s: StepTime) -> StepRow:
@@ -179,8 +222,10 @@ def _sums(found: Compiled) -> Iterator[str]:
             f"  {counted(kernels.calls, 'kernel call')} of {counted(kernels.total, 'kernel')}: "
             f"{kernels.compiled_now:,} compiled now, {kernels.from_cache:,} from the cache"
         )
-    else:
+    elif found.blocks is None:
         yield f"  {counted(kernels.calls, 'kernel call')}, no code"
+    if found.blocks is not None:
+        yield from _of_blocks(found.blocks, found.target)
     if found.memory is not None:
         planned, naive = found.memory.planned_bytes, found.memory.naive_bytes
         share = f", {percent(planned / naive)} of it" if naive else ""
@@ -189,3 +234,16 @@ def _sums(found: Compiled) -> Iterator[str]:
         bricks, units = counted(found.bricks, "brick"), counted(found.units, "unit")
         yield f"  {bricks} on {units}: {duration(found.planned_us)} planned"
     yield f"  {found.seconds:.3f} s in all"
+
+
+def _of_blocks(b: Blocks, target: str) -> Iterator[str]:
+    total = counted(b.printed + len(b.refused), "kernel call")
+    yield f"  {b.printed:,} of {total} printed as thread blocks of {target}: predictions"
+    yield from (f"  {name}: {why}" for name, why in b.refused.items())
+    if b.unassembled:
+        yield f"  {b.unassembled}"
+    elif b.registers is not None:
+        spilling = f"{b.spilling:,} of them spill"
+        yield f"  {b.registers} registers a thread at most, {spilling}: the assembler's words"
+    if b.simulated is not None:
+        yield f"  run in a stand-in for a GPU: {_badge(b.simulated)}"

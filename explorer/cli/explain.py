@@ -53,7 +53,7 @@ def main(given: Sequence[str]) -> int:
     add(
         "--rewrites",
         action="store_true",
-        help="each rewrite of the kernels' tile programs; of a GPU, what would be printed",
+        help="each rewrite of the kernels' tile programs; of a GPU, of its thread blocks",
     )
     flags = parsed(parser, given)
     if flags.stage is None and flags.op is None:

@@ -10,9 +10,13 @@ import numpy as np
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
+from explorer.codegen.cuda.block_kernel import BlockKernel, print_blocks
+from explorer.codegen.cuda.build import is_cuda
+from explorer.codegen.cuda.simulated import simulate
 from explorer.compilation.explanation import Explanation
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
+from explorer.devices.catalogue import SIMULATED
 from explorer.devices.cpus import runs_on
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -157,6 +161,8 @@ class Compilation:
             why = f"it was compiled until {self.stage.name} only"
             if self.device.name != "this-cpu":
                 why = f"{self.device.name} is a data sheet, not this machine"
+            if self.device.name == SIMULATED:
+                why = f"{SIMULATED} has no clock, and writes new arrays only"
             raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name)
         if not self._runs_here:
             why = f"{self.device.name} has vectors or instructions that this machine has not"
@@ -187,7 +193,24 @@ class Compilation:
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs.
         """
+        if self.device.name == SIMULATED and out is None:
+            return self.simulate(self._inputs.given(inputs, more))
         return self.runnable.run(self._inputs.given(inputs, more), out=out)
+
+    def simulate(self, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray]:
+        """The outputs by name, each kernel as the thread blocks that are printed for a GPU: their
+        threads run in Python, in an order of that seed. It tells nothing of a time.
+
+        Raises BadOption where no thread blocks are printed, CheckFailed where a thread leaves an
+        array.
+        """
+        if not is_cuda(self.device) or self.stage < Stage.ROLLED:
+            raise BadOption(
+                f"{self.model.name} has no thread blocks on {self.device.name}",
+                where=self.device.name,
+                try_='target="cuda-sim"',
+            )
+        return simulate(self.program, self.named(inputs), self.device, seed)[0]
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
@@ -198,6 +221,15 @@ class Compilation:
             if name in self.codes and b.kernel_call.tiling is not None:
                 out.append(CompiledKernel(name, self.codes[name], b.origin, b.kernel_call.tiling))
         return tuple(out)
+
+    @cached_property
+    def blocks(self) -> tuple[BlockKernel, ...]:
+        """Of a GPU with a compute capability, every kernel call in order as a thread block under
+        the hints, or why it has none; nothing of any other device.
+        """
+        if not is_cuda(self.device) or self.stage < Stage.ROLLED:
+            return ()
+        return print_blocks(self.program, self.device, self.hint)
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
         """The brick wall as Rammer planned it for a binding."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from explorer.devices.model import Device
 from explorer.devices.sheet import SHEETS, read_file, read_sheet
 from explorer.errors import BadSheet, NoSuchDevice
 
-__all__ = ["HERE", "SHEETS", "device", "device_names", "read_sheet"]
+__all__ = ["HERE", "SHEETS", "SIMULATED", "device", "device_names", "read_sheet"]
 
 HERE = ("cpu", "this-cpu")  # what the machine that this runs on is called
+SIMULATED = "cuda-sim"  # a GPU whose threads run in Python, one after the other
+SIMULATED_SHEET = "a100"  # whose blocks they are: chosen
 
 
 @cache
@@ -30,11 +33,13 @@ def device(name: str) -> Device:
     """
     if name.endswith(".toml"):
         return of_ones_own(read_file(Path(name)), Path(name).name)
+    if name == SIMULATED:
+        return replace(_shipped(SIMULATED_SHEET), name=SIMULATED)
     if name not in device_names():
         raise NoSuchDevice(
             f"there is no data sheet for {name!r}",
             where=name,
-            expected=", ".join(("this-cpu", *CPUS, *device_names())),
+            expected=", ".join(("this-cpu", *CPUS, SIMULATED, *device_names())),
             try_="one of these, or a sheet of your own in a file: ./my_gpu.toml",
         )
     return _shipped(name)
@@ -47,7 +52,7 @@ def _shipped(name: str) -> Device:
 
 def of_ones_own(device: Device, where: str) -> Device:
     """A device that does not ship, under a name that is free; BadSheet where it is taken."""
-    if device.name in (*HERE, *CPUS, *device_names()):
+    if device.name in (*HERE, *CPUS, SIMULATED, *device_names()):
         raise BadSheet(
             f"{where}: {device.name!r} is the name of another device",
             where=where,

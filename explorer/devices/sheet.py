@@ -72,6 +72,7 @@ LIMITS = {
     "sustained_gflops": _positive(1e9, "GFLOP/s", all_units=True),
     "thread_loads": Number(1, 4096),
     "pipeline_cycles": Number(1, 4096),
+    "capability": Number(30, 9999, "tenths"),
 }
 LEVELS = {
     "capacity": Number(1, 1 << 50, "bytes"),

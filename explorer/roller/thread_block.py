@@ -1,5 +1,5 @@
 """Roller's tiles for a GPU as a thread block of the kernel that they are of, and the tile program
-that would be printed of it.
+that is printed of it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from explorer.roller.constructed import cut_by
 from explorer.roller.tiles.cuts import cuts_all
 from explorer.tile.gpu.rewrites import block_steps
 
-PREDICTED = (
-    "what would be printed for a thread block of {}, a prediction: there is no printer for it yet"
-)
+PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
 
 
 def thread_block_steps(

@@ -15,7 +15,7 @@ CODEGEN = ROOT / "explorer" / "codegen"
 HOST = re.compile(r"host|this_machine|this_cpu")
 ASKS = re.compile(r"get_host_cpu|/proc/|os\.(uname|cpu_count|sched_getaffinity)|platform\.\w+\(")
 FEATURE = re.compile(r"""\bhas\(\s*["']avx""")
-PRINTER = CODEGEN / "cpu" / "print.py"
+PRINTERS = ("cpu", "cuda")
 
 
 def text(path: Path) -> str:
@@ -67,8 +67,9 @@ def functions(source: str) -> list[ast.FunctionDef]:
     return [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
 
 
-def test_no_function_of_the_printer_looks_at_two_statements() -> None:
-    found = functions(text(PRINTER))
+@pytest.mark.parametrize("target", PRINTERS)
+def test_no_function_of_a_printer_looks_at_two_statements(target: str) -> None:
+    found = functions(text(CODEGEN / target / "print.py"))
     assert {f.name for f in found} == {"statement", "emit"}
     assert [problem for f in found for problem in several(f)] == []
 

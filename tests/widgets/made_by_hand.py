@@ -386,6 +386,10 @@ class HandMade:
             for name, origin, _, _ in CALLS
         )
 
+    @property
+    def blocks(self) -> tuple[Kernel_, ...]:
+        return ()
+
     def planned_wall(self, sizes: Mapping[str, int]) -> Wall:
         return wall("planned", self.options.rammer.threads)
 

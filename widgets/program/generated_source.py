@@ -148,7 +148,7 @@ def figure(rows: SourceRows, limit: int = 60) -> Svg:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    kernels = s.now.compiled.kernels
+    kernels = s.now.compiled.kernels or s.now.compiled.blocks
     if not kernels:
         raise BadOption("no kernel was generated: compile through to code")
     rows = data(next((k for k in kernels if op in k.origins), kernels[0]))
@@ -158,6 +158,6 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="codegen",
     title="Generated source",
-    words="The Numba source that was generated for a kernel.",
+    words="The Numba source that was generated for a kernel, or for the thread block of a GPU.",
     draw=_draw,
 )

@@ -31,7 +31,7 @@ FURTHER = " " * 8  # what stands before the rest of a long line
 @dataclass(frozen=True, slots=True)
 class RewriteRows:
     """Each step by name with its lines: " " stays, "+" is new, "-" went. `said` is why there are
-    none; `predicted` says of which device's blocks they would be printed.
+    none; `predicted` says of which device's blocks they are.
     """
 
     kernel: str
@@ -158,7 +158,7 @@ PICTURE = Picture(
     name="tile_program",
     title="Tile program",
     words="The plain tile program, then what each rewrite changed, up to the one that is printed; "
-    "for a GPU, that would be.",
+    "of a GPU, for a thread block.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

@@ -44,7 +44,8 @@ def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     """The lines of one call's kernel; `ops` are the operators of each line where they are known."""
     name = item(s.house.calls, call, "call").name
-    found = next((k for k in s.now.compiled.kernels if k.name == name), None)
+    shown = s.now.compiled
+    found = next((k for k in (*shown.kernels, *shown.blocks) if k.name == name), None)
     if found is None:
         raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
     if language not in LANGUAGES:
@@ -55,7 +56,9 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
         "lines": rows.lines,
         "all": s.house.positions(rows.ops),
         "family": s.house.calls[call].family,
-        "ops": _line_ops(s, name, found.source) if language == "numba" else None,
+        "ops": _line_ops(s, name, found.source)
+        if language == "numba" and not shown.blocks
+        else None,
     }
 
 

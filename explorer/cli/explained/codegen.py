@@ -1,4 +1,4 @@
-"""The code generator: the kernels, and the source of one."""
+"""The code generator: the kernels, and the source of one; of a GPU, the thread blocks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import table
+from explorer.roller.thread_block import PREDICTED
 
 if TYPE_CHECKING:
+    from explorer.codegen.cuda.block_kernel import BlockKernel
     from explorer.compilation import Compilation
 
 
 def code(c: Compilation, op: str | None) -> Answer:
     """The kernels; for one operator the source of each."""
+    if c.blocks:
+        return _blocks(c, op)
     found = [k for k in c.kernels if about(op, k.name, k.origins)]
     if op is not None and not found:
         raise no_such(c, op, (k.name for k in c.kernels))
@@ -34,3 +38,57 @@ def code(c: Compilation, op: str | None) -> Answer:
     ]
     head = ("kernel", "code", ">calls of it", ">lines of source")
     return Answer(data, table(head, shortened(rows, op, 4)))
+
+
+def _blocks(c: Compilation, op: str | None) -> Answer:
+    """The thread blocks, with what an assembler predicts of each; for one operator the sources."""
+    found = [k for k in c.blocks if about(op, k.name, k.origins)]
+    if op is not None and not found:
+        raise no_such(c, op, (k.name for k in c.blocks))
+    data = {
+        "stage": "emitted",
+        "predicted_for": c.device.name,
+        "kernels": [
+            {"kernel": k.name, "origins": k.origins, "source": k.source, **_told(k)} for k in found
+        ],
+    }
+    said = f"{PREDICTED.format(c.device.name)}\n"
+    if op is not None:
+        texts = (f"# {k.name}\n# {k.figures}\n{k.source}" for k in found)
+        return Answer(data, "\n\n".join((said, *texts)))
+    head = ("kernel", ">blocks", ">threads", ">registers", ">shared", ">spilled", ">occupancy")
+    refused = [f"  {k.name}: {k.refused}" for k in found if k.code is None]
+    why = next((k.unassembled for k in found if k.code is not None and k.unassembled), "")
+    shown = table(head, shortened([_row(k) for k in found], op, len(head)))
+    return Answer(data, "\n".join((said, shown, *refused, *([f"  {why}"] if why else []))))
+
+
+def _told(k: BlockKernel) -> dict[str, object]:
+    if k.code is None:
+        return {"refused": k.refused}
+    launch = {"blocks": k.code.grid, "threads": k.code.threads}
+    if k.unassembled:
+        return {**launch, "shared_bytes": k.code.shared_bytes, "unassembled": k.unassembled}
+    a = k.assembled
+    return {
+        **launch,
+        "registers": a.registers,
+        "shared_bytes": a.shared_bytes,
+        "spilled_bytes": a.spilled_bytes,
+        "occupancy": a.occupancy.share,
+        "resident_blocks": a.occupancy.blocks,
+        "limited_by": a.occupancy.limited_by,
+    }
+
+
+def _row(k: BlockKernel) -> tuple[str, ...]:
+    told = _told(k)
+    share = told.get("occupancy")
+    return (
+        k.name,
+        *(
+            f"{told[name]:,}" if name in told else "-"
+            for name in ("blocks", "threads", "registers", "shared_bytes", "spilled_bytes")
+        ),
+        f"{share:.0%}" if isinstance(share, float) else "-",
+    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def rewrites(c: Compilation, op: str | None) -> Answer:
     """Each step by name with its lines; in the text a rewrite that changes nothing is a word. Of a
-    GPU, what would be printed for its blocks, and why there is none of a kernel.
+    GPU, what is printed for its blocks, and why there is none of a kernel.
     """
     calls = [b for b in c.program.kernel_calls if about(op, b.name, b.origin)]
     if not calls:

@@ -42,23 +42,29 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
     takes one point after the other, neighbours beside each other. A Sync stands after each part.
     """
     block = p.block or Block()
+    threads = threads_in(block, device)
     made: list[Statement] = []
     rooms: list[Buffer] = []
     left = list(p.body)
     while left:
         s = left.pop(0)
-        tile = _register_tile(s, block, device) if isinstance(s, Reduce) else None
+        tile = register_tile(s, block, device) if isinstance(s, Reduce) else None
         if isinstance(s, Reduce) and tile is not None:
             after = _follows(s, left[0], p.body) if left else None
             made.append(tile.loops(s, after))
             rooms.append(tile.sums)
             left = left if after is None else left[1:]
         elif isinstance(s, Map | Reduce):
-            made.append(one_by_one(s, block.threads))
+            made.append(one_by_one(s, threads))
         else:
             made.append(s)
     body = [x for s in made for x in (s, Sync())][:-1]
     return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *rooms)))
+
+
+def threads_in(block: Block, device: Device) -> int:
+    """Threads of a block that points are dealt out to: of a warp all are there anyway."""
+    return min(max(block.threads, device.lanes), device.block_threads)
 
 
 def one_by_one(s: Map | Reduce, threads: int) -> Statement:
@@ -148,7 +154,7 @@ def _thread(x: Span) -> str:
     return f"_t_{x.axis}"
 
 
-def _register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | None:
+def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | None:
     """How threads share a reduction's results where its operands are shared by several of them;
     None for any other, and where a block has not so many threads.
     """

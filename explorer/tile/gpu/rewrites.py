@@ -15,12 +15,14 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.place_syncs import place_syncs
+from explorer.tile.gpu.share_reductions import share_reductions
 from explorer.tile.gpu.stage import in_shared_memory
 from explorer.tile.verify import verify
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
 
 REWRITES: tuple[tuple[str, Rewrite], ...] = (
+    ("share long reductions", share_reductions),
     ("distribute over threads", over_threads),
     ("stage in shared memory", in_shared_memory),
     ("place syncs", place_syncs),

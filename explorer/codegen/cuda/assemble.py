@@ -1,0 +1,116 @@
+"""What the code of a thread block takes of a GPU, as NVIDIA's assembler tells: PTX, registers,
+shared memory, spills. It runs on any machine that has numba-cuda, and measures nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from explorer.codegen.cuda.build import BlockCode
+from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
+from explorer.devices.model import Device
+from explorer.errors import BadOption, KernelCompileError
+from explorer.ir.dtypes import DType
+
+LEAST_CAPABILITY = 75  # tenths, that CUDA 13 makes code for: its release notes, 2025-08
+TOLD = 90  # tenths, from which on the assembler counts what CUDA reserves in each block
+EXTRA = "ironworks[cuda]"
+USED = re.compile(r"used (\d+) registers.*?, (\d+) stack, (\d+) bytes smem.*?, (\d+) bytes lmem")
+SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """Of one kernel: its PTX, the registers of a thread, static shared bytes of a block, bytes that
+    a thread spills (stores and loads), and the blocks that a multiprocessor holds.
+    """
+
+    ptx: str
+    registers: int
+    shared_bytes: int
+    spilled_bytes: int
+    occupancy: Occupancy
+
+    @property
+    def words(self) -> str:
+        """The figures in one line."""
+        return (
+            f"{self.registers} registers a thread, {self.shared_bytes:,} bytes of shared memory a "
+            f"block, {self.spilled_bytes} bytes spilled; {self.occupancy.words}"
+        )
+
+
+def why_not(device: Device) -> str:
+    """Why nothing can be assembled for a device here, in one sentence; empty where it can be."""
+    if find_spec("numba_cuda") is None or find_spec("cuda") is None:
+        return (
+            f"PTX, registers, spills and occupancy are told with numba-cuda: pip install '{EXTRA}'"
+        )
+    if device.capability < LEAST_CAPABILITY:
+        have, least = (f"{n / 10}" for n in (device.capability, LEAST_CAPABILITY))
+        return f"CUDA 13 makes code from compute capability {least} on, {device.name} has {have}"
+    return ""
+
+
+def assemble(code: BlockCode, device: Device) -> Assembled:
+    """The figures of a block's code on a device, predicted by the assembler.
+
+    Raises BadOption where there is no assembler for it, KernelCompileError where it refuses.
+    """
+    if why := why_not(device):
+        raise BadOption(why, where=device.name, try_="the source can be read without it")
+    dtypes = tuple(t.dtype for t in code.tensors)
+    return _assembled(code.source, dtypes, code.threads, code.dynamic_bytes, device)
+
+
+@lru_cache(maxsize=256)
+def _assembled(
+    source: str, dtypes: tuple[DType, ...], threads: int, dynamic_bytes: int, device: Device
+) -> Assembled:
+    try:
+        ptx = _ptx(source, dtypes, threads, divmod(device.capability, 10))
+        log = _linked(ptx, f"-arch=sm_{device.capability}")
+    except Exception as problem:  # numba's and the linker's are of many kinds
+        first = str(problem).strip().split("\n")[0]
+        raise KernelCompileError(f"a thread block has no PTX: {first}", where="kernel") from problem
+    used = USED.search(log)
+    if used is None:
+        raise KernelCompileError("the assembler told no registers", where="kernel")
+    registers, _, static, _ = map(int, used.groups())
+    spilled = sum(int(n) for found in SPILLED.findall(log) for n in found)
+    reserved = RESERVED_BYTES if device.capability >= TOLD and static else 0
+    shared = static - reserved + dynamic_bytes
+    held = occupancy(device, threads, registers, shared)
+    return Assembled(ptx, registers, shared, spilled, held)
+
+
+def _ptx(source: str, dtypes: tuple[DType, ...], threads: int, capability: tuple[int, int]) -> str:
+    cuda, types = import_module("numba.cuda"), import_module("numba.types")
+    names: dict[str, Any] = {"__name__": "thread_block"}
+    exec(source, names)
+    numbers = (getattr(types, "boolean" if dtype == "bool" else dtype) for dtype in dtypes)
+    signature = tuple(number[::1] for number in numbers)
+    found, _ = cuda.compile_ptx(
+        names["kernel"].py_func, signature, cc=capability, launch_bounds=threads
+    )
+    return str(found)
+
+
+def _linked(ptx: str, arch: str) -> str:
+    """What the linker tells of the code that it makes of PTX."""
+    linker: Any = import_module("cuda.bindings.nvjitlink")
+    options, data = [arch, "-verbose"], ptx.encode()
+    handle = linker.create(len(options), options)
+    try:
+        linker.add_data(handle, linker.InputType.PTX, data, len(data), "kernel.ptx")
+        linker.complete(handle)
+        log = bytearray(linker.get_info_log_size(handle))
+        linker.get_info_log(handle, log)
+    finally:
+        linker.destroy(handle)
+    return log.decode(errors="replace")

@@ -1,0 +1,74 @@
+"""The kernel calls of a program as thread blocks of a GPU: what is read of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.codegen.cuda.assemble import Assembled, assemble, why_not
+from explorer.codegen.cuda.build import BlockCode, print_block
+from explorer.devices.model import Device
+from explorer.errors import BadOption, CheckFailed, KernelCompileError
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKernel:
+    """A kernel call with the source of its thread block, or why there is none."""
+
+    name: str
+    origins: frozenset[str]
+    device: Device
+    code: BlockCode | None
+    refused: str = ""
+
+    @property
+    def source(self) -> str:
+        """The Numba CUDA source; of a call without one a line that says why."""
+        return f"# no thread block: {self.refused}\n" if self.code is None else self.code.source
+
+    @property
+    def unassembled(self) -> str:
+        """Why there is no PTX, in a sentence; empty where there is."""
+        return self.refused if self.code is None else why_not(self.device)
+
+    @property
+    def assembled(self) -> Assembled:
+        """PTX and what the assembler predicts; raises BadOption or KernelCompileError."""
+        if self.code is None:
+            raise BadOption(self.refused, where=self.name)
+        return assemble(self.code, self.device)
+
+    @property
+    def figures(self) -> str:
+        """What the assembler predicts, in a sentence, or why there is nothing of it."""
+        try:
+            return self.unassembled or f"predicted for {self.device.name}: {self.assembled.words}"
+        except KernelCompileError as problem:
+            return str(problem)
+
+    @property
+    def llvm(self) -> str:
+        """numba-cuda keeps none of what NVVM is given."""
+        return "; a GPU's kernels have no LLVM IR here: PTX stands in its place, as assembly\n"
+
+    @property
+    def assembly(self) -> str:
+        """PTX, with the figures above it."""
+        try:
+            ptx = "" if self.unassembled else self.assembled.ptx
+        except KernelCompileError:
+            ptx = ""
+        return f"; {self.figures}\n{ptx}"
+
+
+def print_blocks(program: Program, device: Device, sizes: Sizes) -> tuple[BlockKernel, ...]:
+    """Every kernel call of a tiled program, in order, under one binding."""
+    found = []
+    for b in program.kernel_calls:
+        try:
+            code = print_block(b.kernel_call.kernel, device, program.env, sizes)
+            found.append(BlockKernel(b.name, b.origin, device, code))
+        except (BadOption, CheckFailed) as problem:
+            found.append(BlockKernel(b.name, b.origin, device, None, str(problem)))
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""From a kernel to the source of its thread block on a GPU, each different one once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from explorer.codegen.cuda.expressions import unprinted
+from explorer.codegen.cuda.print import emit
+from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
+from explorer.cost.bound import bind_kernel
+from explorer.devices.model import Device
+from explorer.errors import BadOption
+from explorer.ir.dtypes import DType
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import canonical, text_of
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.kernels.rebase import rebased
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.traversal import threads_of
+from explorer.roller.thread_block import thread_block_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One array of a kernel, flat: the input or output `name` of the kernel under its canonical
+    name, from `offset` elements on.
+    """
+
+    name: str
+    local: str
+    dtype: DType
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCode:
+    """The source of a thread block under one binding; `dynamic_bytes` of shared memory are asked
+    for where it is launched, in all it takes `shared_bytes`.
+    """
+
+    source: str
+    tile_program: TileProgram
+    tensors: tuple[Tensor, ...]
+    grid: int
+    threads: int
+    shared_bytes: int
+    dynamic_bytes: int
+
+
+def is_cuda(device: Device) -> bool:
+    """Whether Numba makes code for a device: one that has a compute capability."""
+    return device.capability > 0
+
+
+def print_block(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> BlockCode:
+    """The source of a kernel's thread block under one binding.
+
+    Raises BadOption or CheckFailed where there is none, with the reason.
+    """
+    if not is_cuda(device):
+        raise BadOption(f"{device.name} is no GPU that Numba prints code for", where=device.name)
+    bound = normalise(bind_kernel(kernel, sizes))
+    named, _ = canonical(bound)
+    offsets = rebased(bound).offsets
+    code = _printed(_Same(text_of(named), named), device, env)
+    ends = zip((*named.inputs, *named.outputs), (*bound.inputs, *bound.outputs), strict=True)
+    own = dict(ends)
+    return BlockCode(
+        code.source,
+        code.tile_program,
+        tuple(
+            Tensor(own[t.name], t.local, t.dtype, evaluate_dim(offsets.get(own[t.name], 0), sizes))
+            for t in code.tensors
+        ),
+        code.grid,
+        code.threads,
+        code.shared_bytes,
+        code.dynamic_bytes,
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Same:
+    """A kernel that is known by its text, which hashes in no time."""
+
+    text: str
+    kernel: Kernel
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@lru_cache(maxsize=512)
+def _printed(same: _Same, device: Device, env: ShapeEnv) -> BlockCode:
+    program = thread_block_steps(same.kernel, device, env, {})[-1][1]
+    for b in program.buffers:
+        if why := unprinted(b.dtype):
+            raise BadOption(f"{b.name} is not printed: {why}", where=b.name)
+    tensors = tuple(b for b in program.buffers if b.kind != "scratch")
+    names = [b.name for b in tensors]
+    grid, threads = prod(int(g.count) for g in program.grid), threads_of(program.body)
+    used = beginnings(program)[-1]
+    dynamic = used if used > STATIC_BYTES else 0
+    launch = f"kernel[{grid}, {threads}{f', 0, {dynamic}' if dynamic else ''}]({', '.join(names)})"
+    return BlockCode(
+        emit(program, names, launch),
+        program,
+        tuple(Tensor(b.name, b.name, b.dtype) for b in tensors),
+        grid,
+        threads,
+        used,
+        dynamic,
+    )

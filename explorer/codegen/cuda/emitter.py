@@ -1,0 +1,119 @@
+"""What all statements of a thread block are printed with: lines, loops, the threads' own parts of
+loops, stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from explorer.codegen.cpu.expressions import affine_text
+from explorer.codegen.cuda.expressions import Scalars, register
+from explorer.ir.affine import Affine
+from explorer.ir.tile_programs.elements import REGISTER, Fetch, TileExpr
+from explorer.ir.tile_programs.program import Grid
+from explorer.ir.tile_programs.statements import For, Span
+
+
+@dataclass(slots=True)
+class Emitter:
+    """`threads` are those of the block."""
+
+    threads: int
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    expressions: int = 0
+
+    def line(self, text: str) -> None:
+        """A line, as deep as the loops around it."""
+        self.lines.append("    " * self.depth + text)
+
+    def tasks(self, grid: Sequence[Grid]) -> None:
+        """The tile variables from the number of the block, the last one fastest."""
+        inner = 1
+        for n, g in reversed(list(enumerate(grid))):
+            text = "_block" if inner == 1 else f"_block // {inner}"
+            text = f"{text} % {g.count}" if n else text
+            self.line(
+                f"{g.variable} = {text}" if g.tile == 1 else f"{g.variable} = ({text}) * {g.tile}"
+            )
+            inner *= int(g.count)
+
+    def loop(self, s: Span) -> None:
+        """What follows is done for each value of an axis, in order."""
+        if s.size == 1 and not (s.clip_low or s.clip_high):
+            self.line(f"{s.axis} = {affine_text(s.base)}")
+            return
+        low, high = ends(s)
+        self.line(f"for {s.axis} in range({low}, {high}):")
+        self.depth += 1
+
+    def dealt(self, loops: Sequence[For]) -> None:
+        """What follows is done by each thread for the values of loops that are dealt to it."""
+        counts = [x.threads.count for x in loops if x.threads is not None]
+        if prod(counts) < self.threads:
+            self.line(f"if _thread < {prod(counts)}:")
+            self.depth += 1
+        for n, loop in enumerate(loops):
+            self._own(loop.span, counts[n], _place(counts, n))
+
+    def _own(self, s: Span, count: int, place: str) -> None:
+        if count == 1:
+            self.loop(s)
+            return
+        first = place if s.base == Affine() else f"{affine_text(s.base)} + {place}"
+        if s.size == count:
+            self.line(f"{s.axis} = {first}")
+            tests = inside(s, s.axis)
+        else:
+            self.line(f"for {s.axis} in range({first}, {ends(s)[1]}, {count}):")
+            self.depth += 1
+            tests = inside(s, s.axis)[:1] if s.clip_low else []
+        if tests:
+            self.line(f"if {' and '.join(tests)}:")
+            self.depth += 1
+
+    def scalars(self) -> Scalars:
+        """What prints the expressions of a statement, under names that no other has."""
+        self.expressions += 1
+        return Scalars(self.expressions)
+
+    def value(self, scalars: Scalars, expr: TileExpr) -> str:
+        """Print the parts of an expression that are not there yet; the text that stands for it."""
+        name = scalars.name(expr)
+        for text in scalars.lines:
+            self.line(text)
+        scalars.lines.clear()
+        return name
+
+    def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
+        """One element becomes a value."""
+        if f.buffer.level == REGISTER:
+            self.line(f"{register(f)} = {value}")
+            return
+        at = scalars.offset(f)
+        for text in scalars.lines:
+            self.line(text)
+        scalars.lines.clear()
+        self.line(f"{f.buffer.name}[{at}] = {value}")
+
+
+def _place(counts: Sequence[int], n: int) -> str:
+    """A thread's place in one of several loops inside of each other."""
+    inner = prod(counts[n + 1 :])
+    text = "_thread" if inner == 1 else f"_thread // {inner}"
+    return text if n == 0 else f"{text} % {counts[n]}"
+
+
+def ends(s: Span) -> tuple[str, str]:
+    """The first value and the end of a loop, which does nothing where it ends before it begins."""
+    low, high = affine_text(s.base), affine_text(s.base + s.size)
+    first = f"max({low}, 0)" if s.clip_low else low
+    return first, f"min({high}, {s.extent})" if s.clip_high else high
+
+
+def inside(s: Span, value: str) -> list[str]:
+    """When a value of an axis is one that there is."""
+    low = [f"{value} >= 0"] if s.clip_low else []
+    return [*low, *([f"{value} < {s.extent}"] if s.clip_high else [])]

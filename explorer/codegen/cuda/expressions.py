@@ -1,0 +1,147 @@
+"""Scalar expressions of a thread block as Python text, each shared part once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from explorer.codegen.cpu.expressions import affine_text
+from explorer.codegen.cuda.spelling import spelled
+from explorer.errors import BadOption
+from explorer.ir.dtypes import (
+    NARROW_FLOATS,
+    DType,
+    computed,
+    integer_limits,
+    is_float,
+    is_integer,
+    is_stored_otherwise,
+    numpy_dtype,
+)
+from explorer.ir.kernel import Const, IndexValue
+from explorer.ir.scalar_functions import gives_truth
+from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
+
+STORED = frozenset({"float16"})  # of what is not stored as it is computed with: Numba has a type
+PRODUCTS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 1.0: "{0}"}
+
+
+def unprinted(dtype: DType) -> str:
+    """Why elements of a dtype are not printed; empty where they are."""
+    if is_stored_otherwise(dtype) and dtype not in STORED:
+        return f"Numba's CUDA has no elements of {dtype}"
+    return ""
+
+
+def register(f: Fetch) -> str:
+    """The variable that an element in registers is."""
+    if f.offset.terms or f.dynamic:
+        raise BadOption(f"{f.buffer.name} is in registers, which have no addresses")
+    return f"{f.buffer.name}_{f.offset.const}"
+
+
+@dataclass(slots=True)
+class Scalars:
+    """Prints expressions as assignments to `_e0_0`, `_e0_1`, ...; equal parts are computed once."""
+
+    tag: int
+    names: dict[TileExpr, str] = field(default_factory=dict)
+    count: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def name(self, e: TileExpr) -> str:
+        """The text that stands for an expression after its lines."""
+        match e:
+            case Const(value, dtype):
+                return constant(value, dtype)
+            case Fetch(buffer) if buffer.level == REGISTER:
+                return register(e)
+        if e not in self.names:
+            right = self.right(e)
+            self.names[e] = f"_e{self.tag}_{self.count}"
+            self.count += 1
+            self.lines.append(f"{self.names[e]} = {right}")
+        return self.names[e]
+
+    def right(self, e: TileExpr) -> str:
+        """The right side of the assignment for an expression."""
+        match e:
+            case Fetch():
+                text = f"{e.buffer.name}[{self.offset(e)}]"
+                dtype = e.buffer.dtype
+                return f"{computed(dtype)}({text})" if is_stored_otherwise(dtype) else text
+            case IndexValue(index):
+                return affine_text(index)
+            case Do(op, args):
+                return self.function(op, args)
+            case Const(value, dtype):
+                return constant(value, dtype)
+
+    def offset(self, f: Fetch) -> str:
+        """Where an element lies in its buffer."""
+        text = affine_text(f.offset)
+        for index, stride, extent in f.dynamic:
+            at = f"min(max({self.name(index)}, 0), {int(extent) - 1})"
+            text += f" + {at} * {int(stride)}"
+        return text
+
+    def function(self, op: str, args: tuple[TileExpr, ...]) -> str:
+        """A scalar function, by the dtype of its first argument."""
+        source = dtype_of_tile(args[0])
+        if op.startswith("cast_"):
+            return cast(self.name(args[0]), source, op.removeprefix("cast_"))
+        if op == "pow" and isinstance(args[1], Const) and args[1].value in PRODUCTS:
+            product = PRODUCTS[float(args[1].value)].format(self.name(args[0]))
+            return narrowed(product, source, op)
+        dtype = dtype_of_tile(args[1]) if op == "where" else source
+        return applied(op, dtype, [self.name(a) for a in args])
+
+
+def applied(op: str, dtype: DType, names: list[str]) -> str:
+    """A scalar function of names of a dtype."""
+    text = spelled(op, dtype, names)
+    if not text:
+        raise BadOption(f"the function {op} is not printed for CUDA", where=op)
+    return narrowed(text, dtype, op)
+
+
+def narrowed(text: str, dtype: DType, op: str) -> str:
+    """Numba widens small integers, and adds truths as numbers; they are narrowed again."""
+    if gives_truth(op):
+        return text
+    type_ = computed(dtype)
+    if type_ == "bool" and op != "where":
+        return f"({text}) != 0"
+    return f"{type_}({text})" if is_integer(type_) and type_ != "int64" else text
+
+
+def constant(value: object, dtype: DType) -> str:
+    """A typed number."""
+    type_ = computed(dtype)
+    if type_ == "bool":
+        return str(bool(value))
+    if is_float(type_):
+        number = float(value)  # type: ignore[arg-type]
+        if dtype in NARROW_FLOATS:
+            number = float(numpy_dtype(dtype).type(number))
+        if number != number or number in (float("inf"), float("-inf")):
+            sign = "-" if number < 0 else ""
+            return f"{type_}({sign}math.{'nan' if number != number else 'inf'})"
+        return f"{type_}({number!r})"
+    low, high = integer_limits(type_)
+    return f"{type_}({(int(value) - low) % (high - low + 1) + low})"  # type: ignore[call-overload]
+
+
+def cast(x: str, source: DType, target: DType) -> str:
+    """A conversion between dtypes."""
+    before, after = computed(source), computed(target)
+    if source == target:
+        return x
+    if why := unprinted(target):
+        raise BadOption(f"{why}, to which something is converted", where=target)
+    if after == "bool":
+        return f"{x} != 0"
+    if is_float(before) and is_integer(after) and after not in ("int64", "uint64"):
+        x = f"{'int64' if after == 'uint32' else 'int32'}({x})"  # what is too large wraps
+    if target in STORED:
+        return f"{after}({target}({x}))"
+    return x if before == after else f"{after}({x})"

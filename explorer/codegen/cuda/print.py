@@ -1,0 +1,86 @@
+"""TileProgram of a thread block -> Python source of a Numba CUDA kernel, statement by statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from explorer.codegen.cuda.emitter import Emitter
+from explorer.codegen.cuda.reductions import reduce_
+from explorer.codegen.cuda.shared_arrays import shared
+from explorer.codegen.cuda.unrolled import unrolled_map, unrolled_reduce
+from explorer.errors import BadOption
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import (
+    For,
+    LoopForm,
+    Map,
+    Reduce,
+    Statement,
+    Sync,
+    Threads,
+)
+from explorer.ir.tile_programs.traversal import dealt, threads_of
+
+TYPES = re.compile(r"\b(?:u?int(?:8|16|32|64)|float(?:16|32|64)|boolean)\b")
+
+
+def statement(e: Emitter, s: Statement) -> None:
+    """One statement."""
+    start = e.depth
+    match s:
+        case For(threads=Threads()):
+            loops, body = dealt(s)
+            e.dealt(loops)
+            for inner in body:
+                statement(e, inner)
+        case For(span, body):
+            e.loop(span)
+            for inner in body:
+                statement(e, inner)
+        case Sync("warp"):
+            e.line("cuda.syncwarp()")
+        case Sync():
+            e.line("cuda.syncthreads()")
+        case Map(form=None):
+            for span in s.spans:
+                e.loop(span)
+            scalars = e.scalars()
+            e.store(scalars, s.target, e.value(scalars, s.expr))
+        case Reduce(form=None):
+            reduce_(e, s)
+        case Map(form=LoopForm("unrolled")):
+            unrolled_map(e, s)
+        case Reduce(form=LoopForm("unrolled")):
+            unrolled_reduce(e, s)
+        case _:
+            raise BadOption(f"{type(s).__name__} is not printed for CUDA")
+    e.depth = start
+
+
+def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
+    """The source of a program; `arguments` are its tensors in order, `launch` is how it is
+    launched.
+    """
+    e = Emitter(threads_of(p.body))
+    e.line("_thread = cuda.threadIdx.x")
+    e.line("_block = cuda.blockIdx.x")
+    e.tasks(p.grid)
+    shared(e, p)
+    for s in p.body:
+        statement(e, s)
+    types = sorted({*TYPES.findall("\n".join(e.lines))})
+    uses = any("libdevice." in line for line in e.lines)
+    head = [
+        "import math",
+        "",
+        "from numba import cuda",
+        *(["from numba.cuda import libdevice"] if uses else []),
+        *([f"from numba.types import {', '.join(types)}"] if types else []),
+        "",
+        f"# {launch}",
+        "",
+        "@cuda.jit",
+        f"def kernel({', '.join(arguments)}):",
+    ]
+    return "\n".join([*head, *e.lines]) + "\n"

@@ -1,0 +1,40 @@
+"""The arrays of a thread block in shared memory, one behind the other."""
+
+from __future__ import annotations
+
+from explorer.codegen.cuda.emitter import Emitter
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.tile_programs.elements import REGISTER, Buffer
+from explorer.ir.tile_programs.program import TileProgram
+
+STATIC_BYTES = 49_152  # that code may name ahead: CUDA C++ programming guide, 20.4
+ALIGNED_BYTES = 16  # where an array in shared memory begins, for any dtype and vector
+
+
+def in_shared_memory(p: TileProgram) -> list[Buffer]:
+    """The buffers of a block that its threads share."""
+    return [b for b in p.buffers if b.kind == "scratch" and b.level != REGISTER]
+
+
+def shared(e: Emitter, p: TileProgram) -> None:
+    """Arrays in shared memory: by name, or parts of what the launch asks for where that is more
+    than code may name ahead.
+    """
+    begins, buffers = beginnings(p), in_shared_memory(p)
+    for b, begin in zip(buffers, begins):
+        type_ = "boolean" if b.dtype == "bool" else b.dtype
+        if begins[-1] <= STATIC_BYTES:
+            e.line(f"{b.name} = cuda.shared.array({b.size}, {type_})")
+            continue
+        first = begin // ITEM_BYTES[b.dtype]
+        part = f"[{first} : {first + int(b.size)}]"
+        e.line(f"{b.name} = cuda.shared.array(0, {type_}){part}")
+
+
+def beginnings(p: TileProgram) -> list[int]:
+    """Where arrays begin that lie behind each other, in bytes, and the end of the last."""
+    found = [0]
+    for b in in_shared_memory(p):
+        end = found[-1] + int(b.size) * ITEM_BYTES[b.dtype]
+        found.append(-(-end // ALIGNED_BYTES) * ALIGNED_BYTES)
+    return found

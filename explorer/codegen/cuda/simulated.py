@@ -1,0 +1,85 @@
+"""A whole program whose kernels run as thread blocks in the stand-in for a GPU; the rest is what
+the reference interpreter makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from explorer.codegen.cuda.build import BlockCode, print_block
+from explorer.codegen.cuda.stand_in import run_block_source
+from explorer.devices.model import Device
+from explorer.errors import BadOption, CheckFailed
+from explorer.ir.calls import KernelCall
+from explorer.ir.dtypes import numpy_dtype
+from explorer.ir.kernel import Kernel
+from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import Sizes, evaluate_shape
+from explorer.ops.reference.evaluate import Interpreter, bind_sizes
+from explorer.ops.reference.frame import Frame
+
+Array = np.ndarray
+UNWRITTEN = 77  # what an output of whole numbers holds before
+
+
+class Simulated(Interpreter):
+    """`refused` are the calls that have no thread block, with the reason: the reference interpreter
+    runs these. `seed` is of the order that threads go in.
+    """
+
+    def __init__(self, program: Program, sizes: Sizes, device: Device, seed: int = 0) -> None:
+        super().__init__(program, sizes)
+        self.device, self.seed = device, seed
+        self.launches = 0
+        self.refused: dict[str, str] = {}
+
+    def binding(
+        self, binding: Binding, values: Mapping[str, Array], frame: Frame
+    ) -> Sequence[Array]:
+        """The values that a binding binds."""
+        if not isinstance(binding.expr, KernelCall):
+            return super().binding(binding, values, frame)
+        kernel = binding.expr.kernel
+        try:
+            code = print_block(kernel, self.device, self.program.env, frame.sizes)
+        except (BadOption, CheckFailed) as problem:
+            self.refused[binding.name] = str(problem)
+            return super().binding(binding, values, frame)
+        args = [self.value(a, values) for a in binding.expr.args]
+        self.launches += 1
+        return launch(code, kernel, args, frame.sizes, self.seed + self.launches)
+
+
+def simulate(
+    program: Program, inputs: Mapping[str, Array], device: Device, seed: int = 0
+) -> tuple[dict[str, Array], Simulated]:
+    """The outputs of a program by name, and what ran.
+
+    Raises CheckFailed where a thread leaves an array, and what `bind_sizes` raises.
+    """
+    main = program.main
+    run = Simulated(program, bind_sizes(program, inputs), device, seed)
+    found = run.run(main, [inputs[p.name] for p in main.params])
+    names = main.output_names or tuple(v.name for v in main.outputs)
+    return dict(zip(names, found, strict=True)), run
+
+
+def launch(
+    code: BlockCode, kernel: Kernel, args: Sequence[Array], sizes: Sizes, seed: int = 0
+) -> tuple[Array, ...]:
+    """What all blocks of a kernel make of its inputs, in new arrays; over a copy of what they are
+    written over.
+    """
+    arrays = dict(zip(kernel.inputs, args, strict=True))
+    for name in kernel.outputs:
+        taken = kernel.updated(name)
+        shape = evaluate_shape(kernel.shape(name), sizes)
+        dtype = numpy_dtype(kernel.dtype(name))
+        unwritten = np.nan if dtype.kind == "f" else UNWRITTEN
+        room = np.full(shape, unwritten).astype(dtype)
+        arrays[name] = room if taken is None else np.array(arrays[taken]).reshape(shape)
+    flat = {t.local: np.ravel(arrays[t.name])[t.offset :] for t in code.tensors}
+    run_block_source(code.source, code.grid, code.threads, code.dynamic_bytes, flat, seed)
+    return tuple(arrays[name] for name in kernel.outputs)

@@ -1,0 +1,1 @@
+"""Thread blocks as CUDA source."""

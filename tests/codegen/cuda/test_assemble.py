@@ -1,0 +1,90 @@
+"""What the assembler tells of thread blocks, and what follows for a multiprocessor."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from explorer.codegen.cuda import assemble as assembler
+from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not
+from explorer.codegen.cuda.occupancy import occupancy
+from explorer.devices.catalogue import device
+from explorer.errors import BadOption
+from tests.codegen.cases import Case, linear
+from tests.codegen.cuda.launched import A100, code_of
+from tests.tile.gpu.blocks import case
+
+needs_numba_cuda = pytest.mark.skipif(
+    find_spec("numba_cuda") is None, reason="numba-cuda is not installed: ironworks[cuda]"
+)
+SOME = ("linear 5x7x9", "conv 1x7x7x3", "softmax 2 33", "integers", "mask", "narrow sum float16")
+
+
+@needs_numba_cuda
+@pytest.mark.parametrize("capability", [75, 80, 90])
+@pytest.mark.parametrize("name", SOME)
+def test_blocks_are_assembled(name: str, capability: int) -> None:
+    gpu = replace(A100, capability=capability)
+    found = assemble(code_of(case(name), gpu), gpu)
+    assert f".target sm_{capability}" in found.ptx
+    assert 0 < found.registers <= 255 and found.spilled_bytes == 0
+    assert found.shared_bytes <= code_of(case(name), gpu).shared_bytes
+
+
+@needs_numba_cuda
+def test_a_product_keeps_its_sums_in_registers() -> None:
+    code = code_of(linear(512, 512, 512, "relu", {}), A100)
+    found = assemble(code, A100)
+    sums = {*re.findall(r"\bt\d+_sums_\d+", code.source)}
+    assert found.registers >= len(sums) > 8 and found.spilled_bytes == 0
+    assert "fma.rn.f32" in found.ptx and ".local" not in found.ptx
+
+
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler, "find_spec", lambda name: None)
+    code: Case = case("mask")
+    with pytest.raises(BadOption, match=r"pip install 'ironworks\[cuda\]'"):
+        assemble(code_of(code, A100), A100)
+    monkeypatch.setattr(assembler, "find_spec", lambda name: name)
+    assert "CUDA 13 makes code from compute capability 7.5 on" in why_not(device("v100"))
+    assert why_not(A100) == ""
+
+
+def test_the_assemblers_words_are_read() -> None:
+    """As nvJitLink 13.5 writes them."""
+    log = (
+        "ptxas         .     8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+        "ptxas info    : Used 40 registers, used 1 barriers, 744 bytes cmem[0]\n"
+        "info    : used 44 registers, used 1 barriers, 0 stack, 6272 bytes smem, "
+        "744 bytes cmem[0], 176 bytes cmem[2], 0 bytes lmem\n"
+    )
+    used = USED.search(log)
+    assert used is not None and used.groups() == ("44", "0", "6272", "0")
+    assert SPILLED.findall(log) == [("12", "16")]
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "blocks", "by"),
+    [
+        (256, 32, 0, 8, "threads"),
+        (256, 64, 0, 4, "registers"),
+        (256, 33, 0, 6, "registers"),  # 40 registers a thread are taken
+        (128, 32, 40_960, 4, "shared memory"),  # 41,984 with what is reserved
+        (32, 16, 0, 32, "blocks"),
+        (48, 32, 0, 32, "threads"),  # two warps a block
+    ],
+)
+def test_an_a100_holds_as_many_blocks_as_the_calculator_says(
+    threads: int, registers: int, shared: int, blocks: int, by: str
+) -> None:
+    found = occupancy(A100, threads, registers, shared)
+    assert (found.blocks, found.limited_by) == (blocks, by)
+    assert found.warps == blocks * -(-threads // 32) and found.most_warps == 64
+    assert f"{found.share:.0%}" in found.words
+
+
+def test_a_block_that_no_multiprocessor_holds() -> None:
+    assert occupancy(A100, 1024, 128, 0).blocks == 0

@@ -1,0 +1,88 @@
+"""Whole models whose kernels run as printed thread blocks make what the CPU makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.codegen.cuda.simulated import simulate
+from explorer.errors import BadOption
+from explorer.ops.reference.evaluate import evaluate
+from tests.architecture.house import drawn
+from widgets.session.session import Session
+
+QUICK = ("small_bert", "small_moe")
+MORE = ("small_vit", "small_resnext29", "small_swin", "small_nasnet", "small_seq2seq", *QUICK)
+
+
+def agree(got: Any, want: Any) -> None:
+    assert [*got] == [*want]
+    for name, values in want.items():
+        scale = max(1.0, float(np.abs(values).max(initial=0)))
+        np.testing.assert_allclose(got[name], values, 1e-4, 1e-5 * scale)
+
+
+def simulated(c: explorer.Compilation, inputs: Any) -> Any:
+    """The outputs, every kernel of which ran as thread blocks."""
+    found, run = simulate(c.program, inputs, c.device)
+    assert run.launches > 0 and not run.refused
+    return found
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_model_makes_what_it_is(name: str) -> None:
+    c = explorer.compile(f"zoo:{name}", target="cuda-sim")
+    inputs = c.random_inputs()
+    agree(simulated(c, inputs), evaluate(c.model.program, inputs))
+
+
+def test_a_model_makes_what_the_cpu_makes(name: str = "small_lstm") -> None:
+    c = explorer.compile(f"zoo:{name}", target="cuda-sim")
+    inputs = c.random_inputs()
+    agree(simulated(c, inputs), explorer.compile(f"zoo:{name}").run(inputs))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MORE)
+def test_more_models_make_what_the_cpu_makes(name: str) -> None:
+    test_a_model_makes_what_the_cpu_makes(name)
+
+
+@explorer.trace
+def perceptron(x: explorer.tensor("float32", "n", 13)):  # type: ignore[valid-type,no-untyped-def]
+    w = np.random.default_rng(0).normal(size=(13, 11)).astype(np.float32)
+    h = explorer.np.maximum(x @ w, np.float32(0))
+    return explorer.np.cumsum(h @ w.T, 1)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_sizes_are_bound_where_it_runs(n: int) -> None:
+    """A running sum has no thread block: the reference interpreter runs it, and that is told."""
+    x = np.random.default_rng(1).normal(size=(n, 13)).astype(np.float32)
+    x[0, :2] = np.nan, np.inf
+    c = explorer.compile(perceptron, target="cuda-sim")
+    agree(c.run({"x": x}), explorer.compile(perceptron).run({"x": x}))
+    assert ["running reduction" in k.refused for k in c.blocks if k.code is None] == [True]
+    assert "# no thread block: " in c.blocks[-1].source
+
+
+def test_what_has_no_blocks_is_told() -> None:
+    with pytest.raises(BadOption, match="has no thread blocks on this-cpu"):
+        explorer.compile(perceptron).simulate({"x": np.ones((1, 13), np.float32)})
+    c = explorer.compile(perceptron, target="mi50")
+    assert c.blocks == () and explorer.compile(perceptron).blocks == ()
+    out = {"y": np.empty((1, 13), np.float32)}
+    with pytest.raises(BadOption, match="cuda-sim has no clock, and writes new arrays only"):
+        c = explorer.compile(perceptron, target="cuda-sim")
+        c.run({"x": np.ones((1, 13), np.float32)}, out=out)
+
+
+def test_the_house_shows_the_source_of_a_block() -> None:
+    session = Session(explorer.compile(perceptron, target="a100"))
+    assert "cuda.shared.array" in drawn(session, "codegen")
+    pane = [session.answer("kernel", {"call": 0, "language": n}) for n in ("numba", "assembly")]
+    assert "@cuda.jit" in pane[0]["lines"] and pane[0]["ops"] is None
+    assert "predicted for a100" in pane[1]["lines"][0] or "numba-cuda" in pane[1]["lines"][0]
