@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 from onnx import helper
 
+import explorer
+import explorer.np as enp
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
@@ -49,3 +54,21 @@ def test_what_a_cache_holds_is_not_computed_again_by_neighbours(tmp_path: Path) 
 
 def test_windows_that_would_read_from_memory_read_what_their_tile_makes(tmp_path: Path) -> None:
     assert joined(tmp_path, 1 << 20)
+
+
+@pytest.mark.parametrize("rows", [256, 3 * 254])
+def test_what_is_reduced_in_parts_is_computed_where_it_is_read(rows: int) -> None:
+    """A part is one piece of rows: no element is read twice, nothing is stored in between."""
+
+    def exponential(x: Any) -> Any:
+        return enp.exp(x * 0.5).max()
+
+    largest = explorer.trace(exponential)(explorer.tensor("float32", rows, 301))
+    device = replace(this_cpu(), units=2)
+    program = explorer.compile(largest, device, until="rolled").program
+    assert [b.name for b in program.kernel_calls] == ["reduce_max.y_parts", "reduce_max"]
+    x = np.random.default_rng(0).normal(size=(rows, 301)).astype(np.float32)
+    for odd in (None, np.nan, np.inf):
+        x[rows - 3, 7] = x[rows - 3, 7] if odd is None else odd
+        (found,) = explorer.compile(largest).run(x).values()
+        np.testing.assert_allclose(found, np.exp(x * np.float32(0.5)).max(), rtol=1e-6)

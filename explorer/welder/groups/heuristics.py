@@ -10,7 +10,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.passes.convolution.winograd import could_be_filtered
 from explorer.welder.groups.eviction import held_in_cache
 from explorer.welder.groups.groups import Facts, Merge
-from explorer.welder.groups.windows import is_shifted, is_window
+from explorer.welder.groups.windows import is_cut, is_shifted, is_window
 from explorer.welder.model import (
     bytes_at_hint,
     form_of,
@@ -82,7 +82,8 @@ def _map_refusal(merge: Merge, last: Compute, env: ShapeEnv) -> Refusal | None:
             text = f"it would be computed {repeats:.0f} times over, at most {MOST_REPEATS:.0f}"
             change = f"{_operations(last.expr)} operations a value fewer, or as few reads"
             return Refusal("repeats", repeats, MOST_REPEATS, text, change)
-        if c.reduce and not (is_row(read, c) or is_once(read, c)) and not _is_free(last.expr):
+        once = is_row(read, c) or is_once(read, c) or is_cut(read, c)
+        if c.reduce and not once and not _is_free(last.expr):
             change = "a reduction that reads each element once"
             return Refusal("windows", 1, 0, "a reduction reads it in windows", change)
     users = {c.out for c, _ in loads}

@@ -14,11 +14,26 @@ def is_window(read: Read, compute: Compute) -> bool:
     """
     if read.fill is not None:
         return True
-    if not slides(compute, read):
+    if not slides(compute, read) or is_cut(read, compute):
         return False
     return contraction(compute) is None or any(
         _overlaps(i, compute) for i in read.index if isinstance(i, Affine)
     )
+
+
+def is_cut(read: Read, compute: Compute) -> bool:
+    """Whether a load goes through a tensor in pieces of rows, one after the other, and reads each
+    element once: a part of a long reduction.
+    """
+    first, *rest = read.index or (None,)
+    extents = {a.name: a.extent for a in compute.reduce}
+    bare = [i.bare if isinstance(i, Affine) else None for i in rest]
+    if not isinstance(first, Affine) or len(first.terms) != 2 or first.const != 0:
+        return False
+    if None in bare or len({*bare} - first.variables) != len(rest):
+        return False
+    inner = [n for n, f in first.terms if f == 1 and n in extents]
+    return len(inner) == 1 and all(f == extents[inner[0]] for n, f in first.terms if n not in inner)
 
 
 def _overlaps(index: Affine, compute: Compute) -> bool:
