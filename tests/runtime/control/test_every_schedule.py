@@ -92,17 +92,17 @@ def agrees(seed: int, recurses: bool = False) -> Counter[str]:
     python = Decided(program)
     found = python.run(program.main, [inputs[p.name] for p in program.main.params])
     wanted = dict(zip(program.main.output_names, found, strict=True))
-    ways = [(ways(seed), "auto") for ways in (RECURSIVE_WAYS if recurses else WAYS).values()]
-    ways += [(Ways(), asked) for asked in ("serial", "parallel") if recurses]
+    every = RECURSIVE_WAYS if recurses else WAYS
+    ways = [(ways(seed), Grinder()) for ways in every.values()]
+    ways += [(Ways(), Grinder(recursion=asked)) for asked in ("serial", "parallel") if recurses]
+    ways += [(Ways(), Grinder(independent=asked)) for asked in ("together", "apart")]
     laid = program.decisions
     assert isinstance(laid.rammer, Options) and isinstance(laid.grinder, Grinder | None)
+    depth = laid.grinder.depth if laid.grinder else 0
     for threads in (1, 2):
-        for way, recursion in ways:
-            decided = replace(
-                laid,
-                rammer=replace(laid.rammer, threads=threads),
-                grinder=replace(laid.grinder or Grinder(), recursion=recursion),
-            )
+        for way, grinder in ways:
+            rammer, grinder = replace(laid.rammer, threads=threads), replace(grinder, depth=depth)
+            decided = replace(laid, rammer=rammer, grinder=grinder)
             executable = Executable(replace(program, decisions=decided), model.codes, DEVICE, way)
             same(executable.run(inputs), wanted)
             same(executable.run(inputs), wanted)
