@@ -115,6 +115,8 @@ class LoopTask:
     `later`, of an unrolled loop, are the counts of a turn's further trips, whose bodies follow each
     other in `body`; it makes whole turns only. What is then left of turns of `rest` trips is a loop
     of its own that counts on, in the same registers and memory.
+    One `beside` the loop or branch before it shares nothing with it that either writes, and may run
+    at the same time; `units` says whether on units apart: "auto", "together" or "apart".
     """
 
     name: str
@@ -132,6 +134,8 @@ class LoopTask:
     origin: frozenset[str]
     later: tuple[str, ...] = ()
     rest: int = 0
+    beside: bool = False
+    units: str = "auto"
 
     @property
     def turn(self) -> int:
@@ -146,7 +150,9 @@ class LoopTask:
 
 @dataclass(frozen=True, slots=True)
 class BranchTask:
-    """A branch: `results` are (value, what `then` makes, what `orelse` makes)."""
+    """A branch: `results` are (value, what `then` makes, what `orelse` makes); `beside` and `units`
+    are as a loop's.
+    """
 
     name: str
     binding: str
@@ -157,6 +163,8 @@ class BranchTask:
     orelse: tuple[UTask, ...]
     results: tuple[tuple[str, str, str], ...]
     origin: frozenset[str]
+    beside: bool = False
+    units: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

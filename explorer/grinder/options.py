@@ -12,6 +12,7 @@ MOST_TRIPS = 64  # of a turn, that can be asked for; chosen
 MOST_MEASURED_WAYS = 16  # that can be asked for; chosen
 MOST_OPEN_CALLS = 1 << 24  # of a recursion, that can be asked for; chosen
 RECURSIONS = ("auto", "serial", "parallel")
+INDEPENDENT = ("auto", "together", "apart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Options:
     other, to units of their own, each with a stack; "serial" makes one call after the other, on all
     units together or on one; "auto" takes what is predicted to be the fastest.
 
+    `independent`: "apart" gives loops and branches that need nothing of each other to units of
+    their own, each of which makes its trips and takes its sides without the others; "together" does
+    one after the other on all units; "auto" takes what is predicted to be the fastest.
+
     `depth`: how many calls of a recursive function are open at once at most. A run that would need
     more ends with BoundError; a stack of so many frames that takes more memory than a model may
     have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
@@ -40,6 +45,7 @@ class Options:
     inline_branches: bool = True
     measure: int = 0
     recursion: str = "auto"
+    independent: str = "auto"
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -48,6 +54,7 @@ class Options:
         ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED_WAYS)
         ranges.whole("grinder.depth", self.depth, 0, MOST_OPEN_CALLS)
         ranges.one_of("grinder.recursion", self.recursion, RECURSIONS)
+        ranges.one_of("grinder.independent", self.independent, INDEPENDENT)
         ranges.switch("grinder.inline_branches", self.inline_branches)
 
     @property

@@ -49,38 +49,47 @@ def side_by_side(parts: Sequence[UTask], values: Values) -> tuple[UTask, ...]:
         out += [Straight(tuple(group.before))] if group.before else []
         out += [replace(call, beside=n > 0) for n, call in enumerate(group.calls)]
         out += [Straight(tuple(group.behind))] if group.behind else []
-    return tuple(_joined(out))
+    return tuple(straightened(out))
 
 
-def groups(parts: Sequence[UTask]) -> Iterator[tuple[UTask, tuple[CallTask, ...]]]:
-    """Each part that does not stand beside another, a call with those that do."""
-    for n, part in enumerate(parts):
-        if not isinstance(part, CallTask):
-            yield part, ()
-        elif not part.beside:
-            last = n + 1
-            while last < len(parts) and _is_beside(parts[last]):
-                last += 1
-            yield part, tuple(p for p in parts[n:last] if isinstance(p, CallTask))
+def groups(parts: Sequence[UTask]) -> Iterator[tuple[UTask, ...]]:
+    """Each part that does not stand beside another, with those that do."""
+    begins = [n for n, part in enumerate(parts) if not _is_beside(part)]
+    for begin, end in zip(begins, (*begins[1:], len(parts))):
+        yield tuple(parts[begin:end])
+
+
+def beside(parts: Sequence[UTask], at: int) -> Sequence[UTask]:
+    """The group of the part at a place, that part included."""
+    first = next((n for n in range(at, -1, -1) if not _is_beside(parts[n])), 0)
+    return next(iter(groups(parts[first:])))
+
+
+def first_of(group: Sequence[UTask]) -> str:
+    """By which name a group of loops and branches is known, that of its first; "" of others."""
+    first = group[0]
+    return first.name if len(group) > 1 and isinstance(first, LoopTask | BranchTask) else ""
 
 
 def widest(parts: Sequence[UTask]) -> int:
     """How many calls stand side by side at most, in any arm or body; 0 without calls."""
     found = 0
-    for part, calls in groups(parts):
-        found = max(found, len(calls))
-        match part:
-            case BranchTask(then=then, orelse=orelse):
-                found = max(found, widest(then), widest(orelse))
-            case LoopTask(body=body):
-                found = max(found, widest(body))
-            case _:
-                continue
+    for group in groups(parts):
+        for part in group:
+            match part:
+                case CallTask():
+                    found = max(found, len(group))
+                case BranchTask(then=then, orelse=orelse):
+                    found = max(found, widest(then), widest(orelse))
+                case LoopTask(body=body):
+                    found = max(found, widest(body))
+                case _:
+                    continue
     return found
 
 
 def _is_beside(part: UTask) -> bool:
-    return isinstance(part, CallTask) and part.beside
+    return isinstance(part, CallTask | LoopTask | BranchTask) and part.beside
 
 
 def _gathered(call: CallTask, rest: Sequence[UTask], values: Values) -> tuple[_Group, int]:
@@ -124,7 +133,7 @@ def _roots(names: Sequence[str], values: Values) -> set[str]:
     return {values[name].root for name in names}
 
 
-def _joined(parts: Sequence[UTask]) -> Iterator[UTask]:
+def straightened(parts: Sequence[UTask]) -> Iterator[UTask]:
     """One straight run in place of several that stand next to each other."""
     run: list[OperatorTask] = []
     for part in parts:

@@ -21,6 +21,8 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
+BESIDE = "; it needs nothing of the one before it, nor that of it"
+
 
 @dataclass(frozen=True, slots=True)
 class Grind:
@@ -76,6 +78,7 @@ def _trees(part: UTask) -> list[TaskTree]:
             reason = f"{function} again, in the next frame"
             return [TaskTree("call", name, "device", (), binding, reason, 2, origin)]
         case LoopTask():
+            reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
             inner = tuple(t for p in part.body for t in _trees(p))
             count = barriers_per_trip(part)
             return [
@@ -85,12 +88,13 @@ def _trees(part: UTask) -> list[TaskTree]:
                     part.level,
                     inner,
                     part.binding,
-                    part.reason,
+                    reason,
                     count,
                     part.origin,
                 )
             ]
         case BranchTask():
+            reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
             arms = tuple(
                 TaskTree("sequence", label, part.level, tuple(t for p in arm for t in _trees(p)))
                 for label, arm in (("then", part.then), ("else", part.orelse))
@@ -103,7 +107,7 @@ def _trees(part: UTask) -> list[TaskTree]:
                     part.level,
                     arms,
                     part.binding,
-                    part.reason,
+                    reason,
                     count,
                     part.origin,
                 )

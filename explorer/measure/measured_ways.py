@@ -85,7 +85,8 @@ class MeasureWays:
                 for c in decision.candidates
                 if not c.refused and _fits(c.value, decision.binding in inside)
             ][: self.count]
-            if decision.chosen.level != "both" and len(tried) > 1:
+            timed = decision.chosen.level != "both" and decision.kind != "group"
+            if timed and len(tried) > 1:
                 asked = [_with(program, replace(decision, chosen=c.value)) for c in tried]
                 times = self.timer([run_of(p.decisions) for p in asked])
                 program = _with(program, _measured(decision, tried, times))

@@ -33,7 +33,7 @@ from explorer.runtime.planning.plan import Plan
 from explorer.runtime.planning.runs.task_times import Key
 from explorer.runtime.workers import clock
 
-FORMAT = "task-times-5"
+FORMAT = "task-times-6"
 MIDDLE_RUNS = 5  # around the median, whose gaps are looked at; chosen
 FEWEST, PATIENCE_SECONDS = 5, 3.0  # more runs only while there is time left
 LEAST_SECONDS, MOST_RUNS = 0.1, 500  # short runs are more, to see more than a moment

@@ -49,7 +49,8 @@ class TaskProfile:
     """Measured times, for plans on `threads` units of the machine that `device` describes.
 
     `overheads` and `trips` are known where the program itself ran: the trips of loops, by name, the
-    calls of recursions, and how many of these took the first way of a branch.
+    calls of recursions, how deep they nested ("name/depth"), and how many of them took the first
+    way of a branch ("name/then").
     """
 
     device: str

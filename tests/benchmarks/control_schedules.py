@@ -4,11 +4,12 @@ turns.
     python -m tests.benchmarks.control_schedules [--seconds 1] [--programs 16]
 
 The first table is a loop whose body does nothing; the second one of growing bodies, a product of
-two squares and a tanh, and where the ways meet; the third random loops; the last recursions. Times
-are of one trip, or of one call, ratios are of times taken in turns, with their 99 % intervals;
-`predicted` is what the choice was made by. `eager` launches each operator by itself and welds
-nothing, as frameworks do without a compiler; `device` keeps the loop in the program and unrolls
-nothing, as JAX does.
+two squares and a tanh, and where the ways meet; the third random loops; the fourth recursions; the
+last two loops that need nothing of each other, on units apart and one after the other. Times are of
+one trip, or of one call, or there of a run, ratios are of times taken in turns, with their 99 %
+intervals; `predicted` is what the choice was made by. `eager` launches each operator by itself and
+welds nothing, as frameworks do without a compiler; `device` keeps the loop in the program and
+unrolls nothing, as JAX does.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Raced = dict[str, Comparison]
 WAYS = (("host", ControlWay("host")), ("device", ControlWay("device")))
 WIDTHS = (4, 16, 32, 64, 128, 192, 256)
 TOGETHER = 1.05  # ways that are no farther apart than this
-EMPTY_TRIPS, LONGEST_US, CALLS = 10_000, 20_000.0, 511
+EMPTY_TRIPS, LONGEST_US, CALLS, STEPS = 10_000, 20_000.0, 511, 64
 
 
 def empty() -> bytes:
@@ -250,8 +251,44 @@ def recursions(seconds: float, threads: int) -> Iterator[str]:
         yield row(name, found, found.raced(seconds))
 
 
+def both_directions(width: int) -> Any:
+    """A recurrent layer forwards and one backwards."""
+
+    def model(x: Any, w: Any, v: Any) -> Any:
+        h, g = x[0] * 0, x[0] * 0
+        for t in range(x.shape[0]):
+            h = xp.tanh(x[t] + h @ w)
+        for t in range(x.shape[0]):
+            g = xp.tanh(x[x.shape[0] - 1 - t] + g @ v)
+        return h, g
+
+    square = explorer.tensor("float32", width, width)
+    model.__annotations__ |= {"x": explorer.tensor("float32", "n", width), "w": square, "v": square}
+    return explorer.trace(model)
+
+
+def directions(seconds: float) -> Iterator[str]:
+    """The last table."""
+    yield f"two loops of {STEPS} trips, 2 threads, units apart against together"
+    for width in (16, 64, 128, 256):
+        model, shapes = both_directions(width), {"x": (STEPS, width)}
+        shapes |= dict.fromkeys("wv", (width, width))
+        rng = np.random.default_rng(0)
+        given = {n: rng.normal(0, 0.05, s).astype(np.float32) for n, s in shapes.items()}
+        runs = []
+        for asked in ("apart", "together", "auto"):
+            laid = explorer.Options(grinder=Grinder(independent=asked), rammer=Rammer(threads=2))
+            c = explorer.compile(model, options=laid)
+            runs.append(c.runnable.prepared(given, c.run(given)))
+        found = compare(*runs[:2], seconds=seconds)
+        auto = compare(runs[2], runs[1], seconds=seconds)
+        apart, together = found.first.median_us, found.second.median_us
+        times = f"{apart:7.1f} us apart, {together:7.1f} together"
+        yield f"{width:4} wide: {times}, {found}; auto {auto}"
+
+
 def main() -> None:
-    """Print the four tables."""
+    """Print the five tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each pair")
     parser.add_argument("--programs", type=int, default=16, help="random loops")
@@ -267,6 +304,8 @@ def main() -> None:
     for threads in (1, 2):
         for line in recursions(flags.seconds, threads):
             print(line, flush=True)
+    for line in directions(flags.seconds):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,10 @@
  9 Calls return in post-order, in pairs, and no deeper than the stack: here,
    `test_calls_write_nothing_beyond_their_stack` and `test_a_call_too_many_is_one_error_...` of
    `tests.runtime.test_recursion`, and the end of `tests.runtime.test_device_program`.
-10 Not built: calls side by side. All units are in every call in step, or one does the whole
-   recursion, so no group of units is split and no workspace divided. That the frames of all open
-   calls are apart is shown by the first test named under 9.
+10 Calls that need nothing of each other are made by units apart, in any order and without a race:
+   the first test named under 9, by the way `APART`; their stacks lie behind each other. A group of
+   units is not split further: each makes its calls alone. Loops and branches likewise:
+   `tests.grinder.test_independent`.
 11 Turns of several trips make all trips, with the same results: `tests.grinder.test_unroll`; with
    no more launches than their trips: here.
 12 No call of a function that does not call itself is left: here.

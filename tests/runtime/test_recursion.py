@@ -23,7 +23,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
-from explorer.runtime.planning.recursion_ways import ALONE, APART, TOGETHER, recursion_way
+from explorer.runtime.planning.units.recursion_ways import ALONE, APART, TOGETHER, recursion_way
 from explorer.runtime.workers.arena import aligned_bytes
 from tests.measure.test_task_profile import places
 from tests.runtime.programs import DEVICE, Model, inputs_of
@@ -322,7 +322,8 @@ def test_calls_are_seen_in_a_run_and_planned(units, k, way):
         executable.plan({})
     (name,) = executable.planner.uncounted(executable.plan({}))
     profile = task_profile(executable, inputs, runs=5, fresh=True)
-    assert dict(profile.trips)[name] == k + 1
+    trips = dict(profile.trips)
+    assert trips[name] == trips[f"{name}/depth"] == k + 1
     chosen = replace(program.decisions, rammer=Options(threads=units, profile=profile))
     known = Executable(replace(program, decisions=chosen), model.codes, DEVICE)
     with forced(way):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from explorer.errors import UnsupportedOperator
 from explorer.grinder.first_states import begin_in_place
 from explorer.grinder.host import host_of
+from explorer.grinder.independent import independent
 from explorer.grinder.levels import level_of
 from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
 from explorer.grinder.options import Options
@@ -62,6 +63,8 @@ class _Grinder:
         parts = self.body(main, scope)
         outputs = tuple(scope.value(v) for v in main.outputs)
         values = self.values.by_name
+        if not self.ways.apart:
+            parts = independent(parts, values, self.options.independent)
         begin_in_place(parts, values, outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
         inputs = tuple(p.name for p in main.params)

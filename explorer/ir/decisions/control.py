@@ -30,7 +30,8 @@ class TaskTree:
 class ControlWay:
     """How control flow may run: at a level as in `TaskTree`, or "both": both sides of a branch
     are computed and one is selected. A turn of a loop makes `turn` trips. Units make the `calls` of
-    a recursion all "together", one "alone", or "apart"; "" where there is one unit.
+    a recursion all "together", one "alone", or "apart"; "" where there is one unit. Loops and
+    branches that need nothing of each other they run "together" or "apart" as well.
     """
 
     level: str
@@ -59,7 +60,7 @@ class MeasuredWay:
     measured_us: float
 
 
-COSTS_ARE_OF = {"loop": "trip", "branch": "decision", "call": "call"}  # by kind
+COSTS_ARE_OF = {"loop": "trip", "branch": "decision", "call": "call", "group": "entry"}  # by kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class ControlDecision:
     """
 
     binding: str
-    kind: str  # "loop", "branch" or "call"
+    kind: str  # "loop", "branch", "call", or "group": of those that need nothing of each other
     chosen: ControlWay
     candidates: tuple[Candidate[ControlWay], ...]
     reason: str = ""

@@ -53,9 +53,10 @@ def _launch_us(wall: Wall) -> float:
 
 def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
     """Each loop with how many trips it made, on average of the times that it was entered, as far as
-    the calls around it tell; at least one. So each recursion with its calls, and in it each branch
-    with how many of these took its first way.
+    the calls around it tell; at least one. So each recursion with its calls and how deep they
+    nested, and in it each branch with how many of these took its first way.
     """
+    deepest = {ran.binding: ran.depth for ran in wall.ran}
     bricks: dict[str, list[Brick]] = defaultdict(list)
     for b in wall.bricks:
         bricks[b.call].append(b)
@@ -75,10 +76,12 @@ def trips_of(parts: Sequence[UTask], wall: Wall) -> Iterator[tuple[str, int]]:
                     if made and entered:
                         yield name, max(1, round(made / entered))
                     yield from walk(body, made, outermost)
-                case RecursionTask(name=name, body=body):
+                case RecursionTask(name=name, body=body, binding=binding):
                     made = times(_calls(body))
                     if made and entered:
                         yield name, max(1, round(made / entered))
+                        if deepest.get(binding):
+                            yield f"{name}/depth", deepest[binding]
                         yield from walk(body, made, entered)
                 case BranchTask(name=name, then=then, orelse=orelse):
                     arms = [times(_calls(arm)) for arm in (then, orelse)]

@@ -31,9 +31,8 @@ class Bound:
         self.plan, self.codes, self.units = plan, codes, units
         self.places = Places(plan, constants)
         program, frames = plan.program, plan.placed.frames
-        self.steps = assemble(
-            Given(program, plan.schedules, units, plan.sizes, codes, frames, plan.alone)
-        )
+        known = program, plan.schedules, units, plan.sizes, codes, frames, plan.alone, plan.dealt
+        self.steps = assemble(Given(*known))
         self.launches = tuple(launches(self.steps))
         self.blocks = Blocks(self.places, codes)
         for launch in self.launches:

@@ -32,8 +32,8 @@ from explorer.ir.stage import Stage
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.control.costs import Control, Supposed, Time, Tree
 from explorer.runtime.control.way_times import Constants, Crossing, WayTime
-from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
 from explorer.runtime.planning.runs.task_times import TaskTimes
+from explorer.runtime.planning.units.recursion_ways import UNCOUNTED_TRIPS
 
 HOST, DEVICE = ControlWay("host"), ControlWay("device")
 FROM_PYTHON = ("host", "eager")
@@ -207,6 +207,10 @@ class _Chooser:
             kind = KINDS[type(weighed.part)]
             reason = self.reason(weighed, way, binding in inside)
             yield ControlDecision(binding, kind, way, (*first, *others), reason)
+        for name, ways in self.base.weighed_groups():
+            said = [f"{1000 * w.cost_us:,.0f} ns {w.label}" for w in ways if not w.refused]
+            reason = f"predicted for an entry: {', '.join(said)}"
+            yield ControlDecision(name, "group", ways[0].value, ways, reason)
 
     def reason(self, weighed: _Weighed, way: ControlWay, inside: bool) -> str:
         if weighed.in_program is None:

@@ -23,6 +23,8 @@ from explorer.grinder import (
     Ways,
     uprogram,
 )
+from explorer.grinder.independent import group_name
+from explorer.grinder.siblings import first_of, groups
 from explorer.grinder.unroll import every
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
@@ -33,10 +35,11 @@ from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Planner
-from explorer.runtime.planning.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
+from explorer.runtime.planning.units.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
+from explorer.runtime.planning.units.side_by_side import Dealt, groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,12 @@ class Tree:
         self.framed = frozenset(framed.values()) - outside  # bindings in recursions alone
         inside = [key_of(s) for part in self.control.values() for s in straights((part,))]
         laid = planner.schedules(sizes, extents, frozenset(inside))
-        self.schedules, self.recursions = planner.recursions(laid, planner.units)
+        laid, self.recursions = planner.recursions(laid, planner.units)
+        self.schedules = laid
         alone = {name for name, way in self.recursions.items() if way.way == ALONE}
         self.unmet = {p.name for r in recursions for p in (r, *control(r.body)) if r.name in alone}
         self.host = planner.host(sizes, extents)
+        _, self.groups = planner.groups(laid, planner.units, self.host)
         self.units = planner.units.units
         self.profiled = planner.profile is not None
         self.again_us = planner.overheads.again_us
@@ -200,7 +205,9 @@ class Tree:
         """How many calls a recursion has, the outermost among them, and how that is known."""
         seen = self.host.seen.get(recursion.name)
         if seen is not None:
-            return seen, f"{seen:,} calls seen"
+            depth = self.host.seen.get(f"{recursion.name}/depth")
+            nested = f", {depth:,} deep" if depth else ""
+            return seen, f"{seen:,} calls seen{nested}"
         return UNCOUNTED_TRIPS, f"{UNCOUNTED_TRIPS} calls assumed"
 
     def called(self, recursion: RecursionTask, inside: Inside) -> Time:
@@ -216,6 +223,19 @@ class Tree:
         if way is not None and way.way == APART:
             return Time(kernels=way.weighed[0].cost_us, copies=copied)
         return self.parts(recursion.body, inside) + Time(barriers=met, copies=copied)
+
+    def weighed_groups(self) -> Iterator[tuple[str, tuple[Candidate[ControlWay], ...]]]:
+        """Loops and branches that need nothing of each other, and how they could run, the way that
+        is taken first.
+        """
+        for group in groups_of(self.tasks.parts):
+            found = self.groups.get(first_of(group))
+            if found is not None:
+                ways = (
+                    Candidate(w.label, ControlWay("device", calls=w.value), w.terms, w.refused)
+                    for w in found.weighed
+                )
+                yield group_name(group), tuple(ways)
 
     def units_of(self, recursion: RecursionTask) -> tuple[Candidate[ControlWay], ...]:
         """Which units could make its calls in the program, the way that is taken first."""
@@ -233,8 +253,10 @@ class Tree:
     def parts(self, parts: Sequence[UTask], inside: Inside) -> Time:
         """Parts one after the other in the program."""
         total = Time()
-        for part in parts:
+        for part in self.one_by_one(parts):
             match part:
+                case Dealt():
+                    total += Time(*(us for _, us in part.weighed[0].terms))
                 case Straight():
                     total += Time(self.schedules[key_of(part)].wall.total_us)
                 case LibraryTask():
@@ -244,6 +266,12 @@ class Tree:
                 case CallTask():
                     continue
         return total
+
+    def one_by_one(self, parts: Sequence[UTask]) -> Iterator[UTask | Dealt]:
+        """The parts, and in the place of those that units do apart how they do."""
+        for group in groups(parts):
+            found = self.groups.get(first_of(group))
+            yield from (found,) if found is not None and found.units else group
 
     def steps(self, parts: Sequence[UTask], inside: Inside) -> Time:
         """The same from Python: a launch for what stands between two things that it does."""

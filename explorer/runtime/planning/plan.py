@@ -25,17 +25,18 @@ from explorer.runtime.planning.extents import Extents, ExtentsOf
 from explorer.runtime.planning.host_steps import HostSteps, LibraryFacts, no_time
 from explorer.runtime.planning.memory import Memory, Placed
 from explorer.runtime.planning.planned_wall import planned_wall
-from explorer.runtime.planning.recursion_ways import (
-    ALONE,
-    UNCOUNTED_TRIPS,
-    RecursionWay,
-    recursion_way,
-)
 from explorer.runtime.planning.runs.run_facts import RunFacts, TaskFacts
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.straight_runs import Run, run_of
 from explorer.runtime.planning.runs.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
+from explorer.runtime.planning.units.recursion_ways import (
+    ALONE,
+    UNCOUNTED_TRIPS,
+    RecursionWay,
+    recursion_way,
+)
+from explorer.runtime.planning.units.side_by_side import Dealt, Prices, ways_of_groups
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Plan:
     when they are asked for.
 
     `direct` are the roots that a run writes right into an output: (root, position of the output);
-    `recursions` say which units make the calls of each.
+    `recursions` say which units make the calls of each, `groups` which run loops and branches that
+    need nothing of each other, by the name of the first.
     """
 
     program: UProgram
@@ -55,11 +57,17 @@ class Plan:
     units: VDevice
     planner: Planner
     recursions: Mapping[str, RecursionWay] = field(default_factory=dict)
+    groups: Mapping[str, Dealt] = field(default_factory=dict)
 
     @property
     def alone(self) -> frozenset[str]:
         """The recursions that one unit does."""
         return frozenset(name for name, way in self.recursions.items() if way.way == ALONE)
+
+    @property
+    def dealt(self) -> Mapping[str, tuple[int, ...]]:
+        """The units of the members of each group that units do apart."""
+        return {name: way.units for name, way in self.groups.items() if way.units}
 
     @cached_property
     def wall(self) -> Wall:
@@ -146,7 +154,9 @@ class Planner:
         extents = self.extents(sizes)
         units, every = self.run_facts.of(self.runs, sizes, extents)
         schedules, ways = self.recursions(self._schedules(self.runs, every), units)
-        return Plan(self.program, sizes, schedules, self.direct, extents, units, self, ways)
+        schedules, groups = self.groups(schedules, units, self.host(sizes, extents))
+        walls = schedules, self.direct, extents, units, self, ways, groups
+        return Plan(self.program, sizes, *walls)
 
     def recursions(
         self, schedules: Mapping[str, Schedule], units: VDevice
@@ -166,6 +176,20 @@ class Planner:
                 found |= own.schedules
                 ways |= dict.fromkeys(inside, own)
         return found, ways
+
+    def groups(
+        self, schedules: Mapping[str, Schedule], units: VDevice, host: HostSteps
+    ) -> tuple[Mapping[str, Schedule], Mapping[str, Dealt]]:
+        """The schedules with those of what units do apart, and how each group runs."""
+        if not self._has_ways(units):
+            return schedules, {}
+        seen, name, storages = self.overheads, self.device.name, self.memory.by_storages
+        times = seen.barrier_us, seen.launch_us
+        known = schedules, self.rammer, *times, units.units, name, host, storages
+        found, laid = ways_of_groups(self.program.parts, Prices(*known)), dict(schedules)
+        for way in found.values():
+            laid |= way.schedules
+        return laid, found
 
     def _has_ways(self, units: VDevice) -> bool:
         return units.units > 1 and self.sheet is None
@@ -208,7 +232,7 @@ class Planner:
         """A plan drawn: every brick and gap."""
         host = self.host(plan.sizes, plan.extents)
         parts, policy = self.program.parts, self.rammer.policy_name
-        walls = plan.schedules, plan.recursions, plan.units, host
+        walls = plan.schedules, plan.recursions, plan.groups, plan.units, host
         wall = planned_wall(parts, *walls, policy, self.device.name)
         return wall if self.sheet is None else replace(wall, kind="simulated")
 
@@ -247,7 +271,10 @@ class Planner:
         """The arena of a plan."""
         units, stacks = plan.units.units, {n: w.stacks for n, w in plan.recursions.items()}
         return self.memory.place(
-            plan.sizes, plan.extents, lambda: timeline(self.uses, plan.schedules, units), stacks
+            plan.sizes,
+            plan.extents,
+            lambda: timeline(self.uses, plan.schedules, units, plan.dealt),
+            stacks,
         )
 
     @property

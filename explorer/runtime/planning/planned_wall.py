@@ -19,12 +19,14 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
+from explorer.grinder.siblings import first_of, groups
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
 from explorer.rammer.one_order import one_order
 from explorer.runtime.planning.host_steps import HostSteps
-from explorer.runtime.planning.recursion_ways import ALONE, APART, RecursionWay
 from explorer.runtime.planning.timeline import key_of
+from explorer.runtime.planning.units.recursion_ways import ALONE, APART, RecursionWay
+from explorer.runtime.planning.units.side_by_side import Dealt
 
 MOST_BRICKS = 1 << 20  # a loop's further trips are left out: a bound on memory, chosen
 
@@ -33,6 +35,7 @@ def planned_wall(
     parts: Sequence[UTask],
     schedules: Mapping[str, Schedule],
     recursions: Mapping[str, RecursionWay],
+    dealt: Mapping[str, Dealt],
     device: VDevice,
     host: HostSteps,
     policy: str = "",
@@ -41,7 +44,7 @@ def planned_wall(
     """rPrograms are numbered in the order of the parts, whether drawn or not."""
     numbers: dict[str, int] = {}
     _number(parts, schedules, numbers)
-    mason = _Mason(schedules, recursions, numbers, device.units, host)
+    mason = _Mason(schedules, recursions, dealt, numbers, device.units, host)
     mason.lay(parts)
     return mason.wall(policy, name)
 
@@ -74,12 +77,14 @@ class _Mason:
         self,
         schedules: Mapping[str, Schedule],
         recursions: Mapping[str, RecursionWay],
+        groups: Mapping[str, Dealt],
         numbers: Mapping[str, int],
         units: int,
         host: HostSteps,
     ) -> None:
         self.schedules, self.numbers, self.units, self.host = schedules, numbers, units, host
         self.recursions, self.barrier_us = recursions, host.barrier_us
+        self.groups = groups
         self.own = -1
         self.now = 0.0
         self.launched = False
@@ -105,20 +110,50 @@ class _Mason:
         )
 
     def lay(self, parts: Sequence[UTask]) -> None:
-        for part in parts:
-            match part:
-                case Straight():
-                    self.straight(part)
-                case LoopTask():
-                    self.loop(part)
-                case BranchTask():
-                    self.branch(part)
-                case LibraryTask():
-                    self.library(part)
-                case RecursionTask():
-                    self.recursion(part)
-                case CallTask():
-                    continue
+        for group in groups(parts):
+            found = self.groups.get(first_of(group))
+            if found is not None and found.units and self.own < 0:
+                self.apart(group, found.units)
+                continue
+            for part in group:
+                self.part(part)
+
+    def part(self, part: UTask) -> None:
+        match part:
+            case Straight():
+                self.straight(part)
+            case LoopTask():
+                self.loop(part)
+            case BranchTask():
+                self.branch(part)
+            case LibraryTask():
+                self.library(part)
+            case RecursionTask():
+                self.recursion(part)
+            case CallTask():
+                pass
+
+    def apart(self, group: Sequence[UTask], units: Sequence[int]) -> None:
+        """Each member on its own unit, from when all have met until all have."""
+        self.launch()
+        self.idle(self.barrier_us, "barrier")
+        begin, ends, barrier_us = self.now, list[float](), self.barrier_us
+        self.barrier_us = 0.0
+        for unit in range(self.units):
+            self.own, self.now = unit, begin
+            self.lay([p for p, own in zip(group, units, strict=True) if own == unit])
+            ends.append(self.now)
+        self.own, self.barrier_us = -1, barrier_us
+        self.wait(ends)
+
+    def wait(self, ends: Sequence[float]) -> None:
+        """All units, the n-th of which is done at its end, meet."""
+        self.now = max(ends)
+        self.gaps += [
+            Gap(unit, ended, self.now, "imbalance")
+            for unit, ended in enumerate(ends)
+            if ended < self.now
+        ]
 
     def launch(self) -> None:
         """The device follows its rows from here on."""
@@ -273,11 +308,8 @@ class _Mason:
             self.now = begin
             self.calls(task, some, calls, copied_us)
             ends.append(self.now)
-        self.own, self.now = -1, max(ends)
-        for unit in range(self.units):
-            ended = ends[unit] if unit < units else begin
-            if ended < self.now:
-                self.gaps.append(Gap(unit, ended, self.now, "imbalance"))
+        self.own = -1
+        self.wait([*ends, *[begin] * (self.units - units)])
 
     def ways(self, task: BranchTask) -> tuple[int, ...]:
         """The ways of a branch that may be drawn: 1, 2 or both, of which the longer one is. Where
@@ -298,7 +330,8 @@ class _Mason:
         ways = []
         for made in self.ways(task):
             arm = task.then if made == 1 else task.orelse
-            way = _Mason(self.schedules, self.recursions, self.numbers, self.units, self.host)
+            known = self.schedules, self.recursions, self.groups, self.numbers
+            way = _Mason(*known, self.units, self.host)
             way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
             way.turn, way.barrier_us, way.own = self.turn, self.barrier_us, self.own
             way.lay(arm)

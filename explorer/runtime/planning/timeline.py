@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from explorer.grinder import (
     UProgram,
     UTask,
 )
+from explorer.grinder.siblings import first_of, groups
 from explorer.rammer import Schedule
 from explorer.relax.memory.plan import Timeline
 
@@ -50,6 +52,8 @@ class Uses:
         self.used: list[list[str]] = []  # at each position, the roots
         self.stretches: list[Stretch] = []
         self.stacks: dict[str, tuple[int, int]] = {}  # first and last position of a recursion
+        self.spans: dict[str, range] = {}  # the positions of a loop or branch
+        self.groups: dict[str, list[str]] = {}  # beside each other, by the first
         self.block = ""
 
     def write(self, name: str) -> None:
@@ -103,8 +107,15 @@ def uses_of(program: UProgram) -> Uses:
     return uses
 
 
-def timeline(uses: Uses, schedules: Mapping[str, Schedule], units: int) -> Timeline:
-    """The positions as vector clocks, as the schedules' waits order them."""
+def timeline(
+    uses: Uses,
+    schedules: Mapping[str, Schedule],
+    units: int,
+    dealt: Mapping[str, Sequence[int]],
+) -> Timeline:
+    """The positions as vector clocks, as the schedules' waits order them; `dealt` are the units of
+    the members of groups that units do apart.
+    """
     count, segment = len(uses.blocks), 0
     segments = np.zeros(count, np.int64)
     last, known = np.ones((count, units), np.int64), np.zeros((count, units), np.int64)
@@ -119,7 +130,28 @@ def timeline(uses: Uses, schedules: Mapping[str, Schedule], units: int) -> Timel
         segments[here] = segment + np.maximum(order.program, 0)
         last[here], known[here] = order.last, order.known
         segment += len(schedule.programs)
-    return Timeline(segments, last, known)
+    found = Timeline(segments, last, known)
+    for name, by in dealt.items():
+        _deal([uses.spans[member] for member in uses.groups[name]], by, found)
+    return found
+
+
+def _deal(spans: Sequence[range], by: Sequence[int], timeline: Timeline) -> None:
+    """Let what units do apart be one segment, in which a unit knows of its own steps alone."""
+    segments, last, known = timeline.segment, timeline.last, timeline.known
+    for unit in set(by):
+        mine = [p for span, own in zip(spans, by, strict=True) if own == unit for p in span]
+        mine.sort(key=lambda p: int(segments[p]))
+        base = 0
+        for _, some in groupby(mine, key=lambda p: int(segments[p])):
+            here = list(some)
+            ended, begun = base + last[here, 0], base + known[here, 0]
+            last[here], known[here] = 0, 0
+            last[here, unit], known[here, unit] = ended, begun
+            base = int(ended.max())
+    first = segments[spans[0].start]
+    for span in spans:
+        segments[span.start : span.stop] = first
 
 
 def key_of(part: Straight) -> str:
@@ -128,20 +160,29 @@ def key_of(part: Straight) -> str:
 
 
 def _walk(parts: Sequence[UTask], uses: Uses) -> None:
-    for part in parts:
-        match part:
-            case Straight():
-                uses.straight(part)
-            case CallTask(args=args, results=results, beside=True):
-                uses.also(args, results)
-            case LibraryTask(args=args, results=results) | CallTask(args=args, results=results):
-                uses.event(args, results)
-            case RecursionTask():
-                _recursion(part, uses)
-            case BranchTask():
-                _branch(part, uses)
-            case LoopTask():
-                _loop(part, uses)
+    for group in groups(parts):
+        for part in group:
+            begin = len(uses.blocks)
+            _part(part, uses)
+            if isinstance(part, LoopTask | BranchTask):
+                uses.spans[part.name] = range(begin, len(uses.blocks))
+        uses.groups[first_of(group)] = [p.name for p in group if not isinstance(p, Straight)]
+
+
+def _part(part: UTask, uses: Uses) -> None:
+    match part:
+        case Straight():
+            uses.straight(part)
+        case CallTask(args=args, results=results, beside=True):
+            uses.also(args, results)
+        case LibraryTask(args=args, results=results) | CallTask(args=args, results=results):
+            uses.event(args, results)
+        case RecursionTask():
+            _recursion(part, uses)
+        case BranchTask():
+            _branch(part, uses)
+        case LoopTask():
+            _loop(part, uses)
 
 
 def _branch(branch: BranchTask, uses: Uses) -> None:

@@ -17,7 +17,7 @@ from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import MOST_TIME_SHARE
-from explorer.runtime.planning.recursion_ways import UNCOUNTED_TRIPS
+from explorer.runtime.planning.units.recursion_ways import UNCOUNTED_TRIPS
 
 tensor = explorer.tensor
 
@@ -202,5 +202,5 @@ def test_calls_that_were_seen_are_those_that_are_counted() -> None:
     known = c.with_options(rammer=Rammer(threads=1, profile=profile))
     calls = 1 + 3 * (1 + 2 * (1 + 1))  # of one trip
     (found,) = (d for d in known.program.decisions.control if d.kind == "call")
-    assert found.reason.endswith(f"; {calls:,} calls seen")
+    assert found.reason.endswith(f"; {calls:,} calls seen, 4 deep")
     np.testing.assert_allclose(known.run(GIVEN)["output"], recursive(**GIVEN), rtol=1e-5)

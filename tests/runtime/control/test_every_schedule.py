@@ -1,7 +1,11 @@
-"""Whatever way control flow goes the results are the same: random programs, every schedule."""
+"""Whatever way control flow goes the results are the same: random programs, every schedule.
+
+The programs nest branches, loops and functions that call themselves; of loops some make no trip.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -12,17 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import explorer
+from explorer.grinder import Options as Grinder
 from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.evaluate import Interpreter
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
 from tests.runtime.test_interleavings import N, programs
+from tests.runtime.test_recursion import recursive
 
 VECTOR, COUNT, TRUTH = vector(N), Tensor((), "int64"), Tensor((), "bool")
 
@@ -48,34 +54,76 @@ WAYS = {
 }
 
 
-def agrees(seed: int) -> None:
-    """A random program gives what NumPy gives, every way, on one thread and on two."""
-    model, program = programs(Random(seed))
+RECURSIVE_WAYS = {name: ways for name, ways in WAYS.items() if not name.startswith("unrolled")}
+PART = 50  # programs of one part of the exhaustive test
+
+
+class Decided(Interpreter):
+    """An interpreter that notes which sides of branches were taken and how many trips loops made,
+    those of recursive calls included.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program, {})
+        self.seen = Counter[str]()
+
+    def run(self, function: Any, args: Any, given: Any = None, of: str = "") -> list[Any]:
+        self.seen[of.rpartition("/")[2]] += 1
+        return super().run(function, args, given, of)
+
+    def loop(self, loop: Any, values: Any, sizes: Any, of: str) -> Any:
+        before = self.seen[of]
+        found = super().loop(loop, values, sizes, of)
+        trips = self.seen[of] - before
+        self.seen["trips"] += trips
+        self.seen["no trip"] += not trips
+        return found
+
+
+def agrees(seed: int, recurses: bool = False) -> Counter[str]:
+    """A random program gives what NumPy gives, every way, on one thread and on two; what it
+    decided.
+    """
+    rnd = Random(seed)
+    model, program = recursive(rnd) if recurses else programs(rnd)
     inputs = inputs_of(program, N, seed)
-    wanted = evaluate(program, inputs)
+    if recurses:
+        inputs["k"] = np.array(seed % 3)
+    python = Decided(program)
+    found = python.run(program.main, [inputs[p.name] for p in program.main.params])
+    wanted = dict(zip(program.main.output_names, found, strict=True))
+    every = RECURSIVE_WAYS if recurses else WAYS
+    ways = [(ways(seed), Grinder()) for ways in every.values()]
+    ways += [(Ways(), Grinder(recursion=asked)) for asked in ("serial", "parallel") if recurses]
+    ways += [(Ways(), Grinder(independent=asked)) for asked in ("together", "apart")]
+    laid = program.decisions
+    assert isinstance(laid.rammer, Options) and isinstance(laid.grinder, Grinder | None)
+    depth = laid.grinder.depth if laid.grinder else 0
     for threads in (1, 2):
-        laid = program.decisions.rammer
-        assert isinstance(laid, Options)
-        decided = replace(program.decisions, rammer=replace(laid, threads=threads))
-        for ways in WAYS.values():
-            executable = Executable(
-                replace(program, decisions=decided), model.codes, DEVICE, ways(seed)
-            )
+        for way, grinder in ways:
+            rammer, grinder = replace(laid.rammer, threads=threads), replace(grinder, depth=depth)
+            decided = replace(laid, rammer=rammer, grinder=grinder)
+            executable = Executable(replace(program, decisions=decided), model.codes, DEVICE, way)
             same(executable.run(inputs), wanted)
             same(executable.run(inputs), wanted)
+    return python.seen
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32))
-def test_random_programs_give_the_same_every_way(seed: int) -> None:
-    agrees(seed)
+@given(st.integers(0, 2**32), st.sampled_from([False, False, True]))
+def test_random_programs_give_the_same_every_way(seed: int, recurses: bool) -> None:
+    agrees(seed, recurses)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=500, deadline=None)
-@given(st.integers(0, 2**32))
-def test_five_hundred_random_programs_give_the_same_every_way(seed: int) -> None:
-    agrees(seed)
+@pytest.mark.parametrize("recurses", [False, True])
+@pytest.mark.parametrize("part", range(10))
+def test_a_thousand_random_programs_give_the_same_every_way(part: int, recurses: bool) -> None:
+    """Half of them call themselves. In every part branches go both ways, some loops make none."""
+    first, seen = part * PART, Counter[str]()
+    for seed in range(first, first + PART):
+        seen += agrees(seed, recurses)
+    assert all(seen[kind] for kind in ("then", "else", "trips", "no trip"))
 
 
 def counted_if(trips: int) -> tuple[Model, Program]:

@@ -69,27 +69,49 @@ class _Writer:
     """Writes one launch."""
 
     def __init__(self, given: Given, numbers: LaunchNumbers) -> None:
-        self.rows = UnitRows(given.units)
+        self.given, self.rows = given, UnitRows(given.units)
         self.addresses = Addresses(given, self.rows)
         self.kernels = KernelRows(given, self.rows, self.addresses, numbers)
         self.control = ControlRows(given, self.rows, self.addresses, self.parts)
         self.calls = CallRows(given, self.rows, self.addresses, self.parts)
 
     def parts(self, parts: Sequence[UTask]) -> None:
-        for part, calls in groups(parts):
-            match part:
-                case Straight():
-                    self.kernels.straight(part)
-                case LoopTask():
-                    self.control.loop(part)
-                case BranchTask():
-                    self.control.branch(part)
-                case RecursionTask():
-                    self.calls.recursion(part)
-                case CallTask():
-                    self.calls.again(part.recursion, calls)
-                case LibraryTask():
-                    raise AssertionError("a library call is no part of a launch")
+        for group in groups(parts):
+            first, units = group[0], self.given.dealt_to(group)
+            if isinstance(first, CallTask):
+                again = [part for part in group if isinstance(part, CallTask)]
+                self.calls.again(first.recursion, again)
+            elif units and not self.rows.alone:
+                self.dealt(group, units)
+            else:
+                for part in group:
+                    self.part(part)
+
+    def part(self, part: UTask) -> None:
+        match part:
+            case Straight():
+                self.kernels.straight(part)
+            case LoopTask():
+                self.control.loop(part)
+            case BranchTask():
+                self.control.branch(part)
+            case RecursionTask():
+                self.calls.recursion(part)
+            case LibraryTask() | CallTask():
+                raise AssertionError(f"{part.name} is no part of a launch by itself")
+
+    def dealt(self, group: Sequence[UTask], units: Sequence[int]) -> None:
+        """Each member on its own unit; what follows meets."""
+        self.rows.meet()
+        every = self.rows.taking
+        for unit in sorted({*units}):
+            self.rows.take(range(unit, unit + 1))
+            self.rows.apart = True
+            for part, own in zip(group, units, strict=True):
+                if own == unit:
+                    self.part(part)
+        self.rows.take(every)
+        self.rows.apart = False
 
     def code(self) -> LaunchCode:
         rows, runs = self.rows, self.kernels.runs

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
-from explorer.grinder import UProgram
+from explorer.grinder import UProgram, UTask
+from explorer.grinder.siblings import first_of
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Schedule
 from explorer.runtime.planning.stacks import Frames
@@ -17,6 +18,7 @@ from explorer.runtime.planning.stacks import Frames
 class Given:
     """The uTasks and their schedules under one binding. `frames` are those of each recursion, with
     a stack for each unit that makes calls of its own; the first unit does those that are `alone`.
+    `dealt` are the units of the members of groups that units do apart, by the name of the first.
     """
 
     program: UProgram
@@ -26,6 +28,7 @@ class Given:
     codes: Mapping[str, KernelCode]
     frames: Mapping[str, Frames]
     alone: Collection[str]
+    dealt: Mapping[str, Sequence[int]]
 
     @cached_property
     def moving(self) -> frozenset[str]:
@@ -40,6 +43,10 @@ class Given:
     def bytes_of(self, name: str) -> int:
         """The bytes that a value's elements take."""
         return evaluate_dim(self.program.values[name].type.bytes, self.sizes)
+
+    def dealt_to(self, group: Sequence[UTask]) -> Sequence[int]:
+        """The units of loops and branches that are done apart; none of others."""
+        return self.dealt.get(first_of(group), ())
 
     def is_alone(self, recursion: str) -> bool:
         """Whether the first unit does a recursion while the others wait for its end."""

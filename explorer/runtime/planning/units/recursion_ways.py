@@ -55,7 +55,7 @@ def recursion_way(
     those that all units make together are shared; `inner`: another recursion makes it.
     """
     keys = [key_of(part) for part in straights(task.body)]
-    alone = {key: schedule(_of_one(schedules[key].facts), options, device) for key in keys}
+    alone = {key: schedule(of_one(schedules[key].facts), options, device) for key in keys}
     kernels_us = sum(schedules[key].wall.total_us for key in keys)
     met_us = barrier_us * (1 + meetings(task.body))
     alone_us = sum(found.wall.total_us for found in alone.values())
@@ -98,7 +98,8 @@ def why_not_apart(task: RecursionTask, stacks: int, inner: bool) -> str:
     return ""
 
 
-def _of_one(facts: Facts) -> Facts:
+def of_one(facts: Facts) -> Facts:
+    """The same on one unit."""
     return replace(facts, device=replace(facts.device, units=1))
 
 

@@ -1,0 +1,188 @@
+"""Whether loops and branches that need nothing of each other run on units apart, or one after the
+other on all units.
+
+On units apart nobody waits for another until all meet behind them, and each unit takes its own
+branches and makes its own trips; all that one does takes it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from explorer.grinder import BranchTask, LoopTask, Straight, UTask
+from explorer.grinder.independent import is_rest
+from explorer.grinder.siblings import first_of, groups
+from explorer.ir.decisions.candidate import Candidate
+from explorer.rammer import Options, Schedule, schedule
+from explorer.runtime.planning.allocations import recursions_of, straights
+from explorer.runtime.planning.host_steps import HostSteps
+from explorer.runtime.planning.timeline import key_of
+from explorer.runtime.planning.units.recursion_ways import (
+    APART,
+    TOGETHER,
+    UNCOUNTED_TRIPS,
+    of_one,
+)
+
+LABELS = {TOGETHER: "one after the other, all units", APART: "at the same time, units apart"}
+MEETINGS_APART = 2  # of all units, counted: before the members, and behind
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """How a group of loops and branches runs: `units` has the unit of each, and is empty where all
+    units do one after the other. `schedules` are those of a unit alone. `weighed` are both ways,
+    by an entry of the group.
+    """
+
+    way: str
+    units: tuple[int, ...] = ()
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    weighed: tuple[Candidate[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What groups are weighed by. `barrier_us` is one of all units; where the first does all that
+    there is, the others need not wake up (`wake_us`). `storages`: values lie in such.
+    """
+
+    schedules: Mapping[str, Schedule]
+    options: Options
+    barrier_us: float
+    wake_us: float
+    units: int
+    device: str
+    host: HostSteps
+    storages: bool = False
+
+    def dealt(self, group: Sequence[UTask]) -> Dealt:
+        """The way that was asked for, or that takes least by the model."""
+        keys = [key_of(part) for part in straights(group)]
+        alone = {
+            key: schedule(of_one(self.schedules[key].facts), self.options, self.device)
+            for key in keys
+        }
+        at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
+        single = len(at_work) < 2
+        one = replace(self, schedules=alone, barrier_us=0.0)
+        together = replace(self, barrier_us=0.0) if single else self
+        each = [one.us((part,), self.units) for part in group]
+        units, apart_us = shared(each, self.units, [n for n, p in enumerate(group) if is_rest(p)])
+        refused = {APART: self.why_not(group), TOGETHER: ""}
+        weighed = {
+            TOGETHER: (("kernels and barriers", together.us(group)),),
+            APART: (
+                ("kernels", apart_us),
+                ("barriers", MEETINGS_APART * self.barrier_us + (self.wake_us if single else 0.0)),
+            ),
+        }
+        ways = [
+            Candidate(LABELS[way], way, () if refused[way] else terms, refused[way])
+            for way, terms in weighed.items()
+        ]
+        ways.sort(key=lambda way: (bool(way.refused), way.cost_us))
+        if asked(group) == APART and not refused[APART]:
+            ways.sort(key=lambda way: way.value != APART)
+        if ways[0].value == TOGETHER:
+            return Dealt(TOGETHER, weighed=tuple(ways))
+        return Dealt(APART, units, alone, tuple(ways))
+
+    def why_not(self, group: Sequence[UTask]) -> str:
+        """Why its members cannot run on units apart, or shall not; "" if they can."""
+        if asked(group) == TOGETHER:
+            return "grinder.independent is together"
+        if self.units < 2:
+            return "there is one unit"
+        if next(recursions_of(group), None) is not None:
+            return "a recursion in one of them has one stack"
+        if self.storages:
+            return "memory.policy is storages, which are shared in the order of one unit"
+        return ""
+
+    def us(self, parts: Sequence[UTask], copying: int = 1) -> float:
+        """Parts one after the other; a branch by its longer side. Of units that copy a value, each
+        copies its part, or one unit all that so many would.
+        """
+        total = 0.0
+        for part in parts:
+            match part:
+                case Straight():
+                    total += self.schedules[key_of(part)].wall.total_us
+                case LoopTask(body=body):
+                    trips = self.host.trips(part)
+                    meetings, copied = self.host.turned(part)
+                    turn = self.us(body, copying) + meetings * self.barrier_us + copying * copied
+                    total += 2 * self.barrier_us + copying * self.host.entered_us(part)
+                    total += (UNCOUNTED_TRIPS if trips is None else trips) * turn
+                case BranchTask(then=then, orelse=orelse):
+                    sides = []
+                    for side, made in ((then, 1), (orelse, 2)):
+                        meetings, copied = self.host.sided(part, made)
+                        met = (2 + meetings) * self.barrier_us
+                        sides.append(self.us(side, copying) + met + copying * copied)
+                    total += max(sides)
+                case _:
+                    continue
+        return total
+
+
+def asked(group: Sequence[UTask]) -> str:
+    """What was asked for."""
+    first = group[0]
+    return first.units if isinstance(first, LoopTask | BranchTask) else "auto"
+
+
+def shared(
+    us: Sequence[float], units: int, rests: Sequence[int] = ()
+) -> tuple[tuple[int, ...], float]:
+    """The unit of each part, the longest first to whoever has least, and until all are done
+    (Graham, 1969, Bounds on multiprocessing timing anomalies). Each of the `rests` goes with the
+    part before it.
+    """
+    busy, found, whole = [0.0] * units, [0] * len(us), [*us]
+    for n in rests:
+        whole[n - 1] += us[n]
+    for n in sorted(set(range(len(us))) - {*rests}, key=lambda n: -whole[n]):
+        found[n] = min(range(units), key=lambda unit: busy[unit])
+        busy[found[n]] += whole[n]
+    for n in rests:
+        found[n] = found[n - 1]
+    return tuple(found), max(busy)
+
+
+def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, Dealt]:
+    """How each group runs, by the name of its first member; those in one that units do apart are
+    done by their unit one after the other.
+    """
+    found: dict[str, Dealt] = {}
+    for group in groups(parts):
+        name, apart = first_of(group), False
+        if name:
+            found[name] = prices.dealt(group)
+            apart = found[name].way == APART
+        for body in () if apart else bodies_of(group):
+            found |= ways_of_groups(body, prices)
+    return found
+
+
+def groups_of(parts: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
+    """Every group of two or more, an outer one before those in it."""
+    for group in groups(parts):
+        if first_of(group):
+            yield group
+        for body in bodies_of(group):
+            yield from groups_of(body)
+
+
+def bodies_of(group: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
+    """What loops run in each trip, and both sides of branches."""
+    for part in group:
+        match part:
+            case LoopTask(body=body):
+                yield body
+            case BranchTask(then=then, orelse=orelse):
+                yield from (then, orelse)
+            case _:
+                continue
