@@ -9,6 +9,7 @@ still together.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from math import isfinite
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path("/")  # of the files that the system tells limits in
 CPU_LIMIT, MEM_LIMIT = "CPU_LIMIT", "MEM_LIMIT"
 NO_LIMIT = 1 << 60  # bytes: version 1 writes a limit that there is not as a number beyond
+LOOKS, BETWEEN_SECONDS = 3, 0.001  # at what runs now: what runs for a moment is not in all; chosen
 
 
 def cores() -> int:
@@ -33,6 +35,15 @@ def reported_cores() -> int:
     return os.cpu_count() or 1
 
 
+def idle_cores() -> int:
+    """How many more threads could run at once now than those that do, of this process or any other:
+    all but the caller's core where the system does not tell what runs.
+    """
+    looks = [n for look in range(LOOKS) for n in _running(look)]
+    unused = (os.cpu_count() or 1) - min(looks) if looks else NO_LIMIT
+    return max(0, min(cores() - 1, unused))
+
+
 def memory_bytes() -> int:
     """The most that this process may ever hold."""
     limits = [limit for limit, _ in _memory_groups()]
@@ -46,6 +57,15 @@ def free_bytes() -> int:
     free = [limit - used for limit, used in _memory_groups()]
     free += [int(n) - _resident_bytes() for n in _of_variable(MEM_LIMIT)]
     return max(0, min((*free, *_of_meminfo("MemAvailable")), default=NO_LIMIT))
+
+
+def _running(look: int) -> Iterator[int]:
+    """How many threads of the machine run or want to, this one among them; a moment after the look
+    before.
+    """
+    time.sleep(BETWEEN_SECONDS if look else 0)
+    with suppress(OSError, ValueError, IndexError):
+        yield int((ROOT / "proc/loadavg").read_text("ascii").split()[3].partition("/")[0])
 
 
 def _of_process() -> Iterator[int]:

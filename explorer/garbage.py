@@ -7,8 +7,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 
 YOUNG = 50_000  # objects made before the youngest are looked through; Python's own 700 is for less
+
+_rare = Event()  # while a block is open
 
 
 @contextmanager
@@ -16,10 +19,12 @@ def rare_collections() -> Iterator[None]:
     """What lives already is not looked through until the block ends, and what is made in it less
     often. Blocks within one another, or of several threads, are one.
     """
-    if gc.get_freeze_count() or not gc.isenabled():
+    # Python counts what is frozen one by one: all objects there are, inside of another block.
+    if _rare.is_set() or gc.get_freeze_count() or not gc.isenabled():
         yield
         return
     before = gc.get_threshold()
+    _rare.set()
     gc.freeze()
     gc.set_threshold(max(YOUNG, before[0]), *before[1:])
     try:
@@ -27,3 +32,4 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+        _rare.clear()

@@ -140,7 +140,7 @@ def made(
                 last, codes = emit(program, device, snapshots, progress, cancelled, ahead)
             program, snapshots = last.after, (*snapshots, last)
         times = tuple(s.time for s in snapshots)
-        if whole is not None and whole == asked.wanted:
+        if whole is not None and (whole.stays or whole == asked.wanted):
             rows = [StepRow(t.name, t.stage, t.seconds) for t in times]
             programs.keep(whole, model, program, codes, rows)
     return Compilation(

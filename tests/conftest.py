@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,8 @@ LONGEST = (  # files that take a worker longest begin first, so that none is lef
     "conformance/test_onnx_nodes_r_to_z.py",
     "conformance/test_onnx_nodes_l_to_q.py",
 )
+NAMED_FILES = 3  # at the end, the slowest
+OLDER = (10, 40)  # collections before one of older objects, and of all; Python's: 10, 10
 
 # A shell gives what it starts in the background no Ctrl-C, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -69,9 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """No test reads or fills the user's cache; all workers of one run share one of their own.
 
     ``$IRONWORKS_TEST_CACHE`` keeps it from run to run. Thousands of tests are many objects, which
-    Python would look through again and again.
+    Python would look through again and again, two seconds each time.
     """
-    gc.set_threshold(YOUNG)
+    gc.set_threshold(YOUNG, *OLDER)
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     kept = os.environ.get("IRONWORKS_TEST_CACHE")
@@ -105,6 +108,12 @@ def no_kernel_is_interpreted() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    seconds: Counter[str] = Counter()
+    for report in (r for reports in terminalreporter.stats.values() for r in reports):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid.partition("::")[0]] += report.duration
+    slowest = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.most_common(NAMED_FILES))
+    terminalreporter.write_line(f"slowest files: {slowest}")
     skipped = terminalreporter.stats.get("skipped", [])
     browser = [report for report in skipped if "BROWSER TESTS SKIPPED" in str(report.longrepr)]
     if browser:

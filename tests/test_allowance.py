@@ -127,6 +127,26 @@ def test_one_allowed_core_of_many_has_no_worker_and_no_helper(
     assert helpers_for(1000) == 3
 
 
+@pytest.mark.parametrize(
+    ("looks", "idle"),
+    [("1", 15), ("2", 14), ("9 1 9", 15), ("5 9 5", 11), ("40", 0), ("nonsense", 15), ("", 15)],
+)
+def test_cores_that_others_keep_busy_are_not_idle(
+    system: Path, monkeypatch: pytest.MonkeyPatch, looks: str, idle: int
+) -> None:
+    """What runs in one of several looks only does not count."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    left = [n for n in looks.split() for _ in range(3 // len(looks.split()))]
+
+    def later(seconds: float) -> None:
+        write(system, "proc/loadavg", f"0.50 0.40 0.30 {left.pop(0) if left else ''}/164 30528\n")
+
+    monkeypatch.setattr(allowance.time, "sleep", later)
+    assert allowance.idle_cores() == idle
+    monkeypatch.setenv(allowance.CPU_LIMIT, "1")
+    assert allowance.idle_cores() == 0
+
+
 def test_a_process_has_no_more_memory_than_its_own_limit() -> None:
     limit = 3 << 30
     code = (

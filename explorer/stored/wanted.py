@@ -44,6 +44,11 @@ class Wanted:
             FORMAT, *(word for part in sorted(self.parts.items()) for word in part)
         )
 
+    @property
+    def stays(self) -> bool:
+        """Whether nothing but this package's own code runs, which changes nothing of it."""
+        return not self.parts["packages"]
+
 
 def wanted(
     given: Model,

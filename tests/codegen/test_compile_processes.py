@@ -188,21 +188,21 @@ def test_a_model_has_helpers_ahead_when_it_is_compiled_for_the_first_time(
         assert not again.processes and not small.processes
 
 
-def policy(monkeypatch: pytest.MonkeyPatch, cores: int, free: int) -> None:
-    monkeypatch.setattr(helper_count, "cores", lambda: cores)
+def policy(monkeypatch: pytest.MonkeyPatch, idle: int, free: int) -> None:
+    monkeypatch.setattr(helper_count, "idle_cores", lambda: idle)
     monkeypatch.setattr(helper_count, "free_bytes", lambda: free)
 
 
-def test_one_core_few_kernels_and_little_memory_get_no_helper(
+def test_no_idle_core_few_kernels_and_little_memory_get_no_helper(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    policy(monkeypatch, cores=1, free=1 << 40)
+    policy(monkeypatch, idle=0, free=1 << 40)
     assert helper_count.helpers_for(1000) == 0
-    policy(monkeypatch, cores=8, free=helper_count.KEPT_FREE_BYTES)
+    policy(monkeypatch, idle=7, free=helper_count.KEPT_FREE_BYTES)
     assert helper_count.helpers_for(1000) == 0
-    policy(monkeypatch, cores=8, free=0)
+    policy(monkeypatch, idle=7, free=0)
     assert helper_count.helpers_for(1000) == 0
-    policy(monkeypatch, cores=8, free=1 << 40)
+    policy(monkeypatch, idle=7, free=1 << 40)
     assert [helper_count.helpers_for(n) for n in (0, 1, 2 * helper_count.KERNELS_A_HELPER - 1)] == [
         0,
         0,
@@ -210,12 +210,12 @@ def test_one_core_few_kernels_and_little_memory_get_no_helper(
     ]
 
 
-def test_helpers_are_as_many_as_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy(monkeypatch, cores=4, free=1 << 40)
+def test_helpers_are_as_many_as_idle_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy(monkeypatch, idle=3, free=1 << 40)
     assert [
         helper_count.helpers_for(n * helper_count.KERNELS_A_HELPER) for n in (2, 3, 4, 100)
     ] == [1, 2, 3, 3]
-    policy(monkeypatch, cores=64, free=1 << 40)
+    policy(monkeypatch, idle=63, free=1 << 40)
     assert helper_count.helpers_for(1000) == helper_count.MOST_HELPERS
-    policy(monkeypatch, cores=64, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
+    policy(monkeypatch, idle=63, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
     assert helper_count.helpers_for(1000) == 2

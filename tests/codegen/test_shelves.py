@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,6 +18,15 @@ from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.codegen.emitted import _codes
 from explorer.errors import KernelCompileError
 from tests.tile.programs import TARGET
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_what_is_made_here_is_collected() -> Iterator[None]:
+    """To look through what all tests before left takes two seconds each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def source_of(number: int) -> str:

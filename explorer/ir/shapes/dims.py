@@ -16,6 +16,7 @@ from explorer.ir.shapes.algebra import sympy
 Dim: TypeAlias = Union[int, "sympy.Expr"]
 Shape: TypeAlias = tuple[Dim, ...]
 Sizes: TypeAlias = Mapping[str, int]  # a value for each symbol: one binding
+REMEMBERED_DIMS = 4096  # sympy takes milliseconds for some; a bound on memory, chosen
 
 
 def symbol(name: str) -> sympy.Symbol:
@@ -25,8 +26,11 @@ def symbol(name: str) -> sympy.Symbol:
 
 def simplify(dim: Dim) -> Dim:
     """The normal form of a dim: an int where it is one, otherwise an expanded polynomial."""
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _expanded(dim)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def _expanded(dim: sympy.Expr) -> Dim:
     expanded = sympy.expand(dim)
     return int(expanded) if expanded.is_Integer else expanded
 
@@ -56,8 +60,11 @@ def total_of(dims: Iterable[Dim]) -> Dim:
 
 def floor_div(a: Dim, b: Dim) -> Dim:
     """`a // b`; exact where the quotient is a polynomial."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
+    return a // b if isinstance(a, int) and isinstance(b, int) else _quotient(a, b)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def _quotient(a: Dim, b: Dim) -> Dim:
     exact = sympy.cancel(sympy.sympify(a) / b)
     whole = sympy.expand(exact)
     factors = whole.as_coefficients_dict().values()

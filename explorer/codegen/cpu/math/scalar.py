@@ -45,6 +45,18 @@ def abs_(context, x):
 
 
 @intrinsic
+def isnan_(context, x):
+    """Whether NaN, which no whole number is."""
+
+    def emit(cx, b, sig, a):
+        if isinstance(x, types.Float):
+            return b.fcmp_unordered("uno", a[0], a[0])
+        return ir.Constant(ir.IntType(1), 0)
+
+    return types.boolean(x), emit
+
+
+@intrinsic
 def to_odd(context, x):
     """float64 as the float32 beside it whose last bit is 1 where it is not exact: rounded again to
     fewer bits it is what rounding once gives.
@@ -192,9 +204,3 @@ def erf_(x):
 def sigmoid_(x):
     """1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + math.exp(-x))
-
-
-@_plain
-def isnan_(x):
-    """Whether NaN."""
-    return x != x

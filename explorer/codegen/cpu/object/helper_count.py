@@ -1,9 +1,9 @@
-"""How many processes should help to compile: by what is to be done, the cores and the memory."""
+"""How many processes should help to compile: by the work, the idle cores and the memory."""
 
 from __future__ import annotations
 
 from explorer import cache
-from explorer.allowance import cores, free_bytes
+from explorer.allowance import free_bytes, idle_cores
 from explorer.codegen.cpu.object.compile_processes import Helpers
 
 OPERATORS_A_KERNEL = 4  # of a model become a kernel, more or less; chosen
@@ -34,8 +34,10 @@ class HelpersAhead(Helpers):
 
 
 def helpers_for(kernels: int) -> int:
-    """How many processes should help this one to compile that many kernels; none on one core."""
+    """How many processes should help this one to compile that many kernels: none on one core, nor
+    where others keep all of them busy, as to start one is the work of several kernels.
+    """
     if kernels < 2 * KERNELS_A_HELPER:
         return 0
     room = (free_bytes() - KEPT_FREE_BYTES) // HELPER_BYTES
-    return max(0, min(cores() - 1, kernels // KERNELS_A_HELPER - 1, room, MOST_HELPERS))
+    return max(0, min(idle_cores(), kernels // KERNELS_A_HELPER - 1, room, MOST_HELPERS))
