@@ -167,7 +167,8 @@ def _count_packing(
     out: Counts, f: Facts, batch: int, depth: int, columns: int, panels: int, micro: Micro
 ) -> None:
     wide = panels * micro.columns
-    if f.dense_columns or not f.dense_depth or micro.columns % SIDE:
+    turned = f.runs or (f.dense_depth and not f.dense_columns)
+    if not turned or micro.columns % SIDE:
         out.each[PACK] += batch * depth * wide
         out.each[STRIP] += batch * depth
     else:

@@ -18,9 +18,10 @@ from explorer.ir.kernels.normal import epilogue_of, stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.running import running
-from explorer.ir.shapes.dims import Dim, Shape
+from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, whole
+from explorer.tile.rewriting.memory_runs import memory_runs
 
 ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
@@ -43,6 +44,7 @@ class Facts:
     packs: bool = False
     dense_columns: bool = False  # of the right operand
     dense_depth: bool = True
+    runs: bool = False  # it lies in runs, which are turned in blocks
     registers: bool = False  # the epilogue can be done on them
     joined: bool = False  # all row axes are one in memory, of the left operand and of the result
     settled: bool = True  # the epilogue reads constants alone
@@ -139,10 +141,23 @@ def _contracted(kernel: Kernel, n: int, found: Contraction, epilogue: Compute | 
         found.b.tensor not in kernel.constants,
         _steps(found.b, found.column.name) == 1,
         _steps(_without_units(kernel, found.b), found.depth[-1].name) == 1,
+        _in_runs(kernel, found),
         (epilogue is None or _arithmetic(epilogue.expr)) and _stored(last, along) == 1,
         _rows_joined(kernel, found, c, last),
         all(t == c.out or t in kernel.constants for t in others),
     )
+
+
+def _in_runs(kernel: Kernel, found: Contraction) -> bool:
+    """Whether columns or depth of the right operand are runs of elements, as panels are not."""
+    shape, offset = kernel.shape(found.b.tensor), Affine()
+    for n, index in enumerate(found.b.index):
+        if not isinstance(index, Affine):
+            return False
+        offset = offset + index * product(shape[n + 1 :])
+    axes = (found.column, *found.depth)
+    runs = memory_runs([offset.factor(a.name) for a in axes], [a.extent for a in axes])
+    return runs is not None and kernel.dtype(found.b.tensor) == "float32"
 
 
 def _without_units(kernel: Kernel, read: Read) -> Read:

@@ -76,7 +76,7 @@ def _packed_once(
     kernel: Kernel, inside: Inside, tiled: Iterable[tuple[Cut, Micro]]
 ) -> Iterator[tuple[Cut, Micro]]:
     """The cuts with more rows of a product in one task, up to all, where it copies a value into
-    panels element by element, as filters that are learnt: each part of the rows copies them again,
+    panels that lies otherwise, as filters that are learnt: each part of the rows copies them again,
     which construction does not see.
     """
     main = inside.shape.main

@@ -19,7 +19,7 @@ from explorer.ir.dtypes import integer_limits, is_float, numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import ShapeEnv, evaluate_shape
-from tests.codegen import cases, test_forms
+from tests.codegen import cases, test_forms, test_packed_runs
 from tests.codegen.guard_pages import run_between_guards
 from tests.codegen.running import run_kernel
 from tests.tile import test_windows
@@ -50,6 +50,12 @@ def written() -> Iterator[Guarded]:
     """The kernels that are written out as data."""
     for c in cases.CASES:
         yield Guarded(c.name, c.kernel, c.tiling, cases.arrays(c), c.sizes, cases.ENV)
+
+
+def learnt() -> Iterator[Guarded]:
+    """Products with operands that are packed from runs."""
+    for filters, sizes in test_packed_runs.CASES:
+        yield Guarded(f"{filters} {sizes}", *test_packed_runs.learnt(filters, sizes))
 
 
 def windows() -> Iterator[Guarded]:
@@ -231,6 +237,7 @@ NARROW: tuple[tuple[str, str, tuple[int, ...], tuple[Weight, ...], dict[str, Any
 
 FAMILIES: dict[str, Callable[[], Iterator[Guarded]]] = {
     "written": written,
+    "learnt": learnt,
     "windows": windows,
     "products": products,
     "convolutions": convolutions,

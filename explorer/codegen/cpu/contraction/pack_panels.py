@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from explorer.codegen.cpu.contraction.pack_groups import pack_elements
+from explorer.codegen.cpu.contraction.pack_runs import pack_runs
 from explorer.codegen.cpu.copies import turn_to
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import Printer, affine_text, dim_text
@@ -21,7 +22,7 @@ def pack(e: Emitter, s: Pack) -> None:
         place = place + var(k.axis) * product((total, s.lanes))
         total = product((total, k.size))
     block = dim_text(product((total, s.lanes)))
-    _columns_into_panels(e, s, block, affine_text(place))
+    _columns_into_panels(e, s, block, place)
     lo, hi = e.bounds(s.columns)
     size = s.columns.size
     if s.columns.clip_high or not isinstance(size, int) or size % s.lanes:
@@ -34,14 +35,17 @@ def pack(e: Emitter, s: Pack) -> None:
         e.line(f"        st_float32({s.target.name}, {zero}, F(0.0))")
 
 
-def _columns_into_panels(e: Emitter, s: Pack, block: str, deep: str) -> None:
-    """In blocks of 16 x 16 where memory turns, else a panel's row at a time, in whole vectors."""
-    n, start = s.columns.axis, e.depth
+def _columns_into_panels(e: Emitter, s: Pack, block: str, place: Affine) -> None:
+    """In runs, in blocks of 16 x 16 where memory turns, else a panel's row at a time."""
+    n, start, deep = s.columns.axis, e.depth, affine_text(place)
     lo, hi = e.bounds(s.columns)
+    c = affine_text(var(n) - s.columns.base)
+    panel = f"udiv({c}, {s.lanes}) * {block} + urem({c}, {s.lanes})"
+    if pack_runs(e, s, panel, place):
+        return
     dense = s.source.offset.factor(s.depth[-1].axis) == 1
     if s.source.offset.factor(n) != 1 and dense and s.lanes % 16 == 0:
-        c = affine_text(var(n) - s.columns.base)
-        at = f"udiv({c}, {s.lanes}) * {block} + urem({c}, {s.lanes}) + {deep}"
+        at = f"{panel} + {deep}"
         for span in s.depth[:-1]:
             e.loop(span)
         turn_to(e, s.columns, s.depth[-1], s.source, s.target.name, at, str(s.lanes))

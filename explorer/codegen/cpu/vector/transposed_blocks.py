@@ -1,16 +1,21 @@
-"""Square blocks of elements of any size, copied with their axes swapped in registers."""
+"""Square blocks of elements of any size, copied with their axes swapped in registers; of float32
+also so that each row of a block goes to a place of its own.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from explorer.codegen.cpu.math.llvm_value import LlvmValue
+from explorer.codegen.cpu.vector.vector_operations import CELLS, elements, store
 from explorer.tile.rewriting.vectorise import SIDES
 
-I32, I64 = ir.IntType(32), ir.IntType(64)
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
 def _turning(size: int) -> Any:
@@ -56,3 +61,28 @@ def turned(b: Any, rows: list[Any]) -> list[Any]:
 
 
 turn1, turn2, turn4, turn8 = (_turning(size) for size in SIDES)
+
+
+@cache
+def spread(places: tuple[int, ...]) -> Any:
+    """target[places[c] + r] = source[r * source_step + c] for 16 rows of float32."""
+
+    @intrinsic
+    def spread_rows(context: Any, source: Any, source_step: Any, target: Any) -> Any:
+        def emit(cx: Any, b: Any, sig: Any, a: Any) -> Any:
+            start, to = (b.inttoptr(x, CELLS["float32"].as_pointer()) for x in (a[0], a[2]))
+            n = SIDES[4]
+            rows = [b.gep(start, [b.mul(a[1], I64(r))]) for r in range(n)]
+            for first in range(0, len(places), n):
+                here = places[first : first + n]
+                kept = ir.Constant(ir.VectorType(I1, n), [c < len(here) for c in range(n)])
+                mask = None if len(here) == n else kept
+                at = [b.gep(row, [I64(first)]) for row in rows]
+                columns = turned(b, [elements(b, x, "float32", n, mask).v for x in at])
+                for place, column in zip(here, columns):
+                    store(b, b.gep(to, [I64(place)]), LlvmValue(b, column), "float32")
+            return cx.get_dummy_value()
+
+        return types.void(*[types.intp] * 3), emit
+
+    return spread_rows
