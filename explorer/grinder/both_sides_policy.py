@@ -20,7 +20,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 
 BOTH, ONE = ControlWay("both"), ControlWay("device")
 MOST_KERNELS = 16  # of a side: what is larger is not worth pricing; a bound on search time, chosen
-MEETINGS = 3  # of all units, counted: before and after they look at the condition, and after a side
+MEETINGS = 2  # of all units, counted: before they look at the condition, and after a side
 Price: TypeAlias = Callable[[Kernel, ShapeEnv], float]
 
 

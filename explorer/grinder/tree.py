@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from explorer.grinder.host import host_of
+from explorer.grinder.looks import loop_meets, side_meets
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -13,6 +15,7 @@ from explorer.grinder.model import (
     RecursionTask,
     Straight,
     UTask,
+    Value,
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LevelPolicy, Ways, lowest
@@ -51,7 +54,7 @@ def task_tree(program: Program, ways: Ways | LevelPolicy = lowest) -> TaskTree:
     python = any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts)
     dynamic = host_of(program, found.hosted).dynamic
     worst = "host" if python or program.main.name in dynamic else "device"
-    parts = tuple(t for part in found.parts for t in _trees(part))
+    parts = tuple(t for part in found.parts for t in _trees(part, found.values))
     return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
 
 
@@ -59,7 +62,7 @@ def _is_host(part: UTask) -> bool:
     return isinstance(part, (LoopTask, BranchTask)) and part.level == "host"
 
 
-def _trees(part: UTask) -> list[TaskTree]:
+def _trees(part: UTask, values: Mapping[str, Value]) -> list[TaskTree]:
     match part:
         case Straight(operators):
             return [
@@ -72,15 +75,15 @@ def _trees(part: UTask) -> list[TaskTree]:
                 reason = f"Python follows {call.function}, which calls itself: {call.attrs[0][1]}"
             return [TaskTree("library", name, "host", (), binding, reason, 0, origin)]
         case RecursionTask(name, binding, level, reason, body=body, origin=origin):
-            inner = tuple(t for p in body for t in _trees(p))
+            inner = tuple(t for p in body for t in _trees(p, values))
             return [TaskTree("call", name, level, inner, binding, reason, 2, origin)]
         case CallTask(name, binding, _, function, origin=origin):
             reason = f"{function} again, in the next frame"
             return [TaskTree("call", name, "device", (), binding, reason, 2, origin)]
         case LoopTask():
             reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
-            inner = tuple(t for p in part.body for t in _trees(p))
-            count = barriers_per_trip(part)
+            inner = tuple(t for p in part.body for t in _trees(p, values))
+            count = barriers_per_trip(part, values)
             return [
                 TaskTree(
                     "loop",
@@ -96,10 +99,12 @@ def _trees(part: UTask) -> list[TaskTree]:
         case BranchTask():
             reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
             arms = tuple(
-                TaskTree("sequence", label, part.level, tuple(t for p in arm for t in _trees(p)))
+                TaskTree(
+                    "sequence", label, part.level, tuple(t for p in arm for t in _trees(p, values))
+                )
                 for label, arm in (("then", part.then), ("else", part.orelse))
             )
-            count = 0 if part.level == "host" else 2  # before it is looked at, and behind
+            count = 0 if part.level == "host" else barriers_of(part, values)
             return [
                 TaskTree(
                     "branch",
@@ -114,9 +119,14 @@ def _trees(part: UTask) -> list[TaskTree]:
             ]
 
 
-def barriers_per_trip(loop: LoopTask) -> int:
+def barriers_of(branch: BranchTask, values: Mapping[str, Value]) -> int:
+    """How often all units meet at most for a look at what decides a branch."""
+    return 1 + any(side_meets(branch, made, values) for made in (1, 2))
+
+
+def barriers_per_trip(loop: LoopTask, values: Mapping[str, Value]) -> int:
     """How often all units meet in one trip, the body's own control flow aside."""
     if loop.level == "host":
         return 0
     staged = any(c.staging for c in loop.carried) or any(s.value != s.row for s in loop.stacked)
-    return (2 if loop.checked else 1) + max(0, len(loop.body) - 1) + 1 + staged
+    return 1 + loop_meets(loop, values) + max(0, len(loop.body) - 1) + 1 + staged

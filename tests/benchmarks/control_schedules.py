@@ -4,12 +4,12 @@ turns.
     python -m tests.benchmarks.control_schedules [--seconds 1] [--programs 16]
 
 The first table is a loop whose body does nothing; the second one of growing bodies, a product of
-two squares and a tanh, and where the ways meet; the third random loops; the fourth recursions; the
-last two loops that need nothing of each other, on units apart and one after the other. Times are of
-one trip, or of one call, or there of a run, ratios are of times taken in turns, with their 99 %
-intervals; `predicted` is what the choice was made by. `eager` launches each operator by itself and
-welds nothing, as frameworks do without a compiler; `device` keeps the loop in the program and
-unrolls nothing, as JAX does.
+two squares and a tanh, and where the ways meet; the third loops and branches that a computed scalar
+decides; the fourth random loops; the fifth recursions; the last two loops that need nothing of each
+other, on units apart and one after the other. Times are of one trip, or of one call, or there of a
+run, ratios are of times taken in turns, with their 99 % intervals; `predicted` is what the choice
+was made by. `eager` launches each operator by itself and welds nothing, as frameworks do without a
+compiler; `device` keeps the loop in the program and unrolls nothing, as JAX does.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ SCHEDULES = ("eager", "device", "auto")  # as without a compiler; as JAX's; as c
 Raced = dict[str, Comparison]
 WAYS = (("host", ControlWay("host")), ("device", ControlWay("device")))
 WIDTHS = (4, 16, 32, 64, 128, 192, 256)
+DECIDED_WIDTHS = (64, 8192)
 TOGETHER = 1.05  # ways that are no farther apart than this
 EMPTY_TRIPS, LONGEST_US, CALLS, STEPS = 10_000, 20_000.0, 511, 64
 
@@ -74,6 +75,35 @@ def squares(width: int) -> Any:
 
     square = explorer.tensor("float32", width, width)
     return run(a=square, b=square, k=explorer.tensor("int64"))
+
+
+def ended(width: int) -> Any:
+    """A loop that a scalar ends which its trips compute."""
+
+    @explorer.trace
+    def run(x: Any, k: Any) -> Any:
+        left = k
+        while left > 0:
+            left = left - 1
+            x = x * 0.5 + 1.0
+        return x
+
+    return run(x=explorer.tensor("float32", width), k=explorer.tensor("int64"))
+
+
+def sided(width: int) -> Any:
+    """A loop over a branch that a computed scalar decides."""
+
+    @explorer.trace
+    def run(x: Any, k: Any) -> Any:
+        for i in range(k):
+            if i % 2 == 0:
+                x = x * 0.5 + 1.0
+            else:
+                x = xp.tanh(x)
+        return x
+
+    return run(x=explorer.tensor("float32", width), k=explorer.tensor("int64"))
 
 
 EXPRESSIONS = ("{} * 0.5 + {}", "{} - {} * 0.25", "xp.tanh({} + {})", "{}[::-1] * 0.75 + {}")
@@ -180,8 +210,18 @@ def growing(seconds: float, threads: int) -> Iterator[str]:
     yield f"the ways are {limit} from {met} on" if met else f"the ways are nowhere {limit}"
 
 
-def random_loops(seconds: float, count: int, threads: int) -> Iterator[str]:
+def decided(seconds: float) -> Iterator[str]:
     """The third table."""
+    yield head("decided by a scalar")
+    for name, model in (("loop", ended), ("branch", sided)):
+        for width in DECIDED_WIDTHS:
+            for threads in (1, 2):
+                loop = Loop(model(width), {"x": np.ones(width, np.float32)}, threads)
+                yield row(f"{name} {width}, {threads} thr.", loop, loop.raced(seconds))
+
+
+def random_loops(seconds: float, count: int, threads: int) -> Iterator[str]:
+    """The fourth table."""
     yield head(f"random, {threads} threads")
     ratios: dict[str, list[float]] = {schedule: [] for schedule in SCHEDULES}
     with tempfile.TemporaryDirectory() as folder:
@@ -244,7 +284,7 @@ class Recursion(Loop):
 
 
 def recursions(seconds: float, threads: int) -> Iterator[str]:
-    """The last table."""
+    """The fifth table."""
     yield head(f"recursions, {threads} threads")
     for name, model in (("chain", chain), ("tree", tree)):
         found = Recursion(model, CALLS, threads)
@@ -288,7 +328,7 @@ def directions(seconds: float) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the five tables."""
+    """Print the six tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each pair")
     parser.add_argument("--programs", type=int, default=16, help="random loops")
@@ -298,6 +338,8 @@ def main() -> None:
     for threads in (1, 2):
         for line in growing(flags.seconds, threads):
             print(line, flush=True)
+    for line in decided(flags.seconds):
+        print(line, flush=True)
     for threads in (1, 2):
         for line in random_loops(flags.seconds / 2, flags.programs, threads):
             print(line, flush=True)

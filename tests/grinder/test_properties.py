@@ -153,7 +153,7 @@ def test_property_4_trips_have_the_barriers_that_the_plan_and_the_tree_say(
     inputs = inputs_of(executable.program, N)
     before, after = (barriers(executable, {**inputs, "trips": np.array(n)}) for n in (2, 3))
     assert after - before == meetings + len(laid.programs) - 1
-    assert meetings == barriers_per_trip(loop)
+    assert meetings == barriers_per_trip(loop, executable.tasks.values)
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -167,7 +167,7 @@ def test_property_4_a_condition_is_read_between_two_barriers(policy: str) -> Non
     inputs = {"x0": np.full(N, first)}
     counts = [barriers(executable, {**inputs, "trips": np.array(n)}) for n in (1, 2, 3)]
     assert {b - a for a, b in pairwise(counts)} == {meetings + launches - 1}
-    assert meetings == barriers_per_trip(loop)
+    assert meetings == barriers_per_trip(loop, executable.tasks.values)
 
 
 def flipped(value: int, times: int) -> np.ndarray:
@@ -202,9 +202,11 @@ def test_property_4_a_branch_has_the_barriers_that_the_plan_says(
     executable = Executable(program, model.codes, DEVICE)
     (branch,) = (p for p in executable.tasks.parts if isinstance(p, BranchTask))
     host = executable.planner.host({}, executable.plan({}).extents)
-    meetings, _ = host.sided(branch, 1 if taken else 2)
+    made = 1 if taken else 2
+    meetings, _ = host.sided(branch, made)
     found = barriers(executable, {**inputs_of(program, N), "p": np.array(taken)})
-    assert found == 2 + meetings
+    assert host.looked(branch, made) == 1  # none behind it: no side writes over the condition
+    assert found == 1 + meetings
 
 
 @pytest.mark.parametrize("policy", ["op-by-op", "gang"])

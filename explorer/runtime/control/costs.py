@@ -188,7 +188,8 @@ class Tree:
         sides = []
         for side, made in ((branch.then, 1), (branch.orelse, 2)):
             meetings, copied = self.host.sided(branch, made)
-            ends = Time(barriers=self.barriers(branch, 2 + meetings), copies=copied)
+            meetings += self.host.looked(branch, made)
+            ends = Time(barriers=self.barriers(branch, meetings), copies=copied)
             sides.append(self.parts(side, inside) + ends)
         return max(sides, key=lambda side: side.us)
 

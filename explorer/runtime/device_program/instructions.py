@@ -6,7 +6,8 @@ the same branches. A row that waits can be tried again; the others are done at o
     RUN call first last publish   run tasks first..last-1 of a call; if publish > 0, show that step
     WAIT unit step                until that unit has shown this step
     BARRIER                       until every unit is here
-    LOOK register slot bytes      read a scalar into a register; between two barriers: all read one
+    LOOK register slot bytes      read a scalar into a register; all read the same one, as a barrier
+                                  stands between that and whatever writes it, before and behind
     BRANCH register target        where the register is zero, go to row `target`
     LOOP register slot target more  where the register plus `more` has reached the int64 at `slot`,
                                   go to `target`

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from explorer.cost.levels import levels_of
 from explorer.devices.model import Device
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, UProgram
+from explorer.grinder.looks import loop_meets, side_meets
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Overheads
@@ -75,12 +76,19 @@ class HostSteps:
         the time of the copies.
         """
         rows = [(s.row, s.value) for s in loop.stacked if s.value != s.row]
-        meetings = 2 + bool(rows or any(c.staging for c in loop.carried)) + loop.checked
+        meetings = 2 + bool(rows or any(c.staging for c in loop.carried))
+        meetings += loop_meets(loop, self.program.values)
         copied = sum(self.copy_us(row, value) for row, value in rows)
         return meetings, copied + self.carried_us(loop)
 
+    def looked(self, branch: BranchTask, made: int) -> int:
+        """How often all units meet from before they look at what decides a branch to its first side
+        (1) or second one (2).
+        """
+        return 1 + side_meets(branch, made, self.program.values)
+
     def sided(self, branch: BranchTask, made: int) -> tuple[int, float]:
-        """The same from the end of a branch's first way (1) or second one (2) to what follows."""
+        """As `turned`, from the end of a branch's first side (1) or second one (2) on."""
         pairs = [(row[0], row[made]) for row in branch.results]
         parts = branch.then if made == 1 else branch.orelse
         copied = sum(self.copy_us(*pair) for pair in pairs)

@@ -326,7 +326,6 @@ class _Mason:
             self.back()
         else:
             self.launch()
-            self.idle(2 * self.barrier_us, "barrier")
         ways = []
         for made in self.ways(task):
             arm = task.then if made == 1 else task.orelse
@@ -334,6 +333,8 @@ class _Mason:
             way = _Mason(*known, self.units, self.host)
             way.now, way.launched, way.times = self.now, self.launched, self.times.copy()
             way.turn, way.barrier_us, way.own = self.turn, self.barrier_us, self.own
+            if task.level != "host":
+                way.idle(self.host.looked(task, made) * self.barrier_us, "barrier")
             way.lay(arm)
             if way.launched:
                 meetings, copied_us = self.host.sided(task, made)

@@ -191,7 +191,8 @@ def _branch(branch: BranchTask, uses: Uses) -> None:
     for arm, made, name in ((branch.then, 1, "then"), (branch.orelse, 2, "else")):
         uses.block = f"{branch.name}/{name}"
         _walk(arm, uses)
-        uses.event([row[made] for row in branch.results], [r[0] for r in branch.results])
+        made_here = [row[made] for row in branch.results]
+        uses.event([branch.cond, *made_here], [row[0] for row in branch.results])
     uses.block = outside
 
 

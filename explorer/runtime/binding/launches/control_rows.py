@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from explorer.grinder import BranchTask, LoopTask, UTask
+from explorer.grinder import BranchTask, LoopTask, Straight, UTask
+from explorer.grinder.looks import loop_meets, side_meets
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.unit_rows import Places, UnitRows
 from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.planning.timeline import key_of
 
 
 class ControlRows:
@@ -27,14 +29,17 @@ class ControlRows:
         """One side or the other."""
         begin = self._decide(task.cond)
         self.rows.mark(begin, "branch", task.binding)
-        self._arm(task.then, [(row[0], row[1]) for row in task.results])
+        self._arm(task, 1)
         over = self.rows.all(isa.JUMP)
         self.rows.aim(begin, 2, self.rows.here())
         self.rows.apart = True
-        self._arm(task.orelse, [(row[0], row[2]) for row in task.results])
+        self._arm(task, 2)
         self.rows.aim(over, 1, self.rows.here())
 
-    def _arm(self, parts: Sequence[UTask], results: Sequence[tuple[str, str]]) -> None:
+    def _arm(self, task: BranchTask, made: int) -> None:
+        parts = task.then if made == 1 else task.orelse
+        results = [(row[0], row[made]) for row in task.results]
+        self._looked(side_meets(task, made, self.given.program.values), parts)
         self.parts(parts)
         self.rows.meet()
         for result, value in results:
@@ -53,6 +58,7 @@ class ControlRows:
         exits: list[tuple[Places, int]] = []
         if task.cond and not task.checked:
             exits.append((self._decide(task.cond), 2))
+            self._looked(True)
         top = rows.here()
         if task.trip:
             exits.append((rows.all(isa.LOOP, register, slot(task.trip), 0, len(task.later)), 3))
@@ -62,6 +68,7 @@ class ControlRows:
         rows.apart = False
         if task.checked:
             exits.append((self._decide(task.going), 2))
+            self._looked(loop_meets(task, self.given.program.values), task.body)
         rows.meet()
         self.parts(task.body)
         self._carry(task)
@@ -102,14 +109,20 @@ class ControlRows:
             self.rows.meet()  # before unit 0 counts on
 
     def _decide(self, name: str) -> Places:
-        """All units look at a scalar, and go elsewhere where it is zero; where they do."""
+        """Each unit looks at a scalar, and goes elsewhere where it is zero; where they do."""
         self.rows.meet()
         register = self.addresses.registers  # one that no open loop has
         self.rows.all(isa.LOOK, register, self.addresses.slot(name), self._width(name))
-        if not self.rows.alone:
-            self.rows.all(isa.BARRIER)
-        self.rows.apart = True
         return self.rows.all(isa.BRANCH, register)
+
+    def _looked(self, meets: bool, parts: Sequence[UTask] = ()) -> None:
+        """All have looked before one goes on, where that must be so; also where nothing of what
+        comes first is left to do under this binding.
+        """
+        first = parts[0] if parts else None
+        idle = isinstance(first, Straight) and not self.given.schedules[key_of(first)].programs
+        self.rows.apart = not (meets or idle)
+        self.rows.meet()
 
     def _width(self, name: str) -> int:
         """How many bytes a scalar has that is looked at."""

@@ -113,7 +113,7 @@ def meetings(parts: Sequence[UTask]) -> int:
             case CallTask():
                 count += 2
             case BranchTask(then=then, orelse=orelse):
-                count += 3 + meetings((*then, *orelse))
+                count += 2 + meetings((*then, *orelse))
             case LoopTask(body=body) | RecursionTask(body=body):
                 count += 3 + meetings(body)
             case _:

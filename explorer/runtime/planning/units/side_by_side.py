@@ -120,7 +120,7 @@ class Prices:
                     sides = []
                     for side, made in ((then, 1), (orelse, 2)):
                         meetings, copied = self.host.sided(part, made)
-                        met = (2 + meetings) * self.barrier_us
+                        met = (self.host.looked(part, made) + meetings) * self.barrier_us
                         sides.append(self.us(side, copying) + met + copying * copied)
                     total += max(sides)
                 case _:
