@@ -80,7 +80,8 @@ class ThreadBlock:
             own = [self._own(*x, env) for x in zip(loops, places, strict=True)]
             points = np.meshgrid(*own, indexing="ij")
             here = {x.span.axis: a.ravel() for x, a in zip(loops, points, strict=True)}
-            self.statement(body[0], env | here)  # all its points at once
+            if all(len(self.values(x, env)) for x in body[0].spans):
+                self.statement(body[0], env | here)  # all its points at once
         else:
             self._values(loops, places, body, env)
 
