@@ -482,6 +482,9 @@ def test_explain_and_compile_tell_of_thread_blocks(told: Callable[..., Any], she
     blocks = told("compile", *flags, "--check")["blocks"]
     assert blocks["printed"] == len(found["kernels"]) and not blocks["refused"]
     assert blocks["simulated"] is True
+    (line,) = (x for x in shell("compile", *flags)[1].split("\n") if "as thread blocks of" in x)
+    assert f"{blocks['printed']} printed as thread blocks of cuda-sim, 0 refused" in line
+    assert ("registers a thread at most" in line) == (blocks["registers"] is not None)
 
 
 def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(

@@ -238,12 +238,12 @@ def _sums(found: Compiled) -> Iterator[str]:
 
 def _of_blocks(b: Blocks, target: str) -> Iterator[str]:
     total = counted(b.printed + len(b.refused), "kernel call")
-    yield f"  {b.printed:,} of {total} printed as thread blocks of {target}: predictions"
+    most = "" if b.registers is None else f", {b.registers} registers a thread at most"
+    spilling = "" if b.spilling is None else f", {b.spilling:,} spill"
+    told = f"{b.printed:,} printed as thread blocks of {target}, {len(b.refused):,} refused"
+    yield f"  {total}: {told}{most}{spilling}: predictions"
     yield from (f"  {name}: {why}" for name, why in b.refused.items())
     if b.unassembled:
         yield f"  {b.unassembled}"
-    elif b.registers is not None:
-        spilling = f"{b.spilling:,} of them spill"
-        yield f"  {b.registers} registers a thread at most, {spilling}: the assembler's words"
     if b.simulated is not None:
         yield f"  run in a stand-in for a GPU: {_badge(b.simulated)}"

@@ -20,6 +20,7 @@ from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
 from explorer.roller.tiles.cuts import cuts_all
+from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
@@ -42,7 +43,8 @@ def thread_block_steps(
     c = made or construct(bound, device)
     if number >= len(c.results):
         raise BadOption(f"no tile of {kernel.name} fits {device.name}", where=kernel.name)
-    return block_steps(bound, block_of(bound, c, number), env, device)
+    block = fitting(bound, block_of(bound, c, number), env, device)
+    return block_steps(bound, block, env, device)
 
 
 def block_of(kernel: Kernel, made: Construction, number: int) -> Block:

@@ -36,6 +36,7 @@ from explorer.ir.tile_programs.statements import (
     Panels,
     Reduce,
     Scan,
+    Shuffle,
     Span,
     Statement,
     Sync,
@@ -187,6 +188,8 @@ class Interpreter:
     def put(self, f: Fetch, env: Env, value: Any) -> None:
         """Store at every point."""
         flat, offset = self.where(f, env)
+        if offset.ndim < np.ndim(value):  # an element that no axis moves, as in a register
+            offset = np.broadcast_to(offset, np.shape(value))
         flat[offset] = value
 
     def statement(self, s: Statement, env: Env) -> None:
@@ -230,7 +233,7 @@ class Interpreter:
             case Find(name, index, extent):
                 at = np.clip(self.value(index, env), 0, self.dim(extent) - 1)
                 env[name] = int(at)
-            case Sync():  # one alone waits for nobody
+            case Sync() | Shuffle():  # one alone waits for nobody
                 pass
             case Window():
                 self.window(s, env)

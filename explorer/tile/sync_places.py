@@ -10,7 +10,7 @@ from math import prod
 
 from explorer.errors import CheckFailed
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Statement, Sync
+from explorer.ir.tile_programs.statements import For, Shuffle, Statement, Sync
 from explorer.ir.tile_programs.traversal import statements
 
 Path = tuple[int, ...]  # the place in the body, in the loop that stands there, and so on
@@ -83,7 +83,8 @@ class Parts:
 def parts_of_block(p: TileProgram) -> Parts:
     """The parts of a program, and where its Syncs stand.
 
-    Raises CheckFailed where a Sync stands in a loop that is dealt out: not all threads come there.
+    Raises CheckFailed where a Sync or a shuffle stands in a loop that is dealt out: not all threads
+    come there.
     """
     found, lengths, loops, synced = [], {}, {}, set()
 
@@ -97,7 +98,7 @@ def parts_of_block(p: TileProgram) -> Parts:
                 loops[*path, n] = s
                 enter(s.body, (*path, n), (*around, s))
             else:
-                if any(isinstance(x, Sync) for x in statements((s,))):
+                if any(isinstance(x, Sync | Shuffle) and x is not s for x in statements((s,))):
                     raise CheckFailed("a Sync stands where not every thread of the block comes")
                 found.append(Part((*path, n), around, s))
             n += 1

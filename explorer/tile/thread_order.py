@@ -1,5 +1,5 @@
 """A thread block, interpreted: its threads go one after the other from one `Sync` to the next, in
-an order drawn anew each time.
+an order drawn anew each time; a `Shuffle` waits for those that it combines, and for no others.
 
 What a thread reads before the thread that makes it had its turn is poison, or what was there
 before: a missing `Sync` shows as a wrong value.
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.affine import Affine
-from explorer.ir.tile_programs.statements import For, Map, Span, Statement, Sync
+from explorer.ir.combiners import COMBINERS
+from explorer.ir.tile_programs.statements import For, Map, Shuffle, Span, Statement, Sync
 from explorer.ir.tile_programs.traversal import dealt, threads_of
 
 Env = dict[str, Any]
@@ -42,21 +43,32 @@ class ThreadBlock:
         """All threads from the first statement to the last; `registers` are new ones, poisoned."""
         threads = range(threads_of(body))
         running = [(registers(), self._uniform(t, body, env)) for t in threads]
-        while running:
-            there = []
-            for n in order.permutation(len(running)):
+        there = list(threads)
+        while there:
+            turns, there = list(order.permutation(there)), []
+            waiting: dict[int, list[int]] = {}
+            while turns:
+                n = int(turns.pop())
                 own, steps = running[n]
                 self.arrays.update(own)
-                if next(steps, False):  # it came to a Sync
-                    there.append(running[n])
-            running = there
+                came = next(steps, None)
+                if isinstance(came, Shuffle):
+                    group = waiting.setdefault(n // came.lanes, [])
+                    group.append(n)
+                    if len(group) == came.lanes:  # the others wait for nobody of these
+                        _exchange(came, [running[k][0] for k in sorted(group)])
+                        turns += order.permutation(waiting.pop(n // came.lanes)).tolist()
+                elif came is not None:
+                    there.append(n)
 
-    def _uniform(self, thread: int, body: Sequence[Statement], env: Env) -> Iterator[bool]:
-        """One thread, up to each Sync: what all threads go through together."""
+    def _uniform(
+        self, thread: int, body: Sequence[Statement], env: Env
+    ) -> Iterator[Sync | Shuffle]:
+        """One thread, up to each Sync and shuffle: what all threads go through together."""
         for s in body:
             match s:
-                case Sync():
-                    yield True
+                case Sync() | Shuffle():
+                    yield s
                 case For(span, inner, None):
                     for v in self.values(span, env):
                         yield from self._uniform(thread, inner, env | {span.axis: int(v)})
@@ -80,7 +92,8 @@ class ThreadBlock:
             own = [self._own(*x, env) for x in zip(loops, places, strict=True)]
             points = np.meshgrid(*own, indexing="ij")
             here = {x.span.axis: a.ravel() for x, a in zip(loops, points, strict=True)}
-            self.statement(body[0], env | here)  # all its points at once
+            if all(len(self.values(x, env)) for x in body[0].spans):
+                self.statement(body[0], env | here)  # all its points at once
         else:
             self._values(loops, places, body, env)
 
@@ -101,6 +114,18 @@ class ThreadBlock:
         values = self.values(loop.span, env)
         number = values - self.affine(loop.span.base, env)
         return np.asarray(values[number % loop.threads.count == place])
+
+
+def _exchange(s: Shuffle, group: Sequence[Registers]) -> None:
+    """Each of some threads combines what it has with what the one so many places away has."""
+    name, at = s.target.buffer.name, int(s.target.offset.const)
+    lanes, away = np.arange(s.lanes), s.lanes // 2
+    values = np.array([own[name][at] for own in group])
+    while away:
+        values = COMBINERS[s.combiner].numpy(values, values[lanes ^ away])
+        away //= 2
+    for own, value in zip(group, values, strict=True):
+        own[name][at] = value
 
 
 def _are_apart(loops: Sequence[For], m: Map) -> bool:

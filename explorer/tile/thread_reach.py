@@ -1,5 +1,6 @@
 """Which threads of a block come to which elements: found by going through every point of what is
-dealt out, so that two parts are compared exactly. Clips are left out: no more is reached than this.
+dealt out, so that two parts are compared exactly. A clip that other loops than an element's decide
+is left out: no more is reached than this.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def reach(part: Part, access: Access, same: int) -> Reach | None:
     """
     if access.element is None or access.element.dynamic:
         return None
-    walk = _Walk({}, {}, {})
+    walk = _Walk({}, {}, {}, {})
     for loop in part.around[same:]:
         walk.enter(loop.span)
     threads = dealt(part.statement)[0] if isinstance(part.statement, For) else ()
@@ -107,17 +108,20 @@ def reach(part: Part, access: Access, same: int) -> Reach | None:
 class _Walk:
     """Loops as they are entered: the value of each variable in numbers of trips, and how many trips
     there are; `places`: of those that are dealt out, to how many threads, and what a place counts
-    in a thread's number.
+    in a thread's number; `clips`: the least value of an axis that there is, and the end.
     """
 
     values: dict[str, Affine]
     sizes: dict[str, object]
     places: dict[str, tuple[int, int]]
+    clips: dict[str, tuple[int | None, int | None]]
 
     def enter(self, span: Span) -> None:
         """One more loop."""
         self.sizes[span.axis] = span.size
         self.values[span.axis] = span.base.substitute(self.values) + var(_trip(span.axis))
+        end = span.extent if span.clip_high and isinstance(span.extent, int) else None
+        self.clips[span.axis] = (0 if span.clip_low else None, end)
 
     def reach(self, offset: Affine) -> Reach | None:
         """All elements at an offset."""
@@ -131,12 +135,13 @@ class _Walk:
         known = {axis: int(sizes[axis]) for axis in mine}  # type: ignore[call-overload]
         if prod(known.values()) > MOST_POINTS:
             return None
-        where, first = np.zeros((1,), np.int64), np.zeros((1,), np.int64)
+        where = _over(known, {axis: int(mine[axis]) for axis in known})
+        first = np.zeros((1,), np.int64)
         for axis, size in known.items():
-            trips = np.arange(size)
-            where = np.add.outer(where, trips * int(mine[axis])).ravel()
             count, each = self.places.get(axis, (1, 0))
-            first = np.add.outer(first, trips % count * each).ravel()
+            first = np.add.outer(first, np.arange(size) % count * each).ravel()
+        there = self._there(known)
+        where, first = where[there], first[there]
         others = (
             (min(count, int(sizes[a])) - 1) * each  # type: ignore[call-overload]
             for a, (count, each) in self.places.items()
@@ -145,6 +150,30 @@ class _Walk:
         rest_of = Affine(rest, at.const if not isinstance(at.const, int) else 0)
         where = where + (at.const if isinstance(at.const, int) else 0)
         return _gathered(rest_of, where, first, first + sum(others))
+
+    def _there(self, known: dict[str, int]) -> np.ndarray:
+        """Which points of some loops no clip leaves out, as far as these loops tell."""
+        there = np.ones(prod(known.values()), np.bool_)
+        names = {_trip(axis): axis for axis in known}
+        for axis in known:
+            low, end = self.clips[axis]
+            value = self.values[axis]
+            by = {names[n]: f for n, f in value.terms if n in names and isinstance(f, int)}
+            if (low, end) == (None, None) or len(by) < len(value.terms):
+                continue
+            if isinstance(value.const, int):
+                at = _over(known, by) + value.const
+                there &= True if low is None else at >= low
+                there &= True if end is None else at < end
+        return there
+
+
+def _over(loops: dict[str, int], factors: dict[str, int]) -> np.ndarray:
+    """A sum of multiples of the trips, for every point of some loops, the last one fastest."""
+    total = np.zeros((1,), np.int64)
+    for axis, size in loops.items():
+        total = np.add.outer(total, np.arange(size) * factors.get(axis, 0)).ravel()
+    return total
 
 
 def _trip(axis: str) -> str:

@@ -8,7 +8,7 @@ from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.shapes.dims import whole
 from explorer.ir.tile_programs.elements import REGISTER, Buffer
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Sync
+from explorer.ir.tile_programs.statements import For, Shuffle, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of, touched
 from explorer.tile.hazards import race
 from explorer.tile.sync_places import Parts, parts_of_block
@@ -75,11 +75,26 @@ def _block_problem(p: TileProgram, device: Device) -> str:
     for s in statements(p.body):
         if isinstance(s, Sync) and s.scope == "warp" and threads > device.lanes:
             return f"a Sync is of a warp of {device.lanes}, and the block has {threads} threads"
+        if isinstance(s, Shuffle) and (why := _shuffle_problem(s, threads, device)):
+            return why
     parts = parts_of_block(p)
     for part in parts.parts:
+        if isinstance(part.statement, Shuffle):
+            continue
         if not (isinstance(part.statement, For) and part.statement.threads is not None):
             return "a statement stands outside of what is dealt out: every thread would do it"
     return _register_problem(parts) or race(p)
+
+
+def _shuffle_problem(s: Shuffle, threads: int, device: Device) -> str:
+    """Lanes read each other's registers within one warp, all of whose threads are there."""
+    if s.lanes > device.lanes or s.lanes & (s.lanes - 1):
+        return f"{s.lanes} threads shuffle, a power of two up to a warp of {device.lanes} can"
+    if threads % device.lanes:
+        return f"a warp of {device.lanes} shuffles, and not all {threads} threads are in whole ones"
+    if s.target.buffer.level != REGISTER:
+        return f"{s.target.buffer.name} is shuffled, and lies in no register"
+    return ""
 
 
 def _register_problem(parts: Parts) -> str:
@@ -87,7 +102,7 @@ def _register_problem(parts: Parts) -> str:
     are dealt out in the same way.
     """
     known: dict[str, object] = {}
-    for part in parts.parts:
+    for part in (x for x in parts.parts if not isinstance(x.statement, Shuffle)):
         loops = dealt(part.statement)[0] if isinstance(part.statement, For) else ()
         way = [(x.span.size, x.threads) for x in loops]
         for b in {b for b in touched(part.statement) if b.level == REGISTER}:

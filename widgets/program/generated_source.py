@@ -57,20 +57,38 @@ def line_origins(source: str, kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
     A line that writes nothing belongs to the next one that does, the lines before the loop over
     tasks to no operator. What is written nowhere under its own name is made on the way to what
     reads it. The source speaks of the kernel's canonical names, in the order of its computes.
+    In the source of a thread block only the lines that say who a thread is belong to none.
     """
+    lines = source.rstrip("\n").split("\n")
+    if _THREADS in lines:
+        return _spread([_of_block(line) for line in lines], kernel)
+    stores = _stores_of(lines)
+    inside = [line.startswith(_BODY) for line in lines]
+    return _spread([_written(x, stores) if i else None for x, i in zip(lines, inside)], kernel)
+
+
+def _spread(written: Sequence[set[str] | None], kernel: ir.Kernel) -> tuple[frozenset[str], ...]:
+    """The operators of lines by what each writes; None of a line that belongs to nobody."""
     normal = normalise(kernel)
     named, _ = canonical(normal)
-    lines = source.rstrip("\n").split("\n")
-    stores = _stores_of(lines)
-    written = [_written(line, stores) if line.startswith(_BODY) else set() for line in lines]
-    origins = _origins(named, normal, set().union(*written))
+    origins = _origins(named, normal, set().union(*(names or () for names in written)))
     found: list[frozenset[str]] = []
     pending = frozenset[str]()
-    for line, names in zip(reversed(lines), reversed(written), strict=True):
-        mine = frozenset[str]().union(*(origins[n] for n in names if n in origins))
+    for names in reversed(written):
+        mine = frozenset[str]().union(*(origins[n] for n in names or () if n in origins))
         pending = mine or pending
-        found.append(pending if line.startswith(_BODY) else frozenset())
+        found.append(frozenset() if names is None else pending)
     return tuple(reversed(found))
+
+
+def _of_block(line: str) -> set[str] | None:
+    """What a line of a thread block writes, a part of it in shared memory or registers included:
+    `t7`, `t7_parts`, `t7_sums_3`; None of those that say who a thread is.
+    """
+    if not line.startswith(_BLOCK_BODY) or _WHO.match(line):
+        return None
+    store = _BLOCK_STORE.match(line)
+    return {store.group(1)} if store else set()
 
 
 def _origins(named: ir.Kernel, normal: ir.Kernel, written: set[str]) -> dict[str, frozenset[str]]:
@@ -85,6 +103,10 @@ def _origins(named: ir.Kernel, normal: ir.Kernel, written: set[str]) -> dict[str
 
 
 _BODY = " " * 8  # inside of the loop over tasks
+_THREADS = "@cuda.jit"
+_BLOCK_BODY = " " * 4
+_WHO = re.compile(r"\s+(?:t_\w+|_thread|_block) = ")
+_BLOCK_STORE = re.compile(r"\s+([a-z]+\d*)(?:_\w+)?(?:\[.*\])? = ")
 _STORE = re.compile(r"\bst_\w+\((\w+)")
 # A contraction names its sums' tensor by what it keeps beside it, and what it writes last.
 _CONTRACT = re.compile(r"\bcontract\d+\w*\(.*, \((\w+)")

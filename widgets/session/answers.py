@@ -56,9 +56,7 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
         "lines": rows.lines,
         "all": s.house.positions(rows.ops),
         "family": s.house.calls[call].family,
-        "ops": _line_ops(s, name, found.source)
-        if language == "numba" and not shown.blocks
-        else None,
+        "ops": _line_ops(s, name, found.source) if language == "numba" else None,
     }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.reductions import reduce_
+from explorer.codegen.cuda.reductions import begin_shuffle, reduce_, shuffle
 from explorer.codegen.cuda.shared_arrays import shared
 from explorer.codegen.cuda.unrolled import unrolled_map, unrolled_reduce
 from explorer.errors import BadOption
@@ -16,11 +16,12 @@ from explorer.ir.tile_programs.statements import (
     LoopForm,
     Map,
     Reduce,
+    Shuffle,
     Statement,
     Sync,
     Threads,
 )
-from explorer.ir.tile_programs.traversal import dealt, threads_of
+from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 
 TYPES = re.compile(r"\b(?:u?int(?:8|16|32|64)|float(?:16|32|64)|boolean)\b")
 
@@ -42,6 +43,8 @@ def statement(e: Emitter, s: Statement) -> None:
             e.line("cuda.syncwarp()")
         case Sync():
             e.line("cuda.syncthreads()")
+        case Shuffle():
+            shuffle(e, s)
         case Map(form=None):
             for span in s.spans:
                 e.loop(span)
@@ -67,6 +70,9 @@ def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
     e.line("_block = cuda.blockIdx.x")
     e.tasks(p.grid)
     shared(e, p)
+    for s in statements(p.body):
+        if isinstance(s, Shuffle):
+            begin_shuffle(e, s)
     for s in p.body:
         statement(e, s)
     types = sorted({*TYPES.findall("\n".join(e.lines))})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.expressions import applied
+from explorer.codegen.cuda.expressions import applied, register
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.tile_programs.statements import Reduce
+from explorer.ir.tile_programs.statements import Reduce, Shuffle
 from explorer.ops.kernels.scalar import start_value
+
+WHOLE_WARP = "0xFFFFFFFF"  # the lanes that come to a shuffle
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:
@@ -26,6 +28,20 @@ def reduce_(e: Emitter, s: Reduce) -> None:
     e.store(scalars, s.target, acc)
 
 
-def combined(s: Reduce, so_far: str, value: str) -> str:
+def shuffle(e: Emitter, s: Shuffle) -> None:
+    """Each thread with the one half of them away, then a quarter, and so on: all have the whole."""
+    mine, away = register(s.target), s.lanes // 2
+    while away:
+        e.line(f"_other = cuda.shfl_xor_sync({WHOLE_WARP}, {mine}, {away})")
+        e.line(f"{mine} = {combined(s, mine, '_other')}")
+        away //= 2
+
+
+def begin_shuffle(e: Emitter, s: Shuffle) -> None:
+    """Threads that have nothing to reduce come to a shuffle with nothing, too."""
+    e.line(f"{register(s.target)} = {e.value(e.scalars(), start_value(s.combiner, s.dtype))}")
+
+
+def combined(s: Reduce | Shuffle, so_far: str, value: str) -> str:
     """One more element of a reduction."""
     return applied(COMBINERS[s.combiner].step, s.dtype, [so_far, value])

@@ -2,15 +2,15 @@
 its names that are printed.
 
 The threads of a block go one after the other from one `syncthreads` to the next, in an order drawn
-anew each time; blocks go in any order. Memory that nobody has written is poison, and no address
-lies outside.
+anew each time, those of a warp from one shuffle to the next; blocks go in any order. Memory that
+nobody has written is poison, and no address lies outside.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import lru_cache
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
+WARP = 32  # threads, on every GPU that CUDA knows
 SYNCS = ("syncthreads", "syncwarp")
 MATH = SimpleNamespace(
     **{
@@ -98,7 +99,7 @@ class Type:
         return self.dtype.type(x) if is_float(self.name) else np.asarray(x).astype(self.dtype)[()]
 
 
-Step = Iterator[None]
+Step = Generator[Any, Any, None]
 Kernel = Callable[..., Step]
 
 
@@ -129,13 +130,28 @@ def _run_block(
     kernel: Kernel, cuda: Any, threads: int, given: list[Memory], order: np.random.Generator
 ) -> None:
     running = [kernel(*given) for _ in range(threads)]
-    there = list(range(threads))
+    there, sent = list(range(threads)), [None] * threads
     while there:
-        came = []
-        for n in order.permutation(there):
-            cuda.threadIdx.x, cuda.shared.asked = int(n), 0
-            if next(running[n], "done") != "done":
-                came.append(int(n))
+        came: list[int] = []
+        turns, warps = order.permutation(there).tolist(), dict[int, dict[int, Any]]()
+        while turns:
+            n = turns.pop()
+            cuda.threadIdx.x, cuda.shared.asked = n, 0
+            try:
+                step, sent[n] = running[n].send(sent[n]), None
+            except StopIteration:
+                continue
+            if step is None:
+                came.append(n)
+                continue
+            warp = warps.setdefault(n // WARP, {})
+            warp[n] = step
+            if len(warp) == min(WARP, threads - n // WARP * WARP):
+                for k, (_, away) in warp.items():
+                    sent[k] = warp[k ^ away][0]
+                turns += order.permutation(list(warps.pop(n // WARP))).tolist()
+        if warps:
+            raise CheckFailed("some threads of a warp never come to a shuffle")
         if came and len(came) < len(there):
             raise CheckFailed(f"{len(there) - len(came)} threads never come to a Sync")
         there = came
@@ -160,6 +176,13 @@ class _Yielding(ast.NodeTransformer):
             case ast.Call(ast.Attribute(ast.Name("cuda"), name)) if name in SYNCS:
                 return ast.Expr(ast.Yield(None))
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`cuda.shfl_xor_sync(lanes, x, away)` -> `(yield (x, away))`, which is the other's x."""
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("cuda"), "shfl_xor_sync"), [_, x, away]):
+                return ast.Yield(ast.Tuple([x, away], ast.Load()))
+        return self.generic_visit(node)
 
 
 def _kernel(code: CodeType, cuda: Any) -> Kernel:

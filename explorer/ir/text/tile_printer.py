@@ -23,6 +23,7 @@ from explorer.ir.tile_programs.statements import (
     Panels,
     Reduce,
     Scan,
+    Shuffle,
     Span,
     Statement,
     Sync,
@@ -62,6 +63,8 @@ def _statement(s: Statement, grid: Sequence[Grid]) -> Iterator[str]:
             yield from _body(body, grid, 1)
         case Sync(scope):
             yield f"sync {scope}"
+        case Shuffle(target, lanes, combiner):
+            yield f"{_element(target)} = {combiner} of it in {lanes} threads beside each other"
         case At(span, index, body):
             yield f"at {_span(span)} if it is {_expr(index)}:"
             yield from _body(body, grid, 1)

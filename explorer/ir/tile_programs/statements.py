@@ -79,6 +79,20 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle:
+    """What `lanes` threads beside each other have in a register becomes, in each of them, the
+    combination of all: by a power of two, pair by pair, within a warp and through no memory.
+
+    All threads of a block come to it; it is no Sync of what they have in memory.
+    """
+
+    target: Fetch
+    lanes: int
+    combiner: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
 class Fill:
     """Every element of a buffer becomes `value`."""
 
@@ -309,4 +323,5 @@ Statement: TypeAlias = (
     | Window
     | Panels
     | Sync
+    | Shuffle
 )

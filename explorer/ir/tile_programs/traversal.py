@@ -26,6 +26,7 @@ from explorer.ir.tile_programs.statements import (
     Panels,
     Reduce,
     Scan,
+    Shuffle,
     Span,
     Statement,
     Sync,
@@ -112,6 +113,8 @@ def expressions(s: Statement) -> tuple[TileExpr, ...]:
             return (target, expr)
         case Reduce(target=target, expr=expr) | Scan(target=target, expr=expr):
             return (target, expr)
+        case Shuffle(target):
+            return (target,)
         case Pack(source=source):
             return (source,)
         case Find(index=index) | At(index=index):
@@ -128,7 +131,7 @@ def loads(s: Statement) -> tuple[Fetch, ...]:
     contraction the first of each operand.
     """
     onto = isinstance(s, Reduce) and s.onto
-    read = expressions(s)[0 if onto or isinstance(s, Pack | Find | At | Panels) else 1 :]
+    read = expressions(s)[0 if onto or isinstance(s, Pack | Find | At | Panels | Shuffle) else 1 :]
     return tuple(f for e in read for f in fetches(e))
 
 
@@ -139,7 +142,7 @@ def stored(s: Statement) -> Fetch | None:
     match s:
         case Load(target=target) | Map(target=target) | Reduce(target=target):
             return target
-        case Scan(target=target) | Window(target=target):
+        case Scan(target=target) | Window(target=target) | Shuffle(target=target):
             return target
     return None
 
@@ -332,6 +335,8 @@ def with_buffers(
             return replace(s, index=with_loads(index, element))
         case Sync():
             return s
+        case Shuffle(target):
+            return replace(s, target=fetch(target))
         case Window(reduction, data, weights, _, target, expr):
             place = fetch(reduction.target)
             return replace(

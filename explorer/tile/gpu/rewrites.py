@@ -17,6 +17,7 @@ from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.place_syncs import place_syncs
 from explorer.tile.gpu.share_reductions import share_reductions
 from explorer.tile.gpu.stage import in_shared_memory
+from explorer.tile.gpu.warp_reductions import within_warps
 from explorer.tile.verify import verify
 
 Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
@@ -24,6 +25,7 @@ Rewrite: TypeAlias = Callable[[TileProgram, Device], TileProgram]
 REWRITES: tuple[tuple[str, Rewrite], ...] = (
     ("share long reductions", share_reductions),
     ("distribute over threads", over_threads),
+    ("reduce within warps", within_warps),
     ("stage in shared memory", in_shared_memory),
     ("place syncs", place_syncs),
 )

@@ -20,6 +20,7 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import Reduce, Span, Statement
 from explorer.ir.tile_programs.traversal import substitute
 from explorer.tile.gpu.distribute import register_tile, threads_in
+from explorer.tile.gpu.warp_reductions import SHUFFLED
 from explorer.tile.verify import shared_bytes
 
 
@@ -48,7 +49,8 @@ def _shared_out(
     """The room for what each thread makes, and both reductions; nothing where it does not help."""
     along = s.over[-1]
     results = prod(int(x.size) for x in s.spans)
-    parts = _parts(s, threads // max(1, results))
+    most = threads // max(1, results)
+    parts = _lanes(s, results, most, device) or _parts(s, most)
     if parts == 1:
         return (), ()
     name = f"{s.target.buffer.name}_parts"
@@ -71,6 +73,20 @@ def _shared_out(
         dtype=room.dtype,
     )
     return (room,), (first, replace(s, over=(mine,), expr=part))
+
+
+def _lanes(s: Reduce, results: int, most: int, device: Device) -> int:
+    """The lanes of a warp that share each result so that whole warps do, by the most that divide
+    what is reduced: they need no memory for what they made; 0 where there are none.
+    """
+    along = s.over[-1]
+    size = int(along.size)
+    if s.dtype not in SHUFFLED or along.base != Affine() or size != along.extent or s.onto:
+        return 0
+    powers = [1 << n for n in range(device.lanes.bit_length() - 1, 0, -1)]
+    fitting = (n for n in powers if n <= most and size % n == 0 and results * n % device.lanes == 0)
+    total = prod(int(x.size) for x in s.over)
+    return next((n for n in fitting if 2 * (total // n + n.bit_length() - 1) <= total), 0)
 
 
 def _parts(s: Reduce, most: int) -> int:

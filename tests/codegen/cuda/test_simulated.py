@@ -12,6 +12,7 @@ from explorer.codegen.cuda.simulated import simulate
 from explorer.errors import BadOption
 from explorer.ops.reference.evaluate import evaluate
 from tests.architecture.house import drawn
+from widgets.program.generated_source import line_origins
 from widgets.session.session import Session
 
 QUICK = ("small_bert", "small_moe")
@@ -84,5 +85,19 @@ def test_the_house_shows_the_source_of_a_block() -> None:
     session = Session(explorer.compile(perceptron, target="a100"))
     assert "cuda.shared.array" in drawn(session, "codegen")
     pane = [session.answer("kernel", {"call": 0, "language": n}) for n in ("numba", "assembly")]
-    assert "@cuda.jit" in pane[0]["lines"] and pane[0]["ops"] is None
+    assert "@cuda.jit" in pane[0]["lines"] and pane[1]["ops"] is None
     assert "predicted for a100" in pane[1]["lines"][0] or "numba-cuda" in pane[1]["lines"][0]
+
+
+def test_each_line_of_a_block_has_its_operators() -> None:
+    """A softmax is told from the product before it, in shared memory and in registers."""
+    c = explorer.compile("zoo:small_bert", target="a100")
+    call = next(b for b in c.program.kernel_calls if len(b.kernel_call.kernel.computes) > 4)
+    block = next(k for k in c.blocks if k.name == call.name)
+    lines = block.source.rstrip("\n").split("\n")
+    found = line_origins(block.source, call.kernel_call.kernel)
+    of = {line.split("[")[0].strip(): ops for line, ops in zip(lines, found) if "] = " in line}
+    computes = call.kernel_call.kernel.computes
+    assert of["y"] == computes[-1].origin and len({*of.values()}) > 1
+    assert not any(ops for line, ops in zip(lines, found) if line[:1] != " " or "_block" in line)
+    assert frozenset().union(*found) == call.origin

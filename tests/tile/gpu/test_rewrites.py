@@ -22,7 +22,7 @@ from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
 from explorer.tile.interpret import Interpreter
 from explorer.tile.verify import shared_bytes
-from tests.codegen.cases import CASES, ENV, Case, conv, linear
+from tests.codegen.cases import CASES, ENV, Case, attention, conv, linear
 from tests.codegen.test_scans import fold
 from tests.tile.gpu.blocks import SMALL, V100, case, is_right, made
 
@@ -122,6 +122,16 @@ def test_a_convolution_comes_to_shared_memory_with_its_border() -> None:
     (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))
     names = {b.name for b in program.buffers if b.level == "L1"}
     assert len(names) == 2 and "where" not in str(product.expr)
+
+
+def test_what_a_clip_leaves_out_meets_nobody() -> None:
+    """Rows of 3 in shared memory, of which each thread has 2: what is past a row's end would lie in
+    the next one, and no thread comes there.
+    """
+    c = attention(1, 3, 2, 8, {"oh": 1})
+    k = normalise(c.kernel)
+    assert dict(block_of(k, construct(k, SMALL), 0).register)["j"] == 2
+    assert is_right(c, made(c)["place syncs"])
 
 
 def test_what_does_not_fit_stays_where_it_is() -> None:

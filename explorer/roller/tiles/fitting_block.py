@@ -1,0 +1,61 @@
+"""A block as large as shared memory has room for what is made inside of it.
+
+A group of kernels has many values in between, of which Roller's tile, made for the heaviest of
+them, knows nothing: 36 products of a filtered convolution lie there beside its rows and sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from explorer.devices.model import Device
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.roller.tiles.cuts import cuts_all, shape_of
+from explorer.tile.gpu.block import lower_block
+from explorer.tile.gpu.distribute import over_threads
+from explorer.tile.verify import shared_bytes
+
+
+def fitting(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Block:
+    """The block, its tile halved along one axis after the other for as long as shared memory has
+    no room: along the axis that leaves the least, first those that cut every compute, so that
+    blocks do nothing twice but at their borders. The smallest one where none has room.
+
+    Raises BadOption where the kernel has no program for thread blocks, with the reason.
+    """
+
+    def used(b: Block) -> int:
+        return shared_bytes(over_threads(lower_block(kernel, b, env, device), device), device)
+
+    left = used(block)
+    if left <= device.block_shared_bytes:
+        return block
+    extents = shape_of(kernel, {}).extents
+    once = [a for a in extents if cuts_all(kernel, a)]
+    for axes in (once, extents):
+        while left > device.block_shared_bytes:
+            found = _halved(block, extents, axes, used)
+            if found is None or found[0] >= left:
+                break
+            left, block = found
+    return block
+
+
+def _halved(
+    block: Block, extents: Mapping[str, int], axes: Iterable[str], used: Callable[[Block], int]
+) -> tuple[int, Block] | None:
+    """The block with half of its tile along the axis that leaves the fewest bytes, and these; None
+    where it has one element of each.
+    """
+    sizes = dict(block.tile)
+    found = []
+    for axis in axes:
+        size = sizes.get(axis, extents[axis])
+        if size > 1:
+            cut = {**sizes, axis: -(-size // 2)}
+            tile = tuple((a, cut[a]) for a in extents if a in cut)
+            found.append(replace(block, tile=tile))
+    return min(((used(b), b) for b in found), key=lambda x: x[0], default=None)

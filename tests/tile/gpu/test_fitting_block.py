@@ -1,0 +1,56 @@
+"""A block is as large as shared memory has room for, and does what it did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from explorer.devices.model import Device
+from explorer.errors import CheckFailed
+from explorer.ir.kernels.normal import normalise
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.passes.convolution.winograd import ALGORITHMS, rewritten
+from explorer.roller.construct.construct import construct
+from explorer.roller.thread_block import block_of, thread_block_steps
+from explorer.roller.tiles.fitting_block import fitting
+from explorer.tile.verify import shared_bytes
+from tests.codegen.cases import ENV, Case, conv
+from tests.tile.gpu.blocks import SMALL, is_right
+
+ROOM = 1 << 16
+
+
+def filtered(h: int) -> Case:
+    """A convolution by minimal filtering, with all that lies in between."""
+    c = conv(h, 9, 3, 2, 3, 1, 1)
+    (compute, *_) = (x for x in c.kernel.computes if x.reduce)
+    kernel = rewritten(c.kernel, compute, ALGORITHMS["f2"])
+    assert not isinstance(kernel, str)
+    return replace(c, kernel=kernel)
+
+
+def program(c: Case, gpu: Device) -> TileProgram:
+    return thread_block_steps(normalise(c.kernel), gpu, ENV, c.sizes)[-1][1]
+
+
+@pytest.mark.parametrize("h", [1, 7, 8])
+def test_it_shrinks_until_it_fits(h: int) -> None:
+    c = filtered(h)
+    wide = program(c, replace(SMALL, block_shared_bytes=ROOM))
+    used = shared_bytes(wide, SMALL)
+    for share in (2, 4):
+        gpu = replace(SMALL, block_shared_bytes=used // share)
+        tight = program(c, gpu)
+        assert 0 < shared_bytes(tight, gpu) <= used // share
+        assert is_right(c, tight, share)
+
+
+def test_what_fits_is_left_and_what_never_does_is_told() -> None:
+    """Of a filtered convolution one tile of results needs its 16 products and more."""
+    c = filtered(1)
+    k, roomy = normalise(c.kernel), replace(SMALL, block_shared_bytes=ROOM)
+    block = block_of(k, construct(k, roomy), 0)
+    assert fitting(k, block, ENV, roomy) == block
+    with pytest.raises(CheckFailed, match="a block's scratch takes"):
+        program(c, replace(SMALL, block_shared_bytes=64))
