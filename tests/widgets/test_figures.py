@@ -16,13 +16,13 @@ from widgets.rooms.gallery import CHARTS
 
 
 @explorer.trace
-def model(x: explorer.tensor("float32", 63, 96), w: explorer.tensor("float32", 96, 127)):  # type: ignore[no-untyped-def,valid-type]
-    return enp.exp(x @ w)
+def model(x: explorer.tensor("float32", 63, 96), w: explorer.tensor("float32", 96, 96)):  # type: ignore[no-untyped-def,valid-type]
+    return enp.exp(x @ w) @ w @ w
 
 
 @pytest.fixture(scope="module", params=["cpu", "v100"])
 def c(request: pytest.FixtureRequest) -> Any:
-    return explorer.compile(model, target=request.param, until="rammed")
+    return explorer.compile(model, target=request.param, until="planned")
 
 
 def marks(figure: go.Figure, *names: str) -> list[tuple[float, float]]:
@@ -66,13 +66,32 @@ def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
     assert {x for x, _ in marks(figure, "room ends")} == ({rows.cut} if rows.cut else set())
 
 
+def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
+    rows, figure = widgets.data(c, "policies"), widgets.figure(c, "policies")
+    assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.sides]] * len(figure.data)
+    for n, s in enumerate(rows.sides):
+        assert sum(t.x[n] for t in figure.data) == pytest.approx(s.account.total_us)
+        assert figure.data[0].x[n] == pytest.approx(s.account.busy * s.account.total_us)
+    assert rows.kind in figure.layout.xaxis.title.text
+    hatches = [t.marker.pattern.shape for t in figure.data]
+    assert hatches[0] == "" and len(set(hatches)) == len(hatches)
+
+
+def test_memory_over_time_is_what_lives(c: Any) -> None:
+    (rows, _), figure = widgets.data(c, "memory"), widgets.figure(c, "memory")
+    live, arena, unshared = figure.data
+    assert [round(y * 2**20) for y in live.y] == list(rows.live)
+    assert {y * 2**20 for y in arena.y} == {rows.planned_bytes}
+    assert {y * 2**20 for y in unshared.y} == {rows.naive_bytes}
+
+
 @pytest.mark.parametrize("room", CHARTS)
 def test_a_chart_has_units_words_and_the_colours_of_its_theme(c: Any, room: str) -> None:
     for theme, tokens in SCHEMES.items():
         figure = widgets.figure(c, room, theme=theme)
         assert isinstance(figure, go.Figure) and figure.layout.title.text
         for axis in (figure.layout.xaxis, figure.layout.yaxis):
-            assert axis.title.text.endswith(")") or "), " in axis.title.text
+            assert "(" in axis.title.text or isinstance(figure.data[0], go.Bar)
         assert figure.layout.paper_bgcolor == tokens["pane"]
         for trace in figure.data:
             assert trace.hoverinfo == "skip" or len(trace.customdata) == len(trace.x)

@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from widgets.charts import roofline, tile_curve
+from widgets.charts import memory, policies, roofline, tile_curve
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
@@ -82,6 +82,8 @@ PICTURES: tuple[Picture, ...] = (
 CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
     "roofline": roofline.chart,
     "curve": tile_curve.chart,
+    "policies": policies.chart,
+    "memory": memory.chart,
 }
 
 
@@ -122,7 +124,7 @@ def charted(name: str) -> Picture:
 def chart(picture: Picture, on_show: OnShow, op: str, theme: str) -> Any:
     """A picture's plotly figure; raises BadOption where there is nothing to show."""
     rows, _, table = picture.draw(on_show, op)
-    if not rows:
+    if rows == ():
         raise BadOption(f"there is no chart {picture.name!r} to draw: {table.caption}")
     head, _, rest = escape(table.caption, quote=False).partition("; ")
     title = f'{head}<br><span style="font-size:12px">{rest}</span>'
