@@ -1,5 +1,5 @@
 """The pictures: `explore` shows a whole compilation, `show` one room of it, `data` the rows behind
-a room.
+a room, `figure` its chart.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from explorer.garbage import rare_collections
 if TYPE_CHECKING:
     from explorer.options import Options
     from widgets.model.compiled import Arrays, Compiled
+    from widgets.model.picture import Picture
     from widgets.page.shell import House, Room, Rooms
     from widgets.rammer.race_chart import Result
+    from widgets.session.session import Session
 
-__all__ = ["data", "explore", "race", "show"]
+__all__ = ["data", "explore", "figure", "race", "show"]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without, and
@@ -73,15 +75,50 @@ def data(
 ) -> Any:
     """The rows behind a room's picture, without Jupyter; `measured` as in `show`."""
     from widgets.rooms.gallery import named
-    from widgets.session.session import Session
 
     picture = named(room)
+    return picture.draw(_session(c, picture, op, sizes, inputs, measured), op)[0]
+
+
+def figure(
+    c: Compiled,
+    room: str,
+    op: str = "",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    inputs: Arrays | None = None,
+    measured: bool = False,
+    theme: str = "either",
+) -> Any:
+    """The chart of a room as a `plotly.graph_objects.Figure`, of the same rows as `data`; `theme`
+    is "light", "dark", or "either", on a ground of any.
+
+    Raises BadOption where the room has no chart, naming those that have, or nothing to show.
+    """
+    from widgets.rooms import gallery
+
+    picture = gallery.charted(room)
+    session = _session(c, picture, op, sizes, inputs, measured)
+    return gallery.chart(picture, session, op, theme)
+
+
+def _session(
+    c: Compiled,
+    picture: Picture,
+    op: str,
+    sizes: Mapping[str, int] | None,
+    inputs: Arrays | None,
+    measured: bool,
+) -> Session:
+    """A session with what a room shows: a run where it is the wall, the clock where wanted."""
+    from widgets.session.session import Session
+
     session = Session(c, sizes=sizes, inputs=inputs)
     if picture.live == "wall" and session.runs:
         session.run_once()
     if measured:
         session.time_shown(picture, op)
-    return picture.draw(session, op)[0]
+    return session
 
 
 def race(result: Result) -> Room:

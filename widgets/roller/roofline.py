@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import exp, log
 
 from explorer.devices.model import Device
+from widgets.draw.table import time_text
 from widgets.roller.rolled import Choice, Rolled
 
 
@@ -117,4 +118,13 @@ def _point(c: Choice, device: Device) -> Point:
         c.modelled_us,
         us,
         c.measured.n if c.measured else 0,
+    )
+
+
+def point_words(p: Point, n: int) -> str:
+    """The tile of a rank in a sentence."""
+    measured = f", measured {time_text(p.measured_us)}" if p.measured_us else ""
+    return (
+        f"{n + 1}: {p.tile}; {p.intensity:.3g} operations a byte from {p.level}; modelled "
+        f"{time_text(p.modelled_us)}{measured}"
     )

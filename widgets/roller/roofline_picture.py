@@ -8,9 +8,9 @@ from math import ceil, floor, log10
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width
-from widgets.draw.table import Table, time_text
+from widgets.draw.table import Table
 from widgets.model.picture import Picture
-from widgets.roller.roofline import Point, Roof, RooflineRows, data
+from widgets.roller.roofline import Roof, RooflineRows, data, point_words
 from widgets.roller.view import TILES, of_tile
 
 WIDTH, LEFT, RIGHT = 780.0, 12.0, 768.0
@@ -198,7 +198,7 @@ def _point(rows: RooflineRows, n: int, s: _Scale, *, on: bool, named: bool) -> I
     order = list(dict.fromkeys(r.level for r in rows.roofs))
     shape = SHAPES[order.index(p.level) % len(SHAPES)] if p.level in order else SHAPES[0]
     ink = "var(--accent)" if on else "var(--ink)"
-    yield f"<title>{_said(p, n)}</title>"
+    yield f"<title>{point_words(p, n)}</title>"
     if p.measured:
         to = s.y(p.measured)
         yield path(f"M{x:.1f} {y:.1f}V{to:.1f}", ink)
@@ -216,14 +216,6 @@ def _named(rows: RooflineRows, s: _Scale) -> set[int]:
         if all(abs(x - a) > 18 or abs(y - b) > 13 for a, b in found.values()):
             found[n] = (x, y)
     return set(found)
-
-
-def _said(p: Point, n: int) -> str:
-    measured = f", measured {time_text(p.measured_us)}" if p.measured_us else ""
-    return (
-        f"{n + 1}: {p.tile}; {p.intensity:.3g} operations a byte from {p.level}; modelled "
-        f"{time_text(p.modelled_us)}{measured}"
-    )
 
 
 def _mark(shape: str, x: float, y: float, fill: str, ink: str) -> str:

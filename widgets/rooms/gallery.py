@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
+from widgets.charts import memory, policies, roofline, tile_curve
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
@@ -74,6 +79,12 @@ PICTURES: tuple[Picture, ...] = (
     backward_picture.PICTURE,
     cache_panel.PICTURE,
 )
+CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
+    "roofline": roofline.chart,
+    "curve": tile_curve.chart,
+    "policies": policies.chart,
+    "memory": memory.chart,
+}
 
 
 def named(name: str) -> Picture:
@@ -99,6 +110,25 @@ def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
     """A picture's drawing and its words."""
     _, figure, table = named(name).draw(on_show, op)
     return figure, table
+
+
+def charted(name: str) -> Picture:
+    """The picture of a name that has a chart; raises BadOption, naming those that have."""
+    if name not in CHARTS:
+        known = ", ".join(CHARTS)
+        said = f"{name[:40]!r} is no room with a chart: there are those of {known}"
+        raise BadOption(said, where=name[:40], expected=known)
+    return named(name)
+
+
+def chart(picture: Picture, on_show: OnShow, op: str, theme: str) -> Any:
+    """A picture's plotly figure; raises BadOption where there is nothing to show."""
+    rows, _, table = picture.draw(on_show, op)
+    if rows == ():
+        raise BadOption(f"there is no chart {picture.name!r} to draw: {table.caption}")
+    head, _, rest = escape(table.caption, quote=False).partition("; ")
+    title = f'{head}<br><span style="font-size:12px">{rest}</span>'
+    return CHARTS[picture.name](rows, title, theme)
 
 
 def page_parts() -> dict[str, Part]:

@@ -11,6 +11,8 @@ from math import prod, sqrt
 from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.tile_costs import TileCost, holder
+from widgets.draw.table import size_text
+from widgets.welder.stream_marks import NAMES
 from widgets.welder.welded import Welded, tile_words
 
 
@@ -133,3 +135,14 @@ def moved(plan: GroupPlan, apart: Sequence[GroupPlan]) -> Iterator[Moved]:
     for near, far in zip(plan.levels, plan.levels[1:]):
         before = sum(m.traffic for p in apart for m in p.levels if m.level == near.level)
         yield Moved(near.level, far.level, before if apart else None, near.traffic)
+
+
+def point_words(rows: CurveRows, n: int) -> str:
+    """A tile in a sentence."""
+    p = rows.points[n]
+    room = f" of {size_text(rows.capacity)}" if rows.capacity else ""
+    return (
+        f"tile {p.tile}: {size_text(p.traffic)} from {NAMES.get(rows.farther, rows.farther)}, "
+        f"{size_text(p.footprint)}{room} held in {NAMES.get(rows.level, rows.level)}"
+        f"{'' if p.fits else ', no room'}, {p.grid:,} tasks in {p.waves:,} waves"
+    )

@@ -15,7 +15,7 @@ from widgets.draw.table import Cell, Table, size_text
 from widgets.model.picture import Picture
 from widgets.welder.moved_picture import MIDDLE, bars
 from widgets.welder.stream_marks import NAMES
-from widgets.welder.tile_curve import CurveRows, Moved, Point, data
+from widgets.welder.tile_curve import CurveRows, Moved, Point, data, point_words
 from widgets.welder.view import GROUPS, of_group
 
 WIDTH, LEFT = 780.0, 12.0
@@ -202,17 +202,6 @@ def _shown(rows: CurveRows, s: _Scale) -> Iterator[str]:
         left, top = max(X0 + 4, x - 9 - wide), y + 18 if y + 22 < FLOOR else y - 9
     yield rect(left - 3, top - 11, wide + 6, 15, "var(--pane)", 'fill-opacity="0.9"')
     yield label(left, top, text, "a")
-
-
-def point_words(rows: CurveRows, n: int) -> str:
-    """A tile in a sentence."""
-    p = rows.points[n]
-    room = f" of {size_text(rows.capacity)}" if rows.capacity else ""
-    return (
-        f"tile {p.tile}: {size_text(p.traffic)} from {_name(rows.farther)}, "
-        f"{size_text(p.footprint)}{room} held in {_name(rows.level)}"
-        f"{'' if p.fits else ', no room'}, {p.grid:,} tasks in {p.waves:,} waves"
-    )
 
 
 def _legend(rows: CurveRows, y: float) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Charts of rooms as plotly figures, from the same rows as their drawings."""

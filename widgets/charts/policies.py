@@ -1,0 +1,67 @@
+"""Rammer's policies as a plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from explorer.tuning.races.side_by_side import Side
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import time_text
+from widgets.model.brick_wall import NAMES
+from widgets.rammer.view import Rammed
+
+HATCHES = {
+    "tail": ".",
+    "imbalance": "+",
+    "dependency": "\\",
+    "barrier": "/",
+    "launch": "x",
+    "preempted": "|",
+    "library": "-",
+}  # by cause of idle time; what is busy has none
+
+
+def chart(found: Rammed, title: str, theme: str) -> go.Figure:
+    """A bar a policy, as long as its wall: the busy part, then idle time by cause, each a share of
+    units times time.
+    """
+    c, figure, sides = colours(theme), go.Figure(), found.sides
+    parts = [dict(parts_us(s)) for s in sides]
+    for cause in dict.fromkeys(name for part in parts for name in part):
+        figure.add_bar(
+            x=[part.get(cause, 0.0) for part in parts],
+            y=[s.policy for s in sides],
+            name=NAMES.get(cause, cause),
+            orientation="h",
+            marker={
+                "color": c["t2"],
+                "line": {"color": c["line2"], "width": 1},
+                "pattern": {
+                    "shape": HATCHES.get(cause, ""),
+                    "fillmode": "replace",
+                    "fgcolor": c["ink3"],
+                    "size": 6,
+                },
+            },
+            customdata=_words(sides, [part.get(cause, 0.0) for part in parts], cause),
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    figure.update_xaxes(title=f"length of the wall (µs), {found.kind}", rangemode="tozero")
+    figure.update_yaxes(title="policy", autorange="reversed")
+    return styled(figure, theme, title, 180 + 40 * max(3, len(sides)), barmode="stack")
+
+
+def parts_us(s: Side) -> tuple[tuple[str, float], ...]:
+    """What fills a wall, in microseconds of its length."""
+    a = s.account
+    return (("busy", a.total_us * a.busy), *((cause, us / a.units) for cause, us in a.idle))
+
+
+def _words(sides: Sequence[Side], lengths: Sequence[float], cause: str) -> list[str]:
+    said, totals = NAMES.get(cause, cause), [s.account.total_us for s in sides]
+    return [
+        f"{s.policy}: {said} {us / (total or 1):.1%} of {time_text(total)}"
+        for s, us, total in zip(sides, lengths, totals)
+    ]

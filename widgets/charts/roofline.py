@@ -1,0 +1,113 @@
+"""The roofline as a plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
+
+SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
+WORDS = "%{customdata}<extra></extra>"
+
+
+def chart(rows: RooflineRows, title: str, theme: str) -> go.Figure:
+    """Speed over operations a byte, both logarithmic: a roof a memory level up to the peak, and
+    every tile, outlined where the model puts it, filled where the clock does.
+    """
+    figure = go.Figure()
+    _roofs(figure, rows, colours(theme))
+    levels = tuple(dict.fromkeys(r.level for r in rows.roofs))
+    for level in dict.fromkeys(p.level for p in rows.points):
+        mine = [n for n, p in enumerate(rows.points) if p.level == level]
+        symbol = SYMBOLS[levels.index(level) % len(SYMBOLS)] if level in levels else SYMBOLS[0]
+        _tiles(figure, rows, mine, symbol, colours(theme))
+    _on_show(figure, rows, colours(theme))
+    figure.update_xaxes(
+        title="operations for each byte from the level that bounds the tile (operations/B)",
+        type="log",
+    )
+    timed = "" if rows.errors else ", predicted"
+    figure.update_yaxes(title=f"speed (GFLOP/s){timed}", type="log")
+    return styled(figure, theme, title, 460)
+
+
+def _ends(rows: RooflineRows, most: int) -> tuple[float, float]:
+    """From the left of every point and knee of all units to their right, in operations a byte."""
+    peak = dict(rows.peaks).get(most, 0.0)
+    knees = [peak / r.gb_per_s for r in rows.roofs if r.units == most and r.gb_per_s > 0]
+    found = [x for x in (*(p.intensity for p in rows.points), *knees) if x > 0] or [1.0]
+    return min(found) / 2, max(found) * 2
+
+
+def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
+    """Each roof as a line up to its peak: solid of all units, dashed of one alone."""
+    peaks = dict(rows.peaks)
+    most = max(peaks, default=1)
+    low, high = _ends(rows, most)
+    for r in rows.roofs:
+        peak = peaks[r.units]
+        if r.gb_per_s <= 0 or peak <= 0:
+            continue
+        at = sorted({low, max(low, min(peak / r.gb_per_s, high)), high})
+        whole = r.units == most
+        figure.add_scatter(
+            x=at,
+            y=[min(peak, r.gb_per_s * x) for x in at],
+            name=f"{r.level}, {_units(r)}",
+            mode="lines",
+            line={
+                "color": c["ink"] if whole else c["ink3"],
+                "width": 1.5 if whole else 1,
+                "dash": "solid" if whole else "dash",
+            },
+            customdata=[
+                f"{r.level} of {_units(r)}: {r.gb_per_s:,.4g} GB/s, peak {peak:,.4g} GFLOP/s"
+            ]
+            * len(at),
+            hovertemplate=WORDS,
+        )
+
+
+def _units(r: Roof) -> str:
+    return "1 unit" if r.units == 1 else f"{r.units} units"
+
+
+def _tiles(
+    figure: go.Figure, rows: RooflineRows, mine: Sequence[int], symbol: str, c: dict[str, str]
+) -> None:
+    """The tiles that one level bounds: what the model says, and what the clock says."""
+    level = rows.points[mine[0]].level
+    timed = [n for n in mine if rows.points[n].measured > 0]
+    for found, measured in ((mine, False), (timed, True)):
+        points: list[Point] = [rows.points[n] for n in found]
+        if points:
+            figure.add_scatter(
+                x=[p.intensity for p in points],
+                y=[p.measured if measured else p.modelled for p in points],
+                name=f"{'measured' if measured else 'modelled'}, bound by {level}",
+                mode="markers",
+                marker={
+                    "symbol": symbol if measured else f"{symbol}-open",
+                    "color": c["ink"],
+                    "size": 9,
+                },
+                customdata=[point_words(p, n) for p, n in zip(points, found)],
+                hovertemplate=WORDS,
+            )
+
+
+def _on_show(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
+    """A ring around the tile on show."""
+    for p in rows.points[rows.rank : rows.rank + 1]:
+        figure.add_scatter(
+            x=[p.intensity],
+            y=[p.modelled],
+            name="on show",
+            mode="markers",
+            marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
+            customdata=[point_words(p, rows.rank)],
+            hovertemplate=WORDS,
+        )
