@@ -26,15 +26,13 @@ from explorer.errors import Cancelled
 from explorer.frontends import zoo
 from explorer.measure.walls import WallComparison, compare_walls
 
-DATA = Path(__file__).parent.parent / "data"
 WITHIN, ORDERED = 0.2, 0.8
 SERIES_US, MOST_RUNS = 1e5, 500  # a series of short runs lasts this long
 
 
 def models() -> dict[str, str]:
     """What is compared, by the name that a row shows."""
-    small = {name: f"zoo:{name}" for name in sorted(zoo.names())}
-    return small | {path.stem: str(path) for path in sorted(DATA.glob("tiny_*.onnx"))}
+    return {name: f"zoo:{name}" for name in sorted(zoo.names())}
 
 
 def compiled(model: str, seconds: float) -> Compilation | None:

@@ -19,8 +19,6 @@ from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.answers import LEAST, TOLERANCE_SHARE, largest, largest_error
 from tests.fuzz.settings import PLAIN, Setting, everywhere
 
-TINY = Path(__file__).parent.parent / "data"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -39,8 +37,8 @@ class Row:
 
 
 def names() -> list[str]:
-    """The models of the zoo, and the tiny ones of the tests."""
-    return [*(f"zoo:{n}" for n in zoo.names()), *map(str, sorted(TINY.glob("*.onnx")))]
+    """The models of the zoo."""
+    return [f"zoo:{n}" for n in zoo.names()]
 
 
 def rows(given: Sequence[str]) -> Iterator[Row]:

@@ -15,10 +15,12 @@ from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
 from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.cli.progress import doing
 from explorer.errors import BadOption
+from explorer.frontends.files.shipped import is_checkout
+from widgets.page.course import TOUR, copied, notebooks
 
 __all__ = ["lab", "report"]
 
-TOUR = Path("notebooks/00_tour.ipynb")
+FOLDER = "ironworks-notebooks"  # where copies go
 
 
 def report(given: Sequence[str]) -> int:
@@ -79,11 +81,27 @@ def _write(path: Path, text: str) -> None:
 def lab(given: Sequence[str]) -> int:
     """Open JupyterLab, on the tour unless another notebook is named."""
     parser = Parser("lab", "JupyterLab, opened on the tour. What follows -- goes to JupyterLab.")
-    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", help="(default: the tour)")
+    add = parser.add_argument
+    add("notebook", nargs="?", metavar="NOTEBOOK", help="(default: the tour)")
+    add(
+        "--copy",
+        nargs="?",
+        const=FOLDER,
+        metavar="FOLDER",
+        help=f"copy the notebooks there first, and open the copy (default: {FOLDER})",
+    )
+    add("--no-open", action="store_true", help="with --copy: copy them, and no more")
     own, more = _split(list(given))
     flags = parsed(parser, own)
-    start = [sys.executable, "-m", "jupyterlab", *_for_root()]
-    command = [*start, *_notebook(flags.notebook), *more]
+    if flags.no_open and flags.copy is None:
+        raise BadOption("--no-open without --copy does nothing", where="--no-open", try_="--copy")
+    if flags.copy is not None:
+        path = _copy(Path(flags.copy), flags.notebook or TOUR)
+        if flags.no_open:
+            return 0
+    else:
+        path = _notebook(flags.notebook)
+    command = [sys.executable, "-m", "jupyterlab", *_for_root(), str(path), *more]
     measuring = subprocess.Popen(
         [sys.executable, "-m", "explorer.measure.this_machine.in_background"]
     )
@@ -106,11 +124,28 @@ def _split(given: list[str]) -> tuple[list[str], list[str]]:
     return given[:at], given[at + 1 :]
 
 
-def _notebook(name: str | None) -> list[str]:
-    """The notebook to open, none where there is no tour."""
+def _copy(folder: Path, name: str) -> Path:
+    """The notebook of that name in a copy of all; says what was copied."""
+    new, old = copied(folder)
+    stayed = f"; {len(old)} were there and stay as they are" if old else ""
+    print(f"{folder}: {len(new)} notebooks copied{stayed}", flush=True)
+    path = folder / Path(name).name
+    if path not in (*new, *old):
+        raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
+    return path
+
+
+def _notebook(name: str | None) -> Path:
+    """The notebook to open: in a checkout the tour, if none is named."""
     if name is not None:
         if not Path(name).exists():
             raise BadOption(f"there is no notebook {name}", where="NOTEBOOK", found=name)
-        return [name]
-    places = (TOUR, Path(__file__).parents[2] / TOUR)
-    return [str(p) for p in places if p.exists()][:1]
+        return Path(name)
+    tour = next((n for n in notebooks() if n.name == TOUR), None)
+    if tour is None or not is_checkout():
+        raise BadOption(
+            "the notebooks of an installation are copied before they are worked in",
+            where="NOTEBOOK",
+            try_="ironworks lab --copy",
+        )
+    return tour

@@ -1,8 +1,9 @@
 """Models by name: `zoo:squeezenet` and its companions, real graphs with weights that can be wrong.
 
-Nine graphs are those that the onnx package ships under `backend/test/data/light`; `salt` says what
-is done to them. The others are built: the models of the papers, each written once as a function of
-the vocabulary of `layers`, from which come an ONNX graph and a run in plain NumPy. `zoo:small_bert`
+`zoo:tiny_bert` and its like are small files of this package's own. Nine graphs are those that the
+onnx package ships under `backend/test/data/light`; `salt` says what is done to them. The others are
+built: the models of the papers, each written once as a function of the vocabulary of `layers`, from
+which come an ONNX graph and a run in plain NumPy. `zoo:small_bert`
 is a bert of the same blocks, fewer and smaller. `zoo:nasbench_17` is a random module, drawn from
 the seed 17 (`nasbench`), and `zoo:layered_lstm` has an ONNX operator for each layer of `zoo:lstm`
 in place of its cells, with the same weights. Models with control flow are written in Python over
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from explorer.errors import BadOption
 from explorer.frontends.zoo import nasbench
-from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
-from explorer.frontends.zoo.source import Built, Light, Written
+from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, TINY, Entry
+from explorer.frontends.zoo.source import Built, Filed, Light, Written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,8 +35,10 @@ __all__ = [
     "OTHER_FORMS",
     "PREFIX",
     "SMALL",
+    "TINY",
     "Built",
     "Entry",
+    "Filed",
     "Light",
     "Written",
     "entry",
@@ -90,11 +93,14 @@ def load(name: str, bounds: Bounds | None = None, seed: int = 0) -> Model:
     """
     from explorer.frontends.files.onnx_file import OnnxFile
     from explorer.frontends.onnx.importer import from_file
+    from explorer.frontends.onnx.importer import load as read
 
     found = entry(name)
     if isinstance(found.source, Written):
         model, path = found.source.model(seed, bounds), f"{PREFIX}{found.name}"
         return replace(model, name=found.name, path=path, head=model.head + _ending(seed))
+    if isinstance(found.source, Filed):
+        return read(found.source.path, bounds)
     graph, weights = found.source.graph(seed)
     head = graph.SerializeToString() + _ending(seed)
     return from_file(OnnxFile(graph, weights, head), found.name, f"{PREFIX}{found.name}", bounds)
@@ -121,13 +127,11 @@ def proto(name: str, seed: int = 0) -> ModelProto:
 def reference(name: str, inputs: Mapping[str, np.ndarray], seed: int = 0) -> dict[str, np.ndarray]:
     """The outputs of a built model, computed in plain NumPy, without the compiler.
 
-    Raises BadOption where the model is a file of the onnx package, or an input does not fit.
+    Raises BadOption where the model is a file, or an input does not fit.
     """
     source = entry(name).source
-    if isinstance(source, Light):
+    if isinstance(source, Light | Filed):
         raise BadOption(
-            f"{name} is a graph of the onnx package, which has no NumPy run; "
-            "explorer.evaluate interprets it",
-            where=name,
+            f"{name} is a file, which has no NumPy run; explorer.evaluate interprets it", where=name
         )
     return source.reference(inputs, seed)

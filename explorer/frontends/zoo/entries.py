@@ -23,7 +23,7 @@ from explorer.frontends.zoo.models import (
     swin,
     vit,
 )
-from explorer.frontends.zoo.source import Architecture, Built, Light, Written
+from explorer.frontends.zoo.source import Architecture, Built, Filed, Light, Written
 
 LAYERED = "layered_"  # starts the names of models with an LSTM operator in place of a layer's cells
 SMALL = "small_"  # starts the names of the reduced models: every kind of block, once or twice
@@ -34,7 +34,7 @@ class Entry:
     """A model of the zoo."""
 
     name: str
-    source: Light | Built | Written
+    source: Light | Filed | Built | Written
     paper: str
     weights: int
 
@@ -148,8 +148,22 @@ GRINDER = (
     *_flows("llama", "Touvron et al. 2023", "llama", 24_407_712, 19_424),
 )
 
+TINY = "tiny_"  # starts the names of models that compile within seconds, symbolic dims included
+
+SMALLEST = (
+    Entry("tiny_bert", Filed("tiny_bert.onnx"), "Devlin et al. 2019", 163_590),
+    Entry("tiny_gpt2", Filed("tiny_gpt2.onnx"), "Radford et al. 2019", 195_976),
+    Entry("tiny_llama", Filed("tiny_llama.onnx"), "Touvron et al. 2023", 154_957),
+    Entry("tiny_lstm", Filed("tiny_lstm.onnx"), "Hochreiter and Schmidhuber 1997", 16_928),
+    Entry("tiny_mobilenetv2", Filed("tiny_mobilenetv2.onnx"), "Sandler et al. 2018", 150_658),
+    Entry("tiny_resnet18", Filed("tiny_resnet18.onnx"), "He et al. 2016", 21_296),
+    Entry("tiny_skip", Filed("tiny_skip.onnx"), "a branch on what was computed", 2_113),
+    Entry("tiny_vit", Filed("tiny_vit.onnx"), "Dosovitskiy et al. 2021", 149_285),
+    Entry("tiny_while", Filed("tiny_while.onnx"), "a loop that a value ends", 1_058),
+)
+
 ENTRIES: Mapping[str, Entry] = MappingProxyType(
-    {entry.name: entry for entry in (*SHIPPED, *WELDER, *RAMMER, *GRINDER)}
+    {entry.name: entry for entry in (*SMALLEST, *SHIPPED, *WELDER, *RAMMER, *GRINDER)}
 )
 
 

@@ -1,5 +1,5 @@
-"""Where an entry is from: a file of the onnx package, a function of the zoo's vocabulary, or a
-Python function over arrays.
+"""Where an entry is from: a file of the onnx package or of this one, a function of the zoo's
+vocabulary, or a Python function over arrays.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from explorer.errors import BadModelFile, BadOption
+from explorer.frontends.files.shipped import shipped
 from explorer.frontends.zoo.layers import Layers, V
 
 if TYPE_CHECKING:
@@ -56,6 +57,27 @@ class Light:
         from explorer.frontends.zoo.salt import salted
 
         return salted(onnx.load(self.path, load_external_data=False), seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A small file of this package's, with its weights: what PyTorch exported, dims symbolic."""
+
+    file: str
+
+    @property
+    def path(self) -> Path:
+        """Where it lies. Raises BadModelFile."""
+        path = shipped("models") / self.file
+        if not path.is_file():
+            raise BadModelFile(f"this installation holds no {self.file}", where=str(path))
+        return path
+
+    def graph(self, seed: int) -> tuple[ModelProto, dict[str, np.ndarray]]:
+        """The graph with its weights, which no seed changes."""
+        import onnx
+
+        return onnx.load(self.path, load_external_data=False), {}
 
 
 @dataclass(frozen=True, slots=True)
