@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from explorer.training.runs.fit import fit
     from explorer.tuning.forecast import check
     from explorer.tuning.races.race import race
+    from explorer.tuning.sweep import sweep
     from explorer.tuning.what_if import compare
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ _HOME = {
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
     "race": ("explorer.tuning.races.race", "race"),
+    "sweep": ("explorer.tuning.sweep", "sweep"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.branches", "cond"),
     "function": ("explorer.frontends.functions", "function"),
@@ -105,6 +107,7 @@ __all__ = [
     "race",
     "scan",
     "shape",
+    "sweep",
     "tensor",
     "trace",
     "value_and_grad",

@@ -14,10 +14,11 @@ import pytest
 from onnx import helper
 
 from explorer import cli
-from explorer.cli import arguments, settings, text
+from explorer.cli import arguments, text
 from explorer.cli.explained import rammer
 from explorer.errors import BadOption, CheckFailed
 from explorer.options import Options
+from explorer.tuning import settings
 from explorer.tuning.peers.runtimes import PEERS
 from tests.tuning.models import mlp, written
 from tests.two_inputs import two_inputs

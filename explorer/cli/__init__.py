@@ -40,6 +40,7 @@ COMMANDS = {
     "ram": "how tasks lie on units under each policy, here or on a data sheet",
     "time": "how long a run takes, in all and per operator",
     "race": "the same model in other runtimes, answers compared first",
+    "sweep": "every combination of some settings, as rows with a machine's card",
     "devices": "what hardware is known, and this machine, as measured or by default",
     "cache": "what is kept on disk: stats, clear, verify, why",
     "zoo": "models that are here by name",

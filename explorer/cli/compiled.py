@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from explorer.cli import arguments, inputs, settings
+from explorer.cli import arguments, inputs
 from explorer.cli.progress import doing, steps
 from explorer.devices.catalogue import HERE
 from explorer.devices.cpus import CPUS
 from explorer.errors import BadOption
+from explorer.tuning import settings
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 import explorer
-from explorer.cli.settings import apply
 from explorer.compilation import Compilation
 from explorer.errors import IronworksError
 from explorer.ir.decisions.tiling import Micro, Tiling
@@ -24,6 +23,7 @@ from explorer.options import Options
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.relax import deduce
 from explorer.roller import Options as RollerOptions
+from explorer.tuning.settings import apply
 from tests.fuzz.compare import compare
 from tests.fuzz.exact import Bound, bounds
 from tests.fuzz.files import ODD_NUMBERS, ODD_REALS, ODD_TEXTS

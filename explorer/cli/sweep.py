@@ -1,0 +1,153 @@
+"""`ironworks sweep`: a model under every combination of some settings."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from explorer.cli import arguments
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, parsed, seconds
+from explorer.cli.progress import doing, steps
+from explorer.cli.text import counted, duration, size, table
+from explorer.errors import BadOption
+
+if TYPE_CHECKING:
+    from explorer.tuning.sweep import Sweep
+    from explorer.tuning.sweep.rows import Row
+
+MOST_ROWS = 20  # of one group, in the text; --json and the store have all
+CONNECT_SECONDS = 10  # to wait for a scheduler; chosen
+
+
+def main(given: Sequence[str]) -> int:
+    """Sweep a model."""
+    parser = Parser(
+        "sweep",
+        "A model under every combination of what is varied: measured here or on the workers of a "
+        "cluster, simulated on data sheets. Rows come with the card of their machine.",
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="an ONNX file, or zoo:NAME")
+    add(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="roller.top_k=1,10",
+        help="values of an option, of bind.SYMBOL, or of target; between | where they hold commas; "
+        "may be repeated",
+    )
+    add("--target", default="cpu", metavar="T", help="where it is not varied (default: cpu)")
+    add("--bind", action="append", default=[], metavar="batch=1", help="sizes that do not vary")
+    add("--seconds", type=seconds, default=0.2, metavar="S", help="for each point (default 0.2)")
+    add("--store", metavar="FILE", help="a SQLite file that keeps rows as they come, to go on from")
+    add(
+        "--on",
+        metavar="tcp://HOST:PORT",
+        help="the scheduler of Dask's, in place of processes here",
+    )
+    flags = parsed(parser, given)
+    return tell(answer(flags), flags.json)
+
+
+def answer(flags: Namespace) -> Answer:
+    """The rows, fastest first of what may be compared; no where every point failed."""
+    from explorer.tuning.sweep import sweep
+
+    vary = varied(flags.vary)
+    bound = arguments.bind(flags.bind)
+    with _executor(flags.on) as executor, doing() as say:
+        found = sweep(
+            flags.model,
+            vary,
+            target=flags.target,
+            sizes=bound,
+            executor=executor,
+            store=flags.store,
+            seconds=flags.seconds,
+            progress=steps(say),
+        )
+    rows = [row.to_json() for row in found.rows]
+    return Answer(
+        {"model": found.model, "vary": dict(found.vary), "rows": rows},
+        _text(found),
+        yes=len(found.failures) < len(found.rows),
+    )
+
+
+def varied(texts: Sequence[str]) -> dict[str, list[str]]:
+    """`name=a,b`, given once or more often, as values by name."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        listed = [v.strip() for v in values.split("|" if "|" in values else ",") if v.strip()]
+        if not (name and equals and listed) or name in found:
+            again = name in found
+            raise BadOption(
+                f"--vary names {name!r} twice" if again else f"--vary takes name=a,b, not {text!r}",
+                where="--vary",
+                expected="roller.top_k=1,10",
+                found=text,
+            )
+        found[name] = listed
+    return found
+
+
+@contextmanager
+def _executor(address: str | None) -> Iterator[Executor | None]:
+    """Dask's, where a scheduler was named."""
+    if address is None:
+        yield None
+        return
+    try:
+        dask: Any = import_module("distributed")
+    except ImportError:
+        raise BadOption(
+            "a cluster is reached through Dask, which is not installed",
+            where="--on",
+            try_="pip install 'ironworks[cluster]'",
+        ) from None
+    try:
+        client = dask.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as problem:
+        raise BadOption(
+            f"no scheduler answers at {address} ({type(problem).__name__})",
+            where="--on",
+            try_="dask scheduler, and dask worker tcp://HOST:PORT on each machine",
+        ) from problem
+    with client:
+        yield client.get_executor(pure=False)
+
+
+def _text(found: Sweep) -> str:
+    lines = []
+    for on, rows in found.comparable.items():
+        front = {row.key for row in found.front[on]}
+        lines += [f"{counted(len(rows), 'row')}, {on.partition(';')[0]}", ""]
+        head = (
+            *(name for name, _ in rows[0].varied),
+            ">run",
+            ">99 % from",
+            ">to",
+            ">planned",
+            ">arena",
+            "",
+        )
+        lines += [table(head, [_row(row, row.key in front) for row in rows[:MOST_ROWS]]), ""]
+        if len(rows) > MOST_ROWS:
+            lines += [f"  and {counted(len(rows) - MOST_ROWS, 'slower row')}", ""]
+    for row in found.failures:
+        words = " ".join(f"{name}={text}" for name, text in row.varied)
+        lines.append(f"{words}: {row.reason}")
+    return "\n".join(lines).rstrip()
+
+
+def _row(row: Row, on_front: bool) -> tuple[str, ...]:
+    times = [duration(t) if t is not None else "" for t in (row.median_us, row.low_us, row.high_us)]
+    planned = duration(row.predicted_us) if row.predicted_us is not None else ""
+    mark = "none is faster with less memory" if on_front else ""
+    return *(text for _, text in row.varied), *times, planned, size(row.arena_bytes), mark

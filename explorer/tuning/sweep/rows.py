@@ -1,0 +1,90 @@
+"""What is known of one point: a row with the card of the machine that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from explorer.cache import content_key
+from explorer.measure.machine import machine
+
+MEASURED, SIMULATED, FAILED = "measured", "simulated", "failed"
+BIND = "bind."  # starts the names of symbolic dims
+KINDS = (MEASURED, SIMULATED, FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`kind`: a clock said `median_us` and its 99 % interval ("measured"), a data sheet predicts
+    `predicted_us` ("simulated"), or there is nothing for the `reason` ("failed").
+
+    `machine` is the digest of `card`, the machine that the row was made on: rows of different
+    machines are never compared. `predicted_us` is the planned wall's, `arena_bytes` the memory
+    between kernels, `compile_seconds` what the compilation took there, from its caches or not.
+    """
+
+    key: str
+    model: str
+    varied: tuple[tuple[str, str], ...]
+    kind: str
+    machine: str
+    card: str
+    median_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    runs: int = 0
+    predicted_us: float | None = None
+    kernels: int = 0
+    arena_bytes: int = 0
+    compile_seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def us(self) -> float | None:
+        """What the row says a run takes: as measured, else as predicted."""
+        return self.predicted_us if self.median_us is None else self.median_us
+
+    @property
+    def sizes(self) -> str:
+        """What was varied of the sizes: "seq=64, batch=1 on ", or nothing."""
+        found = [f"{n.removeprefix(BIND)}={t}" for n, t in self.varied if n.startswith(BIND)]
+        return f"{', '.join(found)} on " if found else ""
+
+    @property
+    def words(self) -> str:
+        """What the row says, in a few words."""
+        if self.kind == FAILED:
+            return self.reason
+        if self.median_us is None:
+            return f"{self.predicted_us:,.1f} us, simulated"
+        return f"{self.median_us:,.1f} us ({self.low_us:,.1f} to {self.high_us:,.1f})"
+
+    def to_json(self) -> dict[str, Any]:
+        """The row in JSON's own types."""
+        return {**asdict(self), "varied": [list(pair) for pair in self.varied]}
+
+
+def row_of(told: object) -> Row:
+    """A row as `to_json` gave it. ValueError where it is none."""
+    if not isinstance(told, Mapping) or told.keys() != {f.name for f in fields(Row)}:
+        raise ValueError("a row has other fields")
+    varied = told["varied"]
+    pairs = isinstance(varied, list) and all(
+        isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in varied
+    )
+    texts = all(isinstance(told[n], str) for n in ("key", "model", "machine", "card", "reason"))
+    numbers = all(
+        told[f.name] is None or (isinstance(told[f.name], int | float))
+        for f in fields(Row)
+        if f.name.endswith(("_us", "_bytes", "_seconds")) or f.name in ("runs", "kernels")
+    )
+    if not (pairs and texts and numbers and told["kind"] in KINDS):
+        raise ValueError("a row has other values")
+    return Row(**{**told, "varied": tuple((a, b) for a, b in varied)})
+
+
+def here() -> tuple[str, str]:
+    """The digest and the words of this machine's card."""
+    card = str(machine())
+    return content_key("machine", card)[:16], card
