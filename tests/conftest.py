@@ -84,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.freeze()  # pytest has looked through all objects; it would again, and Python at its end
     if OWN_CACHE in config.stash:
         shutil.rmtree(config.stash[OWN_CACHE], ignore_errors=True)
 

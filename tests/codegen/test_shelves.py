@@ -17,16 +17,18 @@ from explorer.codegen.cpu.object.shelves import MOST_FUNCTIONS, Shelves
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.codegen.emitted import _codes
 from explorer.errors import KernelCompileError
+from explorer.garbage import rare_collections
 from tests.tile.programs import TARGET
 
 
 @pytest.fixture(autouse=True, scope="module")
 def only_what_is_made_here_is_collected() -> Iterator[None]:
-    """To look through what all tests before left takes two seconds each time."""
+    """To look through what all tests before left takes two seconds each time, and to count it, as
+    each block of rare collections would that is not inside of one, a third of one.
+    """
     gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    with rare_collections():
+        yield
 
 
 def source_of(number: int) -> str:

@@ -100,6 +100,13 @@ def test_whole_numbers_are_widened_as_numba_does(kind: str, op: str) -> None:
     same(source_of(*lines), values)
 
 
+def test_the_least_whole_number_is_itself_as_numba_says() -> None:
+    least = "-9223372036854775808"
+    lines = [f"st_int64(y, 0, {least})", f"st_bool(y, 8, ld_int64(x, 0) == {least})"]
+    lines += [f"st_int64(y, {2 + n}, max(ld_int64(x, {n}), {least}))" for n in (0, 1)]
+    same(source_of(*lines), np.array([-(2**63), 2**63 - 1], np.int64))
+
+
 @pytest.mark.parametrize("op", ["+", "-", "*", "/", "<", "<=", "==", "!=", ">", ">="])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_floats_with_nan_and_infinity_are_computed_as_numba_does(kind: str, op: str) -> None:

@@ -40,7 +40,7 @@ class Validation:
         """True, or one sentence on what a pass broke; None where the values cannot tell, as where
         an earlier pass has left a program that nobody can run, or the model cannot be run itself.
         """
-        if (fault := _fault(after)) and fault != _fault(before):
+        if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault
         try:
             old = self._values(before)

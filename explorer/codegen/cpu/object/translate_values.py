@@ -95,6 +95,8 @@ class Values:
                 return literal(value, types.boolean)
             case ast.Constant(int() as value) if -(2**63) <= value < 2**63:
                 return literal(value, types.int64)
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() as value)) if value == 2**63:
+                return literal(-value, types.int64)  # the least, which no other number negates to
             case ast.Constant(float() as value):
                 return literal(value, types.float64)
             case ast.Name(name) if name in self.slots:
