@@ -10,6 +10,7 @@ from threading import Event, Thread, main_thread
 from explorer.forking import ForkLock
 
 AFTER_S = 1.0  # whoever compiles a program runs it next, and needs the cores for that; chosen
+FORK_S = 10.0  # patience before a fork; work that takes longer waits for a lock, and goes on
 LOOK_S = 0.02  # between two looks at whether the process ends
 
 Work = Callable[[], object]
@@ -32,10 +33,10 @@ class _Waiting:
                 break
         self._work()
 
-    def finish(self) -> None:
-        """After: the work is done."""
+    def finish(self, most_s: float | None = None) -> None:
+        """After: the work is done, or patience is over."""
         self._needed.set()
-        self._thread.join()
+        self._thread.join(most_s)
 
 
 _last: _Waiting | None = None
@@ -64,6 +65,12 @@ def finish() -> None:
         _last = None
 
 
+def _before_fork() -> None:
+    waiting = _last  # without the lock: who holds it may wait for this thread
+    if waiting is not None:
+        waiting.finish(FORK_S)
+
+
 def _forget_in_child() -> None:
     global _last
     _last = None
@@ -72,4 +79,4 @@ def _forget_in_child() -> None:
 if hasattr(os, "register_at_fork"):
     # Called before the locks are taken, as the last that was registered is the first: the work
     # needs them. The child has none of it to do.
-    os.register_at_fork(before=finish, after_in_child=_forget_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_forget_in_child)
