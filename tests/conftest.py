@@ -149,12 +149,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """An empty cache folder for one test alone, in which this machine was not measured either, as
     processes see it that begin with it.
     """
+    from explorer import cache
     from explorer.measure.this_machine.this_cpu import this_cpu
 
     folder = tmp_path / "own-cache"
     monkeypatch.setenv("IRONWORKS_CACHE", str(folder))
     this_cpu.cache_clear()
     yield folder
+    cache.finish()
     this_cpu.cache_clear()
 
 

@@ -21,6 +21,7 @@ SCRIPT = "from tests.kept_programs import tell; tell({0!r})"
 
 def forgotten() -> None:
     """After: this process remembers no compilation. Machine code stays with who uses it."""
+    cache.finish()
     programs._made.clear()
     programs._found.clear()
     pipeline._memos.clear()

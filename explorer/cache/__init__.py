@@ -17,6 +17,7 @@ from typing import Any
 from platformdirs import user_cache_dir
 
 from explorer.budget import size_of
+from explorer.cache.behind import finish, later
 from explorer.cache.parts import Difference, nearest, with_parts
 from explorer.cache.results import Memory, MemoryStats
 from explorer.cache.store import LIMIT_BYTES, DiskStats, DiskStore, Verified
@@ -38,8 +39,10 @@ __all__ = [
     "content_key",
     "differences",
     "disk",
+    "finish",
     "get",
     "has",
+    "later",
     "memory",
     "publish",
     "put",
@@ -133,28 +136,32 @@ def put(key: str, payload: bytes, kind: str = "other") -> bool:
 
 def publish(folder: Path) -> Published:
     """Copy the user's store, but what is nobody else's, into a folder that a team reads."""
+    finish()
     return published(disk(), folder)
 
 
 def stats() -> DiskStats:
     """What the user's store holds."""
+    finish()
     return disk().stats()
 
 
 def clear() -> int:
     """Empty the user's store; returns how many entries there were."""
+    finish()
     return disk().clear()
 
 
 def verify() -> Verified:
     """Read every entry of the user's store and remove the damaged ones."""
+    finish()
     return disk().verify()
 
 
-def remember_parts(subject: str, parts: Mapping[str, str]) -> None:
+def remember_parts(store: DiskStore, subject: str, parts: Mapping[str, str]) -> None:
     """Keep what the key of an entry of this subject is made of, for `differences` to tell."""
     key = content_key("parts of keys", subject)
-    put(key, with_parts(get(key), parts), "parts of keys")
+    store.put(key, with_parts(store.get(key), parts), "parts of keys")
 
 
 def differences(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
+from typing import TypeAlias
 
 from explorer.counters import counters
 
@@ -23,6 +24,7 @@ KEY = re.compile(r"[0-9a-f]{32,128}")
 ENTRY_SUFFIX = ".entry"
 WRITING_PREFIX = ".writing-"
 ABANDONED_SECONDS = 600.0  # a temporary file this old belongs to a process that was killed
+Payload: TypeAlias = bytes | memoryview  # of single bytes
 
 
 def entry_name(key: str) -> str:
@@ -32,7 +34,7 @@ def entry_name(key: str) -> str:
     return key + ENTRY_SUFFIX
 
 
-def _digest(key: str, kind: int, payload: bytes) -> bytes:
+def _digest(key: str, kind: int, payload: Payload) -> bytes:
     state = blake2b(f"{key}\n".encode(), digest_size=32, person=bytes((kind,)))
     state.update(payload)
     return state.digest()
@@ -85,7 +87,9 @@ def _intact_payload(file: int, key: str, owner: int) -> bytes | None:
     return payload
 
 
-def write(folder: int, key: str, payload: bytes, kind: str = "other", *, mode: int = 0o600) -> None:
+def write(
+    folder: int, key: str, payload: Payload, kind: str = "other", *, mode: int = 0o600
+) -> None:
     """After: the entry is whole under its name, or its name is as it was.
 
     Nothing waits for the disk: of what a power cut leaves, the checksum tells.

@@ -86,7 +86,7 @@ class DiskStore:
         counters.add("cache_misses" if payload is None else "cache_hits_disk")
         return payload
 
-    def put(self, key: str, payload: bytes, kind: str = "other") -> bool:
+    def put(self, key: str, payload: entry.Payload, kind: str = "other") -> bool:
         """Keep the payload; False, and nothing half-written, where it could not be kept."""
         entry.entry_name(key)
         size = entry.HEADER.size + len(payload)

@@ -14,6 +14,7 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 
+from explorer import cache
 from explorer.codegen.build import KernelCode
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled
@@ -138,6 +139,7 @@ def _timed(
     cancelled: Callable[[], bool],
 ) -> Iterator[Timed]:
     """Each way with these inputs, in turns."""
+    cache.finish()
     first = ran[0][1]
     walls = sorted((first.measured_wall(inputs) for _ in range(FEWEST)), key=lambda w: w.total_us)
     loop = next(p for p in _outermost(first) if p.binding == crossing.loop)

@@ -62,6 +62,7 @@ def task_profile(
     found = None if fresh else about.kept()
     if found is None:
         more = _patience(runs, progress, cancelled)
+        store.finish()
         traced = executable.traced(inputs, max(runs, MOST_RUNS), more)
         found = _profile(executable, plan, about, traced)
         about.keep(found)

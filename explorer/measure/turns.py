@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
 
+from explorer import cache
 from explorer.measure.quiet import Disturbance
 
 Clock = Callable[[], int]  # nanoseconds, never backwards
@@ -66,6 +67,7 @@ def take_turns(
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
     `watch` waits before every turn for threads that others left spinning, and counts during it.
     """
+    cache.finish()
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
     series = tuple(_warmed(work, patience_ns, clock) for work in works)
     orders = balanced_orders(len(series))

@@ -5,7 +5,7 @@ model share them. They are read when the first of them is asked for: planning ne
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import prod
@@ -120,15 +120,20 @@ class KeptConstant(Constant):
         return Tensor(self._row.shape, self._row.dtype)
 
 
-def kept(constants: Mapping[str, Constant]) -> list[dict[str, Any]] | None:
-    """After: every constant is on disk, or stands in its row. None where there are too many bytes
-    of them, or nobody can write them.
+def bytes_of(constants: Iterable[Constant]) -> int:
+    """How many they hold."""
+    return sum(c.array.nbytes for c in constants)
+
+
+def kept(constants: Mapping[str, Constant], store: cache.DiskStore) -> list[dict[str, Any]] | None:
+    """After: every constant is in the store, or stands in its row. None where there are too many
+    bytes of them, or nobody can write them.
     """
-    arrays = [c.array for c in constants.values()]
-    size = sum(a.nbytes for a in arrays)
-    if size > LARGEST_BYTES or any(dtype_of(a) not in ITEM_BYTES for a in arrays):
+    if bytes_of(constants.values()) > LARGEST_BYTES or any(
+        dtype_of(c.array) not in ITEM_BYTES for c in constants.values()
+    ):
         return None
-    rows = _each(_put, tuple(constants.items()), size)
+    rows = [_put(name, constant, store) for name, constant in constants.items()]
     return None if any(row is None for row in rows) else [asdict(row) for row in rows if row]
 
 
@@ -137,14 +142,14 @@ def row_of(told: Mapping[str, Any]) -> Row:
     return Row(**{**told, "shape": tuple(told["shape"])})
 
 
-def _put(named: tuple[str, Constant]) -> Row | None:
-    name, constant = named
+def _put(name: str, constant: Constant, store: cache.DiskStore) -> Row | None:
     array = constant.array
     small = b64encode(array.tobytes()).decode() if array.nbytes <= SMALL_BYTES else None
     row = Row(name, constant.digest, dtype_of(array), array.shape, small)
-    if small is not None or cache.disk().has(row.key):
+    if small is not None or store.has(row.key):
         return row
-    return row if cache.put(row.key, array.tobytes(), "constant") else None
+    payload = array.reshape(-1).view(np.uint8).data
+    return row if store.put(row.key, payload, "constant") else None
 
 
 def _each(do: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:

@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakValueDictionary
 
 from explorer import cache
@@ -15,7 +16,7 @@ from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 from explorer.frontends.model import Model
-from explorer.ir.program import Program
+from explorer.ir.program import Constant, Program
 from explorer.stored import constants
 from explorer.stored.read import Unreadable, read
 from explorer.stored.vocabulary import Code, StepRow, Whole
@@ -69,29 +70,46 @@ def keep(
     program: Program,
     codes: Mapping[str, KernelCode],
     steps: Sequence[StepRow],
-) -> bool:
-    """After: the program is under its key, unless it holds what no entry may hold, or too much."""
+) -> None:
+    """After: the program is under its key, unless it holds what no entry may hold, or too much;
+    soon, where it takes long enough to be waited for.
+    """
     with _lock:
         _made[wanted.key] = None
         while len(_made) > REMEMBERED:
             _made.popitem(last=False)
-    if cache.disk().has(wanted.key):
-        return True
+    store = cache.disk()
+    if store.has(wanted.key):
+        return
     known = _given(given)
     own = {id(value) for value in known.values()}
     names = {id(c): name for name, c in program.constants.items() if id(c) not in own}
     derived = {name: program.constants[name] for name in names.values()}
-    rows = constants.kept(derived)
-    if rows is None:
-        return False
-    known.update({f"derived {name}": constant for name, constant in derived.items()})
     whole = Whole(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
+    write = partial(_write, store, wanted, whole, known, derived)
+    if constants.bytes_of(derived.values()) < constants.MANY_BYTES:
+        write()
+    else:
+        cache.later(write)
+
+
+def _write(
+    store: cache.DiskStore,
+    wanted: Wanted,
+    whole: Whole,
+    given: Mapping[str, object],
+    derived: Mapping[str, Constant],
+) -> None:
+    rows = constants.kept(derived, store)
+    if rows is None:
+        return
+    known = {**given, **{f"derived {name}": constant for name, constant in derived.items()}}
     try:
         text = written(whole, known)
     except Unwritable:
-        return False
-    cache.remember_parts(wanted.model, wanted.parts)
-    return cache.put(wanted.key, json.dumps(rows).encode() + b"\n" + text, "program")
+        return
+    cache.remember_parts(store, wanted.model, wanted.parts)
+    store.put(wanted.key, json.dumps(rows).encode() + b"\n" + text, "program")
 
 
 def _given(given: Model) -> dict[str, object]:

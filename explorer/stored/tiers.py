@@ -35,6 +35,7 @@ class Kept:
 
 def kept(wanted: Wanted | None, why: WhyNot, kernels: Iterable[str]) -> Kept:
     """Where a program and the kernels of these keys are now."""
+    cache.finish()
     keys, key = tuple(dict.fromkeys(kernels)), wanted.key if wanted else None
     own, shared = cache.disk(), cache.team()
     tiers = [Tier("memory", "this process", programs.in_memory(key), len(keys))]

@@ -30,6 +30,7 @@ def why_not(model: str, wanted: Wanted | None) -> WhyNot:
     """The answer for what is wanted, None where it cannot be kept."""
     if wanted is None:
         return WhyNot(model, found=False, untold=True)
+    cache.finish()
     if cache.has(wanted.key):
         return WhyNot(model, found=True)
 

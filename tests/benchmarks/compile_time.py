@@ -79,7 +79,7 @@ def measure(model: str) -> dict[str, object]:
     made.run(inputs)
     end = perf_counter()
     codes = {code.key: code.machine.seconds for code in made.codes.values()}
-    steps = {s.name: s.seconds for s in made.snapshots}
+    steps = {s.name: s.seconds for s in made.steps}
     return {
         "seconds": compiled - begin + end - drawn,
         "phases": {"load": loaded - begin, **steps, "first run": end - drawn},

@@ -44,6 +44,7 @@ CASES: list[tuple[str, list[np.ndarray], dict[str, Any], int]] = [
     ("ScatterND", [x(4, 7), i(5, 2), x(5, 7)], {}, 17),
     ("ArgMax", [x(4, 0)], {"axis": 1}, 17),
     ("ArgMin", [x(4, 0)], {"axis": 1}, 17),
+    ("ArgMax", [x(0, 3)], {"axis": 0}, 17),
     ("MatMul", [x(4, 7), x(6, 2)], {}, 17),
     ("Gemm", [x(4, 7), x(7, 2), x(3, 2)], {}, 17),
     ("Concat", [x(4, 7), x(3, 7)], {"axis": 1}, 17),

@@ -142,6 +142,8 @@ REDUCTIONS = [
         note="last",
     ),
     Case("ArgMin", [r(3, 5, 4)], {"axis": 0, "keepdims": 0}, free=(3,)),
+    Case("ArgMax", [r(0, 3, 0)], {"axis": 2, "keepdims": 0}, note="empty"),
+    Case("ArgMin", [r(0, 0)], {"axis": 1, "select_last_index": 1}, note="empty"),
     Case("CumSum", [r(3, 5), np.array(1)], known=(1,), free=(5,)),
     Case(
         "CumSum", [np.arange(15).reshape(3, 5), np.array(-2)], {"reverse": 1, "exclusive": 1}, (1,)

@@ -250,10 +250,14 @@ def _log_sum_exp(x: Array, axis: Any, keepdims: bool) -> Any:
 
 
 def _arg_types(site: Site) -> tuple[Tensor, ...]:
+    """Where there is nothing to say, nothing is asked of a dim without elements, as in
+    onnxruntime.
+    """
     axis = site.axis(len(site.shape()))
-    if site.shape() and site.shape()[axis] == 0:
+    result = _result_shape(site, (axis,))
+    if site.shape() and site.shape()[axis] == 0 and 0 not in result:
         site.fail(f"dim {axis} has no elements, so none of them is the extreme")
-    return (Tensor(_result_shape(site, (axis,)), "int64"),)
+    return (Tensor(result, "int64"),)
 
 
 def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
@@ -287,6 +291,10 @@ def _lower_arg(combiner: str) -> Callable[[Lowering], None]:
 def _arg(function: Callable[..., Any]) -> Callable[[Mapping[str, Any], Any], Any]:
     def reference(attrs: Mapping[str, Any], args: Any) -> Any:
         x, axis, keep = args[0], attrs.get("axis", 0), bool(attrs.get("keepdims", 1))
+        if x.ndim and not x.shape[axis]:
+            places = np.sum(x, axis, np.int64, keepdims=keep)
+            if not places.size:
+                return places
         if attrs.get("select_last_index"):
             return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=keep)
         return function(x, axis=axis, keepdims=keep)

@@ -1,0 +1,82 @@
+"""What is kept while nobody waits for it: one piece of work at a time, on a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from threading import Event, Thread, main_thread
+
+from explorer.forking import ForkLock
+
+AFTER_S = 1.0  # whoever compiles a program runs it next, and needs the cores for that; chosen
+FORK_S = 10.0  # patience before a fork; work that takes longer waits for a lock, and goes on
+LOOK_S = 0.02  # between two looks at whether the process ends
+
+Work = Callable[[], object]
+
+
+class _Waiting:
+    """Work that begins after a while, or at once where somebody needs it done or the process ends.
+    Python waits for the thread at its exit: what a short process made is kept as well.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._needed = work, Event()
+        self._thread = Thread(target=self._do, name="ironworks keeping")
+        self._thread.start()
+
+    def _do(self) -> None:
+        end = time.monotonic() + AFTER_S
+        while time.monotonic() < end and main_thread().is_alive():
+            if self._needed.wait(LOOK_S):
+                break
+        self._work()
+
+    def finish(self, most_s: float | None = None) -> None:
+        """After: the work is done, or patience is over."""
+        self._needed.set()
+        self._thread.join(most_s)
+
+
+_last: _Waiting | None = None
+_lock = ForkLock()
+
+
+def later(work: Work) -> None:
+    """After: the work is done soon, and what came before it is done already. At once where no
+    thread can be started.
+    """
+    global _last
+    with _lock:
+        finish()
+        try:
+            _last = _Waiting(work)
+        except RuntimeError:
+            work()
+
+
+def finish() -> None:
+    """After: nothing waits to be kept, and keeping takes no core from what is measured next."""
+    global _last
+    with _lock:
+        if _last is not None:
+            _last.finish()
+        _last = None
+
+
+def _before_fork() -> None:
+    waiting = _last  # without the lock: who holds it may wait for this thread
+    if waiting is not None:
+        waiting.finish(FORK_S)
+
+
+def _forget_in_child() -> None:
+    global _last
+    _last = None
+
+
+if hasattr(os, "register_at_fork"):
+    # Called before the locks are taken, as the last that was registered is the first: the work
+    # needs them. The child has none of it to do.
+    os.register_at_fork(before=_before_fork, after_in_child=_forget_in_child)
