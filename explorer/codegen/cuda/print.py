@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
@@ -23,7 +22,19 @@ from explorer.ir.tile_programs.statements import (
 )
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 
-TYPES = re.compile(r"\b(?:u?int(?:8|16|32|64)|float(?:16|32|64)|boolean)\b")
+HEAD = """\
+import math
+
+from numba import cuda
+from numba.cuda import libdevice
+from numba.types import boolean, float16, float32, float64
+from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
+
+# {launch}
+
+@cuda.jit
+def kernel({arguments}):
+"""  # of every kernel, whichever of these it needs
 
 
 def statement(e: Emitter, s: Statement) -> None:
@@ -75,18 +86,4 @@ def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
             begin_shuffle(e, s)
     for s in p.body:
         statement(e, s)
-    types = sorted({*TYPES.findall("\n".join(e.lines))})
-    uses = any("libdevice." in line for line in e.lines)
-    head = [
-        "import math",
-        "",
-        "from numba import cuda",
-        *(["from numba.cuda import libdevice"] if uses else []),
-        *([f"from numba.types import {', '.join(types)}"] if types else []),
-        "",
-        f"# {launch}",
-        "",
-        "@cuda.jit",
-        f"def kernel({', '.join(arguments)}):",
-    ]
-    return "\n".join([*head, *e.lines]) + "\n"
+    return HEAD.format(launch=launch, arguments=", ".join(arguments)) + "\n".join(e.lines) + "\n"
