@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from explorer import cli
 from explorer.cli import arguments, text
 from explorer.cli.explained import rammer
 from explorer.errors import BadOption, CheckFailed
+from explorer.ir.stage import Stage
 from explorer.options import Options
 from explorer.tuning import settings
 from explorer.tuning.peers.runtimes import PEERS
@@ -88,6 +90,29 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
         timeout=120,
     )
     assert said.returncode == 0 and not said.stderr
+
+
+def test_every_stage_to_stop_at_is_in_the_help(shell: Shell) -> None:
+    _, out, _ = shell("compile", "--help")
+    assert all(stage.name.lower() in out for stage in Stage)
+
+
+def test_an_unknown_operator_is_answered_with_names_that_exist(shell: Shell) -> None:
+    _, _, err = shell("explain", SKIP, "--op", "zzzz")
+    assert "named 'zzzz'; it has '" in err
+
+
+def test_the_seconds_of_a_compile_add_up(shell: Shell) -> None:
+    _, out, _ = shell("compile", SKIP, "--until", "rolled")
+    rows = out.split("\n\n")[1].splitlines()[2:]
+    total = re.search(r"([0-9.]+) s in all", out)
+    assert total is not None
+    assert abs(sum(float(row.split()[-1]) for row in rows) - float(total[1])) < 0.001 * len(rows)
+
+
+def test_no_line_of_weld_is_wider_than_110_columns(shell: Shell) -> None:
+    _, out, _ = shell("weld", "zoo:small_bert")
+    assert "not welded" in out and max(map(len, out.splitlines())) <= 110
 
 
 def test_a_misspelt_command_is_named_with_what_was_meant(shell: Shell) -> None:
@@ -724,6 +749,7 @@ def test_a_race_compares_answers_and_gives_a_verdict(told: Callable[..., Any], a
 def test_a_race_that_nobody_else_ran_is_no_answer(shell: Shell, absent: str) -> None:
     code, out, _ = shell("race", RESNET, "--against", absent, "--seconds", "0.02")
     assert code == 1 and f"{absent} did not run" in out
+    assert "ironworks[peers]" in out
 
 
 def test_answers_that_differ_end_a_race(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,8 @@ def _text(found: RaceResult) -> str:
     )  # fmt: skip
     lines = [table(head, rows)]
     lines += [f"  {name} did not run: {reason}" for name, reason in found.skipped]
+    if any(reason.endswith("is not installed") for _, reason in found.skipped):
+        lines.append("  pip install 'ironworks[peers]' brings the other runtimes")
     other, versus = found.fastest_other, found.versus
     if other is None or versus is None:
         return "\n".join((*lines, "", "  no other runtime ran"))

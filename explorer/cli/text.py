@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from math import isfinite
+from textwrap import wrap
 
 __all__ = [
     "binding",
     "correlation",
     "counted",
     "duration",
+    "folded",
     "percent",
     "shown",
     "signed_percent",
@@ -23,6 +26,26 @@ CONTROLS = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if chr(n) n
 def shown(text: str) -> str:
     """The text with what would steer a terminal as `\\x1b`; tabs and line ends stay."""
     return text.translate(CONTROLS)
+
+
+WIDTH = 110  # columns that a table of sentences keeps to
+
+
+def folded(head: Sequence[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> str:
+    """A table whose widest columns go on below where a line would be wider; words stay whole."""
+    cells = [list(row) for row in rows]
+    names = [name.removeprefix(">") for name in head]
+    widths = [max(map(len, column)) for column in zip(names, *cells)]
+    while 2 * len(head) + sum(widths) > width and max(widths) > LEAST:
+        widths[widths.index(max(widths))] -= 1
+    lines: list[Sequence[str]] = []
+    for row in cells:
+        parts = [wrap(cell, w) or [""] for cell, w in zip(row, widths)]
+        lines += zip_longest(*parts, fillvalue="")
+    return table(head, lines)
+
+
+LEAST = 12  # no column is made narrower
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "  ") -> str:

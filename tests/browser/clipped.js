@@ -1,10 +1,10 @@
 // Texts that run over the edge of their box, and boxes of one row that overlap.
 () => {
   const bad = [], house = document.querySelector('.house');
-  for (const node of house.querySelectorAll('.name,.stage span,.knob .l,.big,.thread .st,.ph h2,.tabs button,.status span,.tb,.leg span,th,.pi td.mono')) {
+  for (const node of house.querySelectorAll('.name,.btn,.stage span,.knob .l,.big,.thread .st,.ph h2,.tabs button,.status span,.tb,.leg span,th,.pi td.mono')) {
     if (!node.offsetParent || getComputedStyle(node).textOverflow === 'ellipsis') continue;
     if (node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).overflowX !== 'visible') bad.push(node.className + ': ' + node.textContent);
-    const outer = node.closest('.knob,.stage,.ph,.bar,.status')?.getBoundingClientRect(), box = node.getBoundingClientRect();
+    const outer = node.closest('.knob,.stage,.ph,.bar,.status,.verdict')?.getBoundingClientRect(), box = node.getBoundingClientRect();
     if (outer && (box.right > outer.right + 1 || box.left < outer.left - 1)) bad.push('outside: ' + node.className + ': ' + node.textContent);
   }
   for (const row of house.querySelectorAll('.bar,.knobs,.ph,.stage,.status,.tools')) {

@@ -1,11 +1,15 @@
 // A host that is alive: questions that the page can answer it answers, commands it writes down.
-const content = JSON.parse(document.getElementById("content").textContent);
+globalThis.page = page;
+const content = globalThis.content = JSON.parse(document.getElementById("content").textContent);
 const COMMANDS = ["turn", "measure", "undo", "redo", "pin", "link", "save", "restore"];
 const gone = [];
 globalThis.asked = [];
 let refusal = "", delay = 0, timings = 0;
 globalThis.others = count => { timings = count; };
 globalThis.slow = milliseconds => { delay = milliseconds; };
+globalThis.read = [];
+let reading = 0;
+globalThis.slowReads = milliseconds => { reading = milliseconds; };
 globalThis.refuse = sentence => { refusal = sentence; };
 const file = page.fileHost(content);
 const live = {
@@ -15,7 +19,11 @@ const live = {
     if (!this.alive) throw { sentence: "The kernel has stopped." };
     if (kind === "focus") return { data: {} };
     if (kind === "begin_measure" && timings > 0) { timings--; throw { sentence: "another timing is under way" }; }
-    if (!COMMANDS.includes(kind)) return file.ask(kind, args);
+    if (!COMMANDS.includes(kind)) {
+      read.push([kind, args]);
+      if (reading) await new Promise(done => setTimeout(done, reading));
+      return file.ask(kind, args);
+    }
     asked.push([kind, args]);
     if (delay) await new Promise(done => setTimeout(done, delay));
     if (refusal) throw { sentence: refusal };

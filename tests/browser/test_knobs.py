@@ -1,45 +1,9 @@
 """Knobs over a host that answers from this page: turns, refusals, a kernel that goes away."""
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page
-
-from tests.browser.driver import Tab
-from tests.widgets import made_by_hand as hand
-from widgets.page import front_end
-from widgets.page.report import document
-from widgets.session.session import Session
+from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
-
-HOST = (Path(__file__).parent / "live_host.js").read_text("utf-8")
-
-
-@pytest.fixture
-def live(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    session = Session(hand.HandMade(), compare=hand.compare)
-    if getattr(request, "param", True):
-        session.measure()
-    content = json.dumps(document(session)).replace("</", "<\\/")
-    script = front_end.script().replace("export default", "const page =")
-    path = tmp_path / "live.html"
-    path.write_text(
-        f'<!doctype html><meta charset="utf-8"><style>{front_end.styles()}</style>'
-        f'<div id="house"></div><script id="content" type="application/json">{content}</script>'
-        f'<script type="module">{script}\n{HOST}</script>',
-        encoding="utf-8",
-    )
-    tab = Tab(browser)
-    tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector("#house .stage")
-    tab.page.wait_for_timeout(200)
-    tab.page.locator("#house .bar .name").click()
-    yield tab.page
-    assert not tab.faults and not tab.outside
-    tab.close()
 
 
 def test_a_key_turns_a_knob_and_then_it_is_measured(live: Page) -> None:

@@ -8,7 +8,14 @@ export function kernelHost(model) {
   const waiting = new Map();
   let number = 0, alive = true;
   const gone = new Set();
-  const stop = () => { if (!alive) return; alive = false; gone.forEach(f => f()); };
+  const unanswered = { sentence: "The kernel has stopped." };
+  const stop = () => {
+    if (!alive) return;
+    alive = false;
+    waiting.forEach(one => { clearTimeout(one.timer); one.reject(unanswered); });
+    waiting.clear();
+    gone.forEach(f => f());
+  };
   const heard = (message, buffers) => {
     const one = waiting.get(message.id);
     if (!one) return;
@@ -18,24 +25,52 @@ export function kernelHost(model) {
     if (message.error) one.reject(message.error); else one.resolve({ ...message, buffers });
   };
   model.on("msg:custom", heard);
-  model.on("comm_live_update", () => { if (model.comm_live === false) stop(); });
+  const unwatch = watchKernel(model, stop);
   return {
     get: name => model.get(name),
     bytes: name => model.get(name),
     on: (name, act) => model.on(`change:${name}`, act),
-    remember: state => { model.set("state", state); model.save_changes(); },
-    get alive() { return alive && model.comm_live !== false; },
+    remember: state => { if (!alive) return; model.set("state", state); model.save_changes(); },
+    get alive() { return alive; },
     onGone: act => gone.add(act),
     ask(kind, args = {}) {
-      if (!this.alive) return Promise.reject({ sentence: "The kernel has stopped." });
+      if (!alive) return Promise.reject(unanswered);
       const id = ++number;
       return new Promise((resolve, reject) => {
         const late = () => { waiting.delete(id); reject({ sentence: "The kernel did not answer within a minute." }); };
         waiting.set(id, { resolve, reject, timer: setTimeout(late, PATIENCE_MS) });
-        model.send({ id, kind, args });
+        try { model.send({ id, kind, args }); } catch { stop(); } // a kernel that was shut down takes nothing
       });
     },
-    close() { model.off("msg:custom", heard); waiting.forEach(w => clearTimeout(w.timer)); waiting.clear(); },
+    close() { unwatch(); model.off("msg:custom", heard); waiting.forEach(w => clearTimeout(w.timer)); waiting.clear(); },
+  };
+}
+
+const OVER = ["restarting", "autorestarting", "terminating", "dead"];
+
+/** Call `stop` when the kernel behind a model has gone: it was shut down, it died, it begins anew, or there never was one. */
+function watchKernel(model, stop) {
+  const manager = model.widget_manager, status = manager?.kernel?.statusChanged, shut = manager?.kernel?.disposed;
+  const ended = (_, now) => { if (OVER.includes(now)) stop(); };
+  let real = null; // what this module is given does not tell whether it is connected
+  const live = () => { if (real?.comm_live === false) stop(); };
+  status?.connect(ended); shut?.connect(stop);
+  if (model.get("known_as")) manager?.get_model?.(model.get("known_as")).then(found => { real = found; real.on("comm_live_update", live); live(); }, () => {});
+  return () => { status?.disconnect(ended); shut?.disconnect(stop); real?.off("comm_live_update", live); };
+}
+
+/** An action of which only the last call matters: one is under way at a time, and of those that are asked for meanwhile the last one follows. */
+export function lastOnly(act) {
+  let busy = false, next = null;
+  return async function begin(...given) {
+    if (busy) { next = given; return; }
+    busy = true;
+    try { await act(...given); } finally {
+      busy = false;
+      const after = next;
+      next = null;
+      if (after) begin(...after);
+    }
   };
 }
 

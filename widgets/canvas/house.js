@@ -2,7 +2,8 @@
 import { h, s, put, keepKeys, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
 import { drawStages } from "./strip.js";
 import { HINTS, keySheet, findSheet } from "./sheets.js";
-import { kernelHost, fileHost } from "./host.js";
+import { kernelHost, fileHost, lastOnly } from "./host.js";
+import { stateInAddress, stateIn, linkTo, taken, leaveBehind, leftBehind, forget } from "./link.js";
 import { palette } from "./paint.js";
 import { codeView } from "./code.js";
 import { graphView } from "./graph.js";
@@ -14,11 +15,10 @@ import { renderRoom } from "./room.js";
 
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
-let houses = 0;
 
 /** Put a house into `el` over a host; returns what a driver of the page may use. */
 export function mount(el, host) {
-  const prefix = `iw${++houses}-`, root = keepKeys(h("div", { class: "ironworks scroll" }));
+  const prefix = `iw${crypto.getRandomValues(new Uint32Array(1))[0].toString(36)}-`, root = keepKeys(h("div", { class: "ironworks scroll" }));
   const defs = s("svg", { width: 0, height: 0, style: "position:absolute", "aria-hidden": "true" });
   defs.innerHTML = `<defs>${host.get("patterns").replaceAll('id="p-', `id="${prefix}`)}</defs>`;
   el.append(root);
@@ -66,7 +66,7 @@ export function mount(el, host) {
     pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
     pane("s", "Generated source", source.box, source.mini), inspector.box);
   const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, line, body,
-    h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: k ?? null }, h("kbd", {}, key), text))));
+    h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: `keyhint ${k ?? ""}` }, h("kbd", {}, key), text))));
   root.append(house);
 
   // Words
@@ -82,7 +82,7 @@ export function mount(el, host) {
 
   function thread(stations) {
     if (state.op < 0) { put(line, h("span", { class: "q" }, "Select an operator to follow it from the file to the wall.")); return; }
-    put(line, h("span", { class: "h" }, ctx.opName(state.op)), stations.map(([name, value, quiet]) => h("span", { class: `st${quiet ? " opt" : ""}` }, name, h("b", {}, value))));
+    put(line, h("span", { class: "h" }, ctx.opName(state.op)), stations ? stations.map(([name, value, quiet]) => h("span", { class: `st${quiet ? " opt" : ""}` }, name, h("b", {}, value))) : h("span", { class: "q" }, "reading…"));
   }
 
   // Selection
@@ -91,7 +91,7 @@ export function mount(el, host) {
     const other = op !== state.op;
     state.op = op;
     lit = new Set(calls().map((c, i) => [c, i]).filter(([c]) => op >= 0 && c[2].includes(op)).map(([, i]) => i));
-    if (other) { spoken = ""; remember(); inspector.load(); kernel(); picture_(); knobsFor(); }
+    if (other) { spoken = ""; remember(); if (op >= 0) thread(null); inspector.begin(); inspector.load(); kernel(); picture_(); knobsFor(); }
     light();
     if (op < 0) thread([]);
   }
@@ -105,18 +105,25 @@ export function mount(el, host) {
     const info = heads.w.querySelector(".selinfo");
     if (!info) return;
     const [planned, measured] = state.op < 0 ? [] : wall.times(lit);
-    info.textContent = planned ? `${ctx.opName(state.op)}: planned ${duration(planned)}${measured ? `, measured ${duration(measured)}` : ""}` : "";
+    const said = planned ? `${ctx.opName(state.op)}: planned ${duration(planned)}${measured ? `, measured ${duration(measured)}` : ""}` : "";
+    info.title = said;
+    info.textContent = [planned, measured].filter(Boolean).map(duration).join(" → ");
   }
   const walk = by => { const order = graph.order(); if (order.length) select(order[(order.indexOf(state.op) + by + order.length) % order.length]); };
-  async function knobsFor() { if (host.alive) await host.ask("focus", { op: state.op }).catch(() => {}); }
+  const knobsFor = lastOnly(async () => { if (host.alive) await host.ask("focus", { op: state.op }).catch(() => {}); });
 
   // Stages
-  const stages = () => drawStages(strip, host.get("stages") ?? [], state.stage, stage);
+  const stages = () => { drawStages(strip, host.get("stages") ?? [], state.stage, stage); shown(); };
+  /** The current stage is in view where the strip is wider than the house. */
+  function shown() {
+    const cell = strip.querySelector("[aria-current]");
+    if (cell && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = cell.offsetLeft - (strip.clientWidth - cell.offsetWidth) / 2;
+  }
   function stage(name) {
     const cells = host.get("stages") ?? [];
     state.stage = name; state.step = -1;
     strip.querySelectorAll(".stage").forEach((node, i) => cells[i].stage === name ? node.setAttribute("aria-current", "step") : node.removeAttribute("aria-current"));
-    remember(); text(); picture_();
+    shown(); remember(); text(); picture_();
   }
   const step = by => { const cells = host.get("stages") ?? [], i = cells.findIndex(c => c.stage === state.stage); stage(cells[clamp(i + by, 0, cells.length - 1)].stage); };
 
@@ -145,7 +152,7 @@ export function mount(el, host) {
     const near = new Set(lines.flatMap((l, i) => l.mark === " " ? [] : [-3, -2, -1, 0, 1, 2, 3].map(d => i + d)));
     return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# nothing changed in this step", family: "", ops: [] }];
   }
-  async function kernel() {
+  const kernel = lastOnly(async () => {
     const number = ++reads.kernel, call = operators()[state.op]?.[4][0] ?? -1;
     const pick = language => { state.language = language; remember(); kernel(); };
     const head = name => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "mono s cut", style: "font-size:11px" }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
@@ -161,7 +168,7 @@ export function mount(el, host) {
       counted.source = source.light(); status();
     } catch (error) { if (number === reads.kernel) note(`# ${error.sentence ?? error}`); }
     clearTimeout(waiting);
-  }
+  });
 
   const runs = () => host.alive && host.get("verdict")?.runs !== false; // a data sheet, or an early stage, has no code
 
@@ -176,12 +183,15 @@ export function mount(el, host) {
     body.querySelector(".pw").setAttribute("aria-label", shown.title);
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
-    const done = await rooms.show(shown.name, state.table);
+    draw(shown.name, number);
+  }
+  const draw = lastOnly(async (room, number) => {
+    const done = number === reads.picture && await rooms.show(room, state.table);
     if (!done || number !== reads.picture) return;
     picture.hidden = false;
     picture.style.background = "var(--pane)";
     light();
-  }
+  });
   function enter(room) { state.room = room; remember(); picture_(); }
   function enlarge() { body.classList.toggle("big"); picture_(); requestAnimationFrame(redraw); }
   /** The picked brick one place on, or on another unit. */
@@ -241,8 +251,10 @@ export function mount(el, host) {
         tableButton, tool("link", "Copy link", "Copy a link to this state (L)", copy, { disabled: !live_ }), tool("save", "Snapshot", "Save this state as a file (S)", save, { disabled: !live_ }), h("i"),
         h("button", { class: "tb", type: "button", title: "Light or dark", "aria-label": "Light or dark", onclick: theme }, icon("theme")),
         h("button", { class: "tb", type: "button", title: "Keyboard map (?)", "aria-label": "Keyboard map", onclick: sheet }, icon("keys"))));
-    gone.hidden = live_;
-    gone.textContent = host.saved ?? "Kernel stopped. Showing the saved snapshot.";
+    const left = live_ ? leftBehind(name) : null;
+    gone.hidden = live_ && !left;
+    put(gone, left ? h("span", {}, "A kernel stopped while this model was looked at. ") : live_ ? "" : host.saved ?? "Kernel stopped. What is drawn stays; run the cell again to go on: what was set here can then be brought back.",
+      left ? [h("button", { class: "btn", type: "button", onclick: bringBack }, "Bring back what was set"), h("button", { class: "btn", type: "button", onclick: () => { forget(name); top(); } }, "Leave it")] : []);
   }
   function verdict() {
     const v = host.get("verdict") ?? {}, x = r => 8 + (clamp(r, v.from ?? 0.8, v.to ?? 1.25) - (v.from ?? 0.8)) / ((v.to ?? 1.25) - (v.from ?? 0.8)) * 134;
@@ -310,8 +322,7 @@ export function mount(el, host) {
   }
   const quietly = promise => promise.catch(() => {});
   async function copy() {
-    const { data } = await host.ask("link");
-    const url = `${location.href.split("#")[0]}#ironworks=${data.text}`;
+    const { data } = await host.ask("link"), url = linkTo(data.text);
     try { await navigator.clipboard.writeText(url); say("The link is on the clipboard."); } catch { window.prompt("Link to this state", url); }
   }
   async function save() {
@@ -325,10 +336,11 @@ export function mount(el, host) {
     repaint();
   }
   const sheet = () => keySheet(house), find = () => findSheet(house, operators, select);
-  function remember() {
+  function view() {
     const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g, room } = state;
-    host.remember({ stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g, room });
+    return { stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g, room };
   }
+  const remember = () => host.remember(view());
 
   // Keys act only while the house has the focus.
   house.addEventListener("keydown", event => {
@@ -368,11 +380,16 @@ export function mount(el, host) {
   function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
   for (const [part, act] of Object.entries(by)) host.on(part, act);
   host.on("revision", () => { text(); inspector.load(); kernel(); if (!picture.hidden) picture_(); });
-  host.onGone(() => { top(); knobs.load(); verdict(); });
-  const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(repaint);
-  scheme.addEventListener("change", repaint);
-  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
-  cleanups = [() => scheme.removeEventListener("change", repaint), () => watcher.disconnect(), () => graph.close(), () => wall.close(), () => host.close()];
+  host.onGone(() => { // where nothing was changed, nothing is lost
+    if (host.get("undo")?.[0]) leaveBehind(host.get("bar").name, { ...JSON.parse(host.get("kept")), ...view() });
+    top(); knobs.load(); verdict();
+    say(gone.textContent);
+  });
+  const follow = () => { root.classList.remove("dark", "light"); repaint(); }; // the page's theme is the later choice
+  const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(follow);
+  scheme.addEventListener("change", follow);
+  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  cleanups = [() => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => graph.close(), () => wall.close(), () => host.close()];
 
   thread([]);
   everything();
@@ -381,11 +398,36 @@ export function mount(el, host) {
   if (chosen >= 0) select(chosen);
   restore();
   async function restore() {
-    const text_ = new URLSearchParams(location.hash.slice(1)).get("ironworks");
-    if (!text_ || !host.alive) { if (runs() && !host.get("verdict")?.n) quietly(command("measure")); return; }
-    try { const { data } = await host.ask("restore", { text: text_ }); say(data.said); Object.assign(state, data.state, { op: -1 }); everything(); const at = operators().findIndex(o => o[0] === data.state.op); if (at >= 0) select(at); } catch (error) { say(error.sentence ?? String(error)); }
+    const found = host.alive ? stateInAddress() : null;
+    if (!found) { if (runs() && !host.get("verdict")?.n) quietly(command("measure")); return; }
+    if (await goTo(found)) taken(found);
   }
-  const driver = { state, select, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  /** Go to a state that was kept; false where it does not fit. */
+  async function goTo(text) {
+    try {
+      const { data } = await host.ask("restore", { text });
+      say(data.said);
+      Object.assign(state, data.state, { op: -1 });
+      everything();
+      const at = operators().findIndex(o => o[0] === data.state.op);
+      if (at >= 0) select(at);
+      return true;
+    } catch (error) { say(error.sentence ?? String(error)); return false; }
+  }
+  async function bringBack() {
+    const name = host.get("bar").name, text = leftBehind(name);
+    forget(name);
+    top();
+    if (text) await goTo(text);
+  }
+  // A link that is pasted over the house is gone to: where a page drops the end of its address, this is the way.
+  house.addEventListener("paste", event => {
+    const text = event.target.matches("input,textarea") ? null : stateIn(event.clipboardData?.getData("text") ?? "");
+    if (!text || !host.alive) return;
+    event.preventDefault(); event.stopPropagation();
+    goTo(text);
+  });
+  const driver = { state, select, selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
   return driver;
 }

@@ -1,5 +1,6 @@
 // Why: what was decided for the selected operator, what was weighed, what was refused and for which reason.
 import { h, s, put, icon, tabs, duration } from "./dom.js";
+import { lastOnly } from "./host.js";
 
 const TABS = [["tile", "Tile"], ["fusion", "Fusion"], ["placement", "Placement"], ["shape", "Shape"], ["memory", "Memory"], ["rewrites", "Rewrites"]];
 const INKS = ["var(--t1)", "url(#p-t2)", "url(#p-t3)", "var(--t4)"];
@@ -9,18 +10,27 @@ export function inspectorView(ctx) {
   const head = h("div", { class: "ph" }), body = h("div", { class: "bd" }), box = h("section", { class: "pane pi", "aria-label": "Inspector", tabindex: "-1" }, head, body);
   let found = null, asked = 0, why = -1;
 
-  async function load() {
+  let slow = 0;
+  /** Another operator is selected: its name at once, with what it has when it comes. */
+  function begin() {
+    const op = ctx.state.op;
+    asked++;
+    clearTimeout(slow);
+    if (op < 0) return;
+    title(op);
+    slow = setTimeout(() => { if (ctx.state.op === op && found?.op !== op) reading(op); }, 150);
+  }
+  const load = lastOnly(async () => {
     const op = ctx.state.op, number = ++asked;
     if (op < 0) { found = null; empty(); return; }
-    const waiting = setTimeout(() => { if (number === asked && found?.op !== op) reading(op); }, 150);
     try {
       const answer = (await ctx.host.ask("operator", { op })).data;
       if (number === asked) { found = { op, ...answer }; why = -1; show(); ctx.thread(found.stations); }
     } catch (error) {
       if (number === asked) { title(op); put(body, h("div", { class: "s" }, error.sentence ?? String(error))); ctx.thread([]); }
     }
-    clearTimeout(waiting);
-  }
+    if (op === ctx.state.op) clearTimeout(slow);
+  });
 
   function title(op, note = "") {
     const [, label, , family] = ctx.host.get("operators")[op];
@@ -111,7 +121,7 @@ export function inspectorView(ctx) {
   }
 
   return {
-    box, load, show: () => (found ? show() : empty()),
+    box, begin, load, show: () => (found ? show() : empty()),
     /** The next refusal of the candidates, with its reason in full. */
     whyNot() {
       if (!found?.tile) return;

@@ -81,7 +81,7 @@ function slider(knob, set) {
 
 /** A list. */
 function choice(knob, set) {
-  const node = h("select", { "aria-label": knob.label, onchange: () => set(node.selectedIndex), onkeydown: e => e.stopPropagation() },
+  const node = h("select", { "aria-label": knob.label, onchange: () => set(node.selectedIndex) },
     knob.labels.map((label, i) => h("option", { selected: i === knob.now }, label)));
   return { node, show: i => { node.selectedIndex = i; }, focus: () => node.focus() };
 }
@@ -89,7 +89,7 @@ function choice(knob, set) {
 /** Arrow keys over a list of values; Shift goes to an end. */
 function steer(event, now, count, go) {
   const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
-  if (!step) return;
+  if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   event.stopPropagation();
   const next = event.shiftKey ? (step > 0 ? count - 1 : 0) : clamp(now + step, 0, count - 1);

@@ -73,9 +73,9 @@ export function roomsView(ctx, picture) {
     const { devices, device, tiles, rank, first = 0, note, more = [], action = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
-    put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onkeydown: e => e.stopPropagation(), onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
-      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
-      more.map(([name, title, options, at]) => h("label", {}, title, h("select", { "aria-label": title, disabled: !live, onkeydown: e => e.stopPropagation(), onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
+    put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
+      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
+      more.map(([name, title, options, at]) => h("label", {}, title, h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
       action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
       note ? h("span", { class: "note" }, note) : null);
   }

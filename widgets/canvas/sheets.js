@@ -27,7 +27,6 @@ export function findSheet(house, operators, select) {
     put(list, hits.map(([o, i]) => h("button", { type: "button", onclick: () => { close(); select(i); } }, `${o[1]}, ${o[2]}`)));
   };
   const keys = event => {
-    event.stopPropagation();
     if (event.key === "Escape") close();
     if (event.key === "Enter") list.querySelector("button")?.click();
   };

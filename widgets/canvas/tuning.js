@@ -45,11 +45,11 @@ export function tuningView(ctx) {
 
   const named = name => NAMES[name] ?? name.replace(/_/g, " ");
   function number(name, about, value, changed) {
-    const input = h("input", { type: "number", min: name === "depth_block" ? 0 : 1, value, "data-field": name, "aria-label": `${named(name)} ${about}`, disabled: job > 0, onkeydown: e => e.stopPropagation(), onchange: () => change(input, value, changed(Number(input.value))) });
+    const input = h("input", { type: "number", min: name === "depth_block" ? 0 : 1, value, "data-field": name, "aria-label": `${named(name)} ${about}`, disabled: job > 0, onchange: () => change(input, value, changed(Number(input.value))) });
     return h("label", {}, h("span", { class: NAMES[name] ? "" : "mono" }, named(name)), input, h("span", { class: "q" }, about));
   }
   function yesNo(name, value) {
-    const input = h("input", { type: "checkbox", checked: value, "data-field": name, disabled: job > 0, onkeydown: e => e.stopPropagation(), onchange: () => change(input, value, { ...fields, [name]: input.checked }) });
+    const input = h("input", { type: "checkbox", checked: value, "data-field": name, disabled: job > 0, onchange: () => change(input, value, { ...fields, [name]: input.checked }) });
     return h("label", {}, h("span", {}, named(name)), input, h("span"));
   }
 

@@ -75,11 +75,12 @@ export function wallView(ctx) {
     note.hidden = !hand.broken;
     if (hand.broken) note.textContent = hand.broken.said;
     if (!planned || !planned.n) { paint.text(pen, planned ? "Nothing is scheduled: no kernel runs on a unit." : "Nothing is scheduled yet: compile through Rammer.", 12, 24, "ink2"); return; }
+    canvas.style.touchAction = hand.picked ? "none" : "pan-y"; // a finger scrolls the page, unless it holds a brick
     const [from, to] = view ?? [0, total()], at = layout(), now = { from, to, scale: at.wide / (to - from) }, lit = ctx.litCalls();
     workers(pen, at, now, lit);
     paint.names(pen, shows("planned") ? planned : measured ?? planned, at.wide, now, lit);
     const last = measured ?? planned;
-    paint.axis(pen, at.bottom + FOOT - 2, at.wide, now, `${last.compared && at.wide > 420 ? `${last.compared}: ` : ""}${duration(last.total_us)} ${last.kind}`);
+    paint.axis(pen, at.bottom + FOOT - 2, at.wide, now, [last.compared ? `${last.compared}: ` : "", ""].map(words => `${words}${duration(last.total_us)} ${last.kind}`));
     clipped(pen, at, () => { stats.arrows = paint.waits(pen, at.two || shows("measured") && measured ? measured : planned, u => spot(at, u), now, lit); held(pen, at, now); });
     paint.cuts(pen, single(), at.bottom, at.wide, now);
     if (more) paint.others(pen, more, at.bottom + FOOT + AXIS + 18, width, height, lit);
@@ -217,7 +218,7 @@ export function wallView(ctx) {
       else { const u = laneAt(e.offsetY, layout()); if (u >= 0) hand.drag(u, time(e.offsetX) - drag.held); else hand.cancel(); }
       return;
     }
-    const over = hit(e.offsetX, e.offsetY), words = over ? said(over) : "";
+    const over = hit(e.offsetX, e.offsetY), words = over ? said(over) : planned && e.offsetY > height - SUMMARY ? paint.shares(measured ?? planned) : "";
     tip.hidden = !words;
     canvas.style.cursor = over && hand.holds(over.u, time(e.offsetX)) ? "grab" : over?.block >= 0 ? "pointer" : "default";
     if (!words) return;
@@ -244,9 +245,11 @@ export function wallView(ctx) {
   }
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   canvas.addEventListener("wheel", e => {
-    if (!e.ctrlKey && !e.shiftKey && Math.abs(e.deltaX) < Math.abs(e.deltaY) && !view && e.deltaY > 0) return; // the page scrolls on
+    const along = Math.abs(e.deltaX) > Math.abs(e.deltaY);
+    if (e.ctrlKey || e.metaKey) zoom(Math.exp(e.deltaY * 0.0015), e.offsetX);
+    else if (view && along) pan(e.deltaX / width);
+    else { if (!along) ctx.say("Ctrl and the wheel zoom the wall, as Z and X do.", true); return; } // the page scrolls on
     e.preventDefault();
-    if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) pan(e.deltaX / width); else zoom(Math.exp(e.deltaY * 0.0015), e.offsetX);
   }, { passive: false });
   const observer = new ResizeObserver(ask);
   observer.observe(box);

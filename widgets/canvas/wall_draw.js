@@ -177,8 +177,12 @@ export function wallPainter(ctx, stats) {
     });
   }
 
-  function axis(pen, y, wide, view, said) {
-    const { from, to, scale } = view, font = ctx.colours.font(11, "ui", 600), end = LEFT + wide, stop = end - textWidth(said, font) - 12;
+  /** The first of these texts that has room, else the last. */
+  const fitting = (texts, room, font) => texts.find(words => textWidth(words, font) <= room) ?? texts.at(-1);
+
+  /** The axis of time, with what the wall takes at its end: `texts` in words that get shorter. */
+  function axis(pen, y, wide, view, texts) {
+    const { from, to, scale } = view, font = ctx.colours.font(11, "ui", 600), said = fitting(texts, wide - 60, font), end = LEFT + wide, stop = end - textWidth(said, font) - 12;
     pen.fillStyle = colour("line2"); pen.fillRect(LEFT, y, wide, 1);
     text(pen, "µs", 12, y + 14, "ink3");
     const step = niceStep(to - from, wide);
@@ -198,7 +202,8 @@ export function wallPainter(ctx, stats) {
     pen.fillStyle = colour("line"); pen.fillRect(0, y - 18, width, 1);
     text(pen, `${more.units} units`, 12, y - 4, "ink", ctx.colours.font(11, "ui", 600));
     const idle = Object.entries(more.shares).filter(([name]) => name !== "busy").sort((a, b) => b[1] - a[1])[0], named = Object.fromEntries(causes());
-    text(pen, `modelled (outlined and pale): ${duration(more.total_us)} on ${more.units} units, ${percent(more.shares.busy)} busy${idle ? `, most lost to ${named[idle[0]] ?? idle[0]}` : ""}`, LEFT, y - 4, "ink2");
+    const time = duration(more.total_us), busy = `${percent(more.shares.busy)} busy`, lost = idle ? `, most lost to ${named[idle[0]] ?? idle[0]}` : "";
+    text(pen, fitting([`modelled (outlined and pale): ${time} on ${more.units} units, ${busy}${lost}`, `modelled: ${time}, ${busy}${lost}`, `modelled: ${time}, ${busy}`, `modelled, ${busy}`], wide, ctx.colours.font(11)), LEFT, y - 4, "ink2");
     for (let u = 0; u < more.lanes; u++) {
       const top = y + u * high;
       if (high > 9 || u % 2 === 0) text(pen, u < more.units ? `u${u}` : "host", 12, top + 9, "ink", ctx.colours.font(11, "mono"));
@@ -209,7 +214,7 @@ export function wallPainter(ctx, stats) {
       filled(pen, more, [[u, top]], high - 1, view, lit, true);
       outlined(pen, more, [[u, top + 0.5]], high - 2, view, new Set());
     }
-    axis(pen, y + more.lanes * high + 1, wide, view, `${duration(more.total_us)} modelled`);
+    axis(pen, y + more.lanes * high + 1, wide, view, [`${time} modelled`, time]);
   }
 
   /** Busy and idle shares with their areas, adding up to all; where room is short without areas, then by short names. */
@@ -218,23 +223,37 @@ export function wallPainter(ctx, stats) {
     pen.fillStyle = colour("line"); pen.fillRect(0, y - 5, width, 1);
     text(pen, wall.kind, 12, y + 11, "ink", bold);
     const shares = Object.entries(wall.shares), idle = 1 - (wall.shares.busy ?? 1), left = LEFT + bar + 12;
-    const words = short => shares.map(([name, share], i) => `${i === 1 ? `idle ${percent(idle)}: ` : ""}${short ? name : named[name] ?? name} ${percent(share)}`);
+    const lost = `idle ${percent(idle)}:`, first = textWidth(lost, plain) + 6;
+    const words = short => shares.map(([name, share]) => `${short ? name : named[name] ?? name} ${percent(share)}`);
     const areas = shares.map(([name], i) => i ? ` ${duration(wall.areas_us[name])}` : "");
-    const size = (said, i) => textWidth(said, i ? plain : bold) + (i ? 12 : 18), all = list => list.reduce((sum, said, i) => sum + size(said, i), left);
+    const size = (said, i) => textWidth(said, i ? plain : bold) + (i ? 26 : 18) + (i === 1 ? first : 0), all = list => list.reduce((sum, said, i) => sum + size(said, i), left);
     const fits = [[words(false), areas], [words(true), areas], [words(false), []], [words(true), []]].find(([a, b]) => all(a.map((w, i) => w + (b[i] ?? ""))) < width - RIGHT) ?? [words(true), []];
-    let x = LEFT, said = left;
+    let x = LEFT, said = left, cut = false;
     shares.forEach(([name, share], i) => {
       pen.fillStyle = i ? named[name] ? ctx.colours.pattern(pen, `g-${name}`) : colour("tint") : colour("t2");
       pen.fillRect(x, y + 2, Math.max(0.5, share * bar - 0.5), 10);
       x += share * bar;
+      if (i && said + size(fits[0][i], i) > width - (i < shares.length - 1 ? 20 : 0)) { if (!cut) text(pen, "…", said, y + 11, "ink2", plain); cut = true; return; } // a tip has them all
+      if (i === 1) { text(pen, lost, said, y + 11, "ink2", plain); said += first; }
+      if (i && named[name]) { // what the hatches of the wall mean
+        pen.fillStyle = ctx.colours.pattern(pen, `g-${name}`, said); pen.fillRect(said, y + 2, 10, 10);
+        pen.strokeStyle = colour("ink3"); pen.lineWidth = 0.6; pen.strokeRect(said, y + 2, 10, 10);
+        said += 14;
+      }
       text(pen, fits[0][i], said, y + 11, i ? "ink2" : "ink", i ? plain : bold);
       if (fits[1][i]) text(pen, fits[1][i], said + textWidth(fits[0][i], plain), y + 11, "ink3", plain);
-      said += size(fits[0][i] + (fits[1][i] ?? ""), i);
+      said += size(fits[0][i] + (fits[1][i] ?? ""), i) - (i ? 14 : 0) - (i === 1 ? first : 0);
     });
     pen.strokeStyle = colour("ink3"); pen.lineWidth = 0.8; pen.strokeRect(LEFT - 0.5, y + 1.5, bar + 1, 11);
   }
 
-  return { text, outlined, filled, gaps, waits, broken, names, cuts, axis, others, summary };
+  /** All shares of a wall in words, for those that the summary has no room for. */
+  function shares(wall) {
+    const named = Object.fromEntries(causes());
+    return Object.entries(wall.shares).map(([name, share]) => `${named[name] ?? name} ${percent(share)}${wall.areas_us[name] === undefined ? "" : `, ${duration(wall.areas_us[name])}`}`).join("\n");
+  }
+
+  return { text, shares, outlined, filled, gaps, waits, broken, names, cuts, axis, others, summary };
 }
 
 function niceStep(span, wide) {

@@ -30,7 +30,7 @@ export function weldView(ctx) {
         button("Measure", state.sheet ? `${state.device} is a data sheet: predictions only` : "Compile it and time it against what is in use, in turns", measure, !idle || !moved || Boolean(state.sheet)),
         button("Cancel", "End the timing", cancel, idle),
         button("Take it", "Compile it and go on with it", take, !idle || !moved || Boolean(state.sheet)),
-        h("label", { class: "s" }, "policy ", h("select", { "aria-label": "Policy", disabled: !idle, onkeydown: e => e.stopPropagation(), onchange: e => turn(e.target.selectedIndex) }, state.policies.map((p, i) => h("option", { selected: i === state.policy }, p)))),
+        h("label", { class: "s" }, "policy ", h("select", { "aria-label": "Policy", disabled: !idle, onchange: e => turn(e.target.selectedIndex) }, state.policies.map((p, i) => h("option", { selected: i === state.policy }, p)))),
         h("span", { class: "s" }, moved ? `${state.moves.length} moved: ${state.moves.map(said).join(", ")}` : "Drag a value to another level, or focus it and press ↑ or ↓.")),
       h("progress", { max: 1, value: 0, hidden: idle, "aria-label": "Timing" }),
       moved ? table() : null,

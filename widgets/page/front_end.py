@@ -14,6 +14,7 @@ CANVAS = Path(__file__).parent.parent / "canvas"
 MODULES = (
     "dom",
     "host",
+    "link",
     "paint",
     "code",
     "graph",

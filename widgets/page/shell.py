@@ -42,6 +42,7 @@ JSON_PARTS = (
     "verdict",
     "history",
     "undo",
+    "kept",
     "walls",
     "revision",
 )
@@ -57,6 +58,11 @@ class Asked(anywidget.AnyWidget):
     """A page that asks a session; a timing goes on beside, and is asked for until it is over."""
 
     session: Session
+    known_as = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, **told: Any) -> None:
+        super().__init__(**told)
+        self.known_as = self.model_id or ""  # by it the page finds out whether a kernel is there
 
     def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
         """Answer a question; what it changed is sent before the answer, so that the page is up to

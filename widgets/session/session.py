@@ -138,6 +138,7 @@ class Session:
             "history": self.history(),
             "undo": self.steps.words,
             "revision": self.revision,
+            "kept": state.written(self.state()),
             "state": state.view(self.kept),
         }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import no_such, shortened
-from explorer.cli.text import binding, counted, duration, size, table
+from explorer.cli.text import binding, counted, duration, folded, size, table
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileGraph
 from explorer.ir.shapes.dims import Sizes
@@ -100,7 +100,7 @@ def why(c: Compilation, name: str, sizes: Sizes) -> Answer:
     now = moves[0].before
     text = (
         f"  {value} now: {counted(len(now.groups), 'kernel')}, {size(now.dram_bytes)} of memory "
-        f"traffic, {duration(now.predicted_us)} predicted\n{table(head, rows)}"
+        f"traffic, {duration(now.predicted_us)} predicted\n{folded(head, rows)}"
     )
     now_data = {"kernels": now.groups, "dram_bytes": now.dram_bytes, "us": now.predicted_us}
     data = {"value": value, "now": now_data, "moves": [_move_data(m) for m in moves]}
@@ -169,7 +169,7 @@ def _group_table(rows: Sequence[Group]) -> str:
     ]
     head = ("group", ">kernels", "handed over in", ">apart", ">welded", ">predicted", "made of")
     alone = len(rows) - len(welded)
-    return f"{table(head, shortened(cells, None, len(head)))}\n  {counted(alone, 'kernel')} alone"
+    return f"{folded(head, shortened(cells, None, len(head)))}\n  {counted(alone, 'kernel')} alone"
 
 
 def _counted(kinds: Sequence[str]) -> str:
@@ -195,7 +195,7 @@ def _refusal_table(refusals: Sequence[Refused]) -> str:
     cells = [(r.merge, r.text, r.change) for r in refusals]
     if not cells:
         return ""
-    return table(("not welded", "because", "what would flip it"), shortened(cells, None, 3))
+    return folded(("not welded", "because", "what would flip it"), shortened(cells, None, 3))
 
 
 def _value(c: Compilation, name: str) -> str:

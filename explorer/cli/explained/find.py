@@ -23,9 +23,18 @@ def no_such(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
     if op in dropped:
         return BadOption(f"no kernel comes from {op!r}: {dropped[op]}", where=op, found=op)
     sources = [s.name for s in c.model.program.sources]
-    near = get_close_matches(op, [*names, *sources], n=3)
-    hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+    hint = _hint(op, list(dict.fromkeys([*names, *sources])))
     return BadOption(f"the model has no operator or kernel named {op!r}{hint}", where=op, found=op)
+
+
+def _hint(op: str, known: Sequence[str]) -> str:
+    """The names that are spelt alike or have it in them, in any case; else what names there are."""
+    low = {name.lower(): name for name in known}
+    near = get_close_matches(op.lower(), low, n=3) or [n for n in low if op.lower() in n][:3]
+    if near:
+        return f"; did you mean {', '.join(repr(low[n]) for n in near)}?"
+    more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
+    return f"; it has {', '.join(map(repr, known[:3]))}{more}" if known else ""
 
 
 def shortened(rows: Sequence[Sequence[str]], op: str | None, columns: int) -> list[Sequence[str]]:
