@@ -11,7 +11,7 @@ import numpy as np
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
 from explorer.codegen.cuda.block_kernel import BlockKernel, print_blocks
-from explorer.codegen.cuda.build import is_cuda
+from explorer.codegen.cuda.build import Chosen, is_cuda
 from explorer.codegen.cuda.simulated import simulate
 from explorer.compilation.explanation import Explanation
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
@@ -210,7 +210,8 @@ class Compilation:
                 where=self.device.name,
                 try_='target="cuda-sim"',
             )
-        return simulate(self.program, self.named(inputs), self.device, seed)[0]
+        given = self.named(inputs)
+        return simulate(self.program, given, self.device, seed, self.chosen_blocks)[0]
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
@@ -229,7 +230,17 @@ class Compilation:
         """
         if not is_cuda(self.device) or self.stage < Stage.ROLLED:
             return ()
-        return print_blocks(self.program, self.device, self.hint)
+        return print_blocks(self.program, self.device, self.hint, self.chosen_blocks())
+
+    def chosen_blocks(self, sizes: Sizes | None = None) -> Chosen:
+        """On a GPU's data sheet, the thread blocks of each kernel call as Rammer chose them for a
+        binding, their axes named as in the canonical kernel: the wall has their bricks, and they
+        are what is printed. None of a call that has no program for thread blocks, and before there
+        is a plan.
+        """
+        if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
+            return {}
+        return self.executable.plan(self._sizes(sizes)).blocks
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
         """The brick wall as Rammer planned it for a binding."""

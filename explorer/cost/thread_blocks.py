@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.model import Device, MemoryLevel
+from explorer.ir.decisions.tiling import Block
+from explorer.tile.gpu.demand import Demand
 
 LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
 ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
@@ -20,7 +22,9 @@ NAMES = ("alone", "compute", "memory")
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlocks:
-    """A grid of equal blocks of one kernel. `registers` and `shared_bytes` are of one block.
+    """A grid of equal blocks of one kernel. `registers` and `shared_bytes` are of one block; a warp
+    has all of its registers, and takes its turn, however few of its lanes have something to do.
+    `block` is what is printed of it; None where nothing is.
 
     `alone_us`: one block with nothing beside it; `compute_us`: its arithmetic at all that a
     multiprocessor reaches; `memory_us`: its bytes at all bandwidth of the chip.
@@ -34,10 +38,11 @@ class ThreadBlocks:
     alone_us: float
     compute_us: float
     memory_us: float
+    block: Block | None = None
 
     def resident(self, device: Device) -> int:
         """How many blocks a multiprocessor holds at the same time, 1 at least."""
-        by_threads = device.unit_threads // max(1, self.threads)
+        by_threads = device.unit_threads // (_warps(device, self.threads) * device.lanes)
         by_registers = device.unit_registers // max(1, self.registers)
         by_shared = device.unit_shared_bytes // max(1, self.shared_bytes)
         return max(1, min(device.unit_blocks or 1, by_threads, by_registers, by_shared))
@@ -60,9 +65,11 @@ class ThreadBlocks:
         held = min(most, max(1, -(-blocks // device.units)))
         return held, max(1, min(blocks, held * device.units))
 
-    def whole_us(self, device: Device) -> float:
-        """The time of the grid alone on the device, in waves of as many blocks as it holds."""
-        held, flying = self.beside(device, self.grid, self.resident(device))
+    def whole_us(self, device: Device, most: int = 0) -> float:
+        """The time of the grid alone on the device, in waves of as many blocks as it holds: on each
+        multiprocessor as many as there is room for, or `most`.
+        """
+        held, flying = self.beside(device, self.grid, most or self.resident(device))
         return -(-self.grid // (held * device.units)) * self.task_us(held, flying)
 
     def area_us(self, device: Device) -> float:
@@ -76,33 +83,28 @@ class ThreadBlocks:
 def thread_blocks(
     device: Device,
     label: str,
-    grid: int,
-    threads: int,
-    tile_elements: int,
-    outputs: int,
-    shared_bytes: int,
-    operations: float,
+    demand: Demand,
     moved: tuple[float, float],
-    steps: int,
+    block: Block | None = None,
 ) -> ThreadBlocks:
-    """Blocks of `threads` threads that hold `tile_elements` in registers and make `outputs` each.
-
-    Of one block: `operations`; bytes `moved` from memory that all share and, of these, from the
-    farthest; `steps` of its reduction, each of which waits once for what it loads.
+    """Blocks of that demand. `moved`: bytes of one from memory that all share and, of these, from
+    the farthest.
     """
     near, far = _shared(device)
     wait_us = (far if moved[1] else near).latency_ns / 1e3
-    loading = threads * device.thread_loads * LOAD_BYTES  # bytes under way
+    loading = demand.threads * device.thread_loads * LOAD_BYTES  # bytes under way
     load_us = moved[0] / max(1, loading) * wait_us
-    compute_us = operations / (device.reached_gflops_per_unit * 1e3)
+    compute_us = demand.operations / (device.reached_gflops_per_unit * 1e3)
     chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
-    start_us = device.task_ns / 1e3
+    each = max(LEAST_REGISTERS, demand.thread_elements + ADDRESS_REGISTERS)
+    computing_us = compute_us / _reach(device, demand.working, demand.results)
     return ThreadBlocks(
-        label, grid, threads, threads * max(LEAST_REGISTERS, tile_elements + ADDRESS_REGISTERS),
-        shared_bytes,
-        start_us + max(steps * wait_us, load_us) + compute_us / _reach(device, threads, outputs),
-        compute_us, memory_us,
+        label, demand.grid, demand.threads,
+        _warps(device, demand.threads) * device.lanes * each,
+        demand.shared_bytes,
+        device.task_ns / 1e3 + max(demand.steps * wait_us, load_us) + computing_us,
+        compute_us, memory_us, block,
     )  # fmt: skip
 
 
@@ -111,11 +113,15 @@ def _shared(device: Device) -> tuple[MemoryLevel, MemoryLevel]:
     return next(m for m in device.levels if m.shared), device.levels[-1]
 
 
+def _warps(device: Device, threads: int) -> int:
+    return -(-max(1, threads) // device.lanes)
+
+
 def _reach(device: Device, threads: int, outputs: int) -> float:
     """The part of a multiprocessor's arithmetic that one block keeps busy: a warp has one
     multiply-add under way for each output of a thread, and a scheduler takes turns with its warps.
     """
-    warps = -(-threads // device.lanes)
+    warps = _warps(device, threads)
     under_way = warps * min(device.pipeline_cycles, max(1, outputs))
     by_latency = under_way / (device.pipeline_cycles * device.fma_per_cycle)
     return min(1.0, by_latency, warps / max(1, device.schedulers))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class RTask:
 class RKernel:
     """One implementation of an operator: how it is cut into tasks, and how long each takes.
 
-    `name`: "fastest", "efficient", or of the only one; `source`: "modelled" or "measured".
+    `name`: "fastest", "efficient", or of the only one; `source`: "modelled" or "measured". `block`
+    is its thread block on a data sheet; None where none is printed.
     """
 
     name: str
@@ -29,6 +31,7 @@ class RKernel:
     task_us: float
     kept_us: float = 0.0
     source: str = "modelled"
+    block: Block | None = None
 
     @property
     def work_us(self) -> float:

@@ -1,15 +1,16 @@
 """Operators on a data-sheet device: rKernels from grids of thread blocks, and units from how many
 blocks a multiprocessor holds (Rammer, section 4.2).
 
-A vEU is a place for a resident block; a multiprocessor has as many as the most demanding of the
-fastest rKernels leaves room for. How long a block takes depends on how many run beside it; a
-schedule needs one number, so it is that of its wave: with all blocks of the operators that do not
-need each other, at most as many as there are units. What other waves do meanwhile is left out.
-Op-by-op, an operator has the device to itself.
+A vEU is a place for a resident block; a multiprocessor has as many as let all operators together
+end first, each with a grid of whose blocks it holds that many. How long a block takes depends on
+how many run beside it; a schedule needs one number, so it is that of its wave: with all blocks of
+the operators that do not need each other, at most as many as there are units. What other waves do
+meanwhile is left out. Op-by-op, an operator has the device to itself.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,28 +40,47 @@ class Pair:
     efficient: ThreadBlocks
 
 
-def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 1) -> Pair:
-    """The grid that is fastest alone, and the one that takes least time times resources of those of
-    which a multiprocessor holds `held`: the blocks beside one are other operators' too.
+def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pair:
+    """The grid that is fastest alone, and the one that takes least time times resources: of those
+    of which a multiprocessor holds `held`, for the blocks beside one are other operators' too, and
+    no more of them run there; of all, and as many as it has room for, where that is not said.
     """
-    whole = [(b.whole_us(device), b) for b in grids]
+    fits = [b for b in grids if b.resident(device) >= held] or grids
+    whole = [(b.whole_us(device, held), b) for b in fits]
     limit = AS_FAST_RATIO * min(us for us, _ in whole)
     fast = [b for us, b in whole if us <= limit]
-    fastest = min(fast, key=lambda b: b.area_us(device))
-    sparing = [b for b in grids if b.resident(device) >= held] or [fastest]
-    return Pair(fastest, min(sparing, key=lambda b: b.area_us(device)))
+    area = [(b.area_us(device), b) for b in fits]
+    return Pair(min(fast, key=lambda b: b.area_us(device)), min(area, key=lambda x: x[0])[1])
+
+
+def held_by(runs: Sequence[Sequence[Gridded]], device: Device) -> int:
+    """How many blocks share a multiprocessor so that all operators, one after the other, end first;
+    of such numbers the greatest. A grid is out of which it does not hold so many.
+    """
+    every = Counter(id(o.grids) for run in runs for o in run if o.grids)
+    known = {id(o.grids): o.grids for run in runs for o in run if o.grids}
+    resident = {n: [b.resident(device) for b in grids] for n, grids in known.items()}
+    most = min((max(found) for found in resident.values()), default=1)
+    counts = sorted({min(n, most) for found in resident.values() for n in found})
+
+    def total_us(held: int) -> float:
+        return sum(
+            times
+            * min(b.whole_us(device, held) for b, n in zip(known[g], resident[g]) if n >= held)
+            for g, times in every.items()
+        )
+
+    return min(reversed(counts), key=total_us, default=1)
 
 
 def vdevice_of(
     runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
 ) -> VDevice:
-    """The units of a device for some runs: multiprocessors by resident blocks of the most demanding
-    of the fastest grids, and no more than the widest wave has blocks for. No grid is offered that
-    would leave all others fewer. `alone`: only the fastest may be chosen; `units`: as many as
-    asked, not 0.
+    """The units of a device for some runs: multiprocessors by resident blocks, and no more than the
+    widest wave has blocks for. No grid is offered that would leave all others fewer. `alone`: only
+    the fastest may be chosen; `units`: as many as asked, not 0.
     """
-    fast = [p.fastest for run in runs for p in _pairs(run, device) if p]
-    held = min((b.resident(device) for b in fast), default=1)
+    held = held_by(runs, device)
     crowds = (_crowds(run, _pairs(run, device, held), alone) for run in runs)
     widest = max((n for crowd in crowds for both in crowd for n in both), default=1)
     held = max(1, min(held, -(-widest // device.units)))
@@ -92,20 +112,21 @@ def facts_of(
     return Facts(tuple(made), vdevice)
 
 
-def _pairs(run: Sequence[Gridded], device: Device, held: int = 1) -> list[Pair | None]:
+def _pairs(run: Sequence[Gridded], device: Device, held: int) -> list[Pair | None]:
     """The pair of each operator, those of equal kernels chosen once."""
-    known: dict[tuple[ThreadBlocks, ...], Pair | None] = {(): None}
+    known: dict[int, Pair | None] = {}
     for o in run:
-        if o.grids not in known:
-            known[o.grids] = pair_of(o.grids, device, held)
-    return [known[o.grids] for o in run]
+        if id(o.grids) not in known:
+            known[id(o.grids)] = pair_of(o.grids, device, held) if o.grids else None
+    return [known[id(o.grids)] for o in run]
 
 
 def _kernel(
     name: str, blocks: ThreadBlocks, crowd: int, device: Device, vdevice: VDevice
 ) -> RKernel:
     beside, flying = blocks.beside(device, crowd, vdevice.per_core)
-    return RKernel(name, blocks.grid, blocks.task_us(beside, min(flying, vdevice.units)))
+    task_us = blocks.task_us(beside, min(flying, vdevice.units))
+    return RKernel(name, blocks.grid, task_us, block=blocks.block)
 
 
 def _crowds(

@@ -1,5 +1,6 @@
 """The thread blocks that a kernel could be launched with on a GPU: Roller's tiles, as they are and
-cut finer (Roller, section 3.3), with what one block of each does and moves.
+cut finer (Roller, section 3.3), each as the block that is printed of it, with what it does and
+moves.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ from math import prod
 from explorer.cost.bound import bind_kernel
 from explorer.cost.thread_blocks import ThreadBlocks, thread_blocks
 from explorer.devices.model import Device
-from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.ir.patterns.regions import Region, box, propagate
+from explorer.ir.shapes.dims import Shape, ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.axis_fusion import Fused, fuse_axes
 from explorer.roller.construct.construct import Growth, of_expression
 from explorer.roller.construct.expression import heaviest, of_compute, work_of
 from explorer.roller.construct.implicit_gemm import as_matmul
-from explorer.roller.construct.rtile import RTile, TiledProgram, unit_tile
+from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import cut_by, tile_of
+from explorer.roller.thread_block import block_of, shared_out
+from explorer.roller.tiles.fitting_block import fitting
+from explorer.tile.gpu.block import unserved
+from explorer.tile.gpu.demand import Demand, demand_of
+from explorer.tile.gpu.rewrites import unsynced
+from explorer.tile.verify import level_problem
 
 GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search time, chosen
 RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
@@ -29,7 +38,9 @@ RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; c
 def grids(
     kernel: Kernel, device: Device, sizes: Sizes | None = None, cold: bool = False
 ) -> tuple[ThreadBlocks, ...]:
-    """The grids of a kernel on a device whose data sheet limits blocks, in Roller's order.
+    """The grids of a kernel in normal form on a device whose data sheet limits blocks, in Roller's
+    order, each once. Of a kernel that has no program for thread blocks they are as large as
+    Roller's tiles, and nothing is printed of them.
 
     `cold`: constants come from the farthest memory, because those of the program together do not
     stay in a nearer one.
@@ -38,9 +49,9 @@ def grids(
     c = heaviest(bound, {})
     found = contraction(c)
     fused = fuse_axes(of_compute(bound, c, {})) if found is None else as_matmul(bound, c, found, {})
-    cut = frozenset(cut_by(bound, bound.computes.index(c), found))
-    about = _Blocks(bound, device, c, fused, cut, _far_bytes(bound, device, cold))
-    return tuple(dict.fromkeys(about.of(p) for p in _programs(fused, device, cut)))
+    about = _Blocks(bound, device, c, fused, _far_bytes(bound, device, cold))
+    programs = tuple(_programs(fused, device, frozenset(about.shared)))
+    return about.printed(programs) or about.unprinted(programs)
 
 
 def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[TiledProgram]:
@@ -60,61 +71,88 @@ def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[Til
 
 
 class _Blocks:
-    """What a block of any tile of one kernel does. `cut`: the axes of its heaviest compute that
-    blocks may share out.
+    """What a block of any tile of one kernel does. `shared`: the axes of its heaviest compute along
+    which blocks share out the work.
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        device: Device,
-        c: Compute,
-        fused: Fused,
-        cut: frozenset[str],
-        far_bytes: float,
+        self, kernel: Kernel, device: Device, c: Compute, fused: Fused, far_bytes: float
     ) -> None:
-        self.kernel, self.device, self.fused, self.cut = kernel, device, fused, cut
+        self.kernel, self.device, self.c, self.fused = kernel, device, c, fused
+        self.served = not unserved(kernel)
+        known = cut_by(kernel, kernel.computes.index(c), contraction(c))
+        self.shared = shared_out(kernel) if self.served else known
         self.extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in c.axes}
-        self.operations = sum(work_of(each, {}) for each in kernel.computes)
         self.far_bytes = far_bytes
-        inside = {a.tensor for a in fused.expression.inputs} | {fused.expression.output.tensor}
-        ends = {*kernel.inputs, *kernel.outputs}
-        self.beside_bytes = sum(_bytes(kernel, t) for t in ends - inside)
-        self.outside = ends & inside
 
-    def of(self, p: TiledProgram) -> ThreadBlocks:
-        """The grid of a tile, the axes that must stay whole left whole."""
-        tile, register = p.tiles[0], p.tiles[1]
+    def printed(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
+        """The blocks that a device has room for; none of a kernel without a program for them."""
+        if not self.served:
+            return ()
+        env, tiles, blocks = ShapeEnv(), dict[Block, str](), dict[Block, str]()
+        for p in programs:
+            tiles.setdefault(block_of(self.kernel, self.fused.groups, p), _label(p))
+        for block, label in tiles.items():
+            blocks.setdefault(fitting(self.kernel, block, env, self.device), label)
+        found = []
+        for block, label in blocks.items():
+            program = unsynced(self.kernel, block, env, self.device)
+            if level_problem(program, self.device):
+                continue
+            demand = demand_of(program, self.device)
+            near = self._moved(block)
+            moved = near, min(near, self.far_bytes / demand.grid)
+            found.append(thread_blocks(self.device, label, demand, moved, block))
+        return tuple(found)
+
+    def _moved(self, block: Block) -> float:
+        """Bytes that one block loads of the kernel's operands, and stores: of each what its part of
+        the results needs, and no more elements than are read.
+        """
+        k, regions = self.kernel, propagate(self.kernel, dict(block.tile))
+        read = dict.fromkeys(k.inputs, 0)
+        for c, ranges in zip(k.computes, regions.axes, strict=True):
+            points = prod(int(r.size) for r in ranges.values())
+            for r in dict.fromkeys(reads(c.expr)):
+                if r.tensor in read:
+                    shape = k.shape(r.tensor)
+                    read[r.tensor] += min(points, _elements(box(r.index, ranges, shape), shape))
+        total = 0
+        for t in (*k.inputs, *k.outputs):
+            part = _elements(regions.tensors.get(t, ()), k.shape(t))
+            total += ITEM_BYTES[k.dtype(t)] * min(part, read.get(t, part))
+        return float(total)
+
+    def unprinted(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
+        """The grids of tiles alone, the axes that must stay whole left whole."""
+        return tuple(dict.fromkeys(self._unprinted(p) for p in programs))
+
+    def _unprinted(self, p: TiledProgram) -> ThreadBlocks:
+        tile, register, d = p.tiles[0], p.tiles[1], self.device
         sizes = tile_of(self.fused, p, self.extents)
-        grid = prod(-(-n // sizes[a]) for a, n in self.extents.items() if a in self.cut)
-        times = max(1.0, p.grid / grid)  # a block does what so many tiles would
-        near = self._moved(tile) * times + self.beside_bytes / grid
+        grid = prod(-(-n // sizes[a]) for a, n in self.extents.items() if a in self.shared)
         reduced = zip(tile.expression.extents[tile.expression.spatial :], tile.reduced, strict=True)
-        return thread_blocks(
-            self.device, "x".join(map(str, tile.shape)), grid, p.threads, register.elements,
-            max(1, round(register.points * times)), tile.footprint_bytes,
-            self.operations / grid * _waste(tile), (near, min(near, self.far_bytes / grid)),
+        operations = sum(work_of(each, {}) for each in self.kernel.computes)
+        lanes = -(-p.threads // d.lanes) * d.lanes
+        demand = Demand(
+            grid, p.threads, tile.footprint_bytes, register.elements,
+            -(-operations * lanes // (grid * p.threads)), p.threads,
+            max(1, round(register.points * max(1.0, p.grid / grid))),
             prod(-(-n // s) for n, s in reduced),
         )  # fmt: skip
-
-    def _moved(self, tile: RTile) -> float:
-        """Bytes of the kernel's own operands that a tile loads over the whole reduction, and stores
-        once; what is made inside moves nothing.
-        """
-        e = tile.expression
-        loads = sum(
-            a.item_bytes * prod(a.tile(tile.whole_shape))
-            for a in e.inputs
-            if a.tensor in self.outside
-        )
-        stores = e.output.item_bytes * prod(tile.output_tile)
-        return loads + (stores if e.output.tensor in self.outside else 0)
+        ends = dict.fromkeys((*self.kernel.inputs, *self.kernel.outputs))
+        near = sum(_bytes(self.kernel, t) for t in ends) / grid
+        return thread_blocks(d, _label(p), demand, (near, min(near, self.far_bytes / grid)))
 
 
-def _waste(tile: RTile) -> float:
-    """What whole tiles compute, over what there is to compute."""
-    spatial = zip(tile.expression.extents, tile.spatial, strict=False)
-    return prod(-(-n // s) * s / n for n, s in spatial)
+def _elements(region: Region, shape: Shape) -> int:
+    """Of a tensor, all where no region is known."""
+    known = [min(int(x.size), int(n)) for x, n in zip(region, shape)]
+    return prod(known) if known else prod(map(int, shape))
+
+
+def _label(p: TiledProgram) -> str:
+    return "x".join(map(str, p.tiles[0].shape))
 
 
 def _bytes(kernel: Kernel, tensor: str) -> int:

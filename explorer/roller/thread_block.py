@@ -5,18 +5,22 @@ that is printed of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
+from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.normal import stores
+from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.normal import normalise, stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.construct.construct import construct
+from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.expression import heaviest
+from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
 from explorer.roller.tiles.cuts import cuts_all
@@ -27,46 +31,71 @@ PREDICTED = "what would run as a thread block of {}: a prediction, for it is a d
 
 
 def thread_block_steps(
-    kernel: Kernel,
-    device: Device,
-    env: ShapeEnv,
-    sizes: Sizes,
-    made: Construction | None = None,
-    number: int = 0,
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None
 ) -> tuple[tuple[str, TileProgram], ...]:
     """The tile program of a block of a kernel in normal form, under one binding, after each rewrite
-    by name; of result `number` of the construction that was `made`, or of a new one.
+    by name; of that block, or of Roller's first.
 
     Raises BadOption or CheckFailed where there is none, with the reason.
     """
     bound = bind_kernel(kernel, sizes)
-    c = made or construct(bound, device)
+    return block_steps(bound, block or constructed_block(bound, device), env, device)
+
+
+def launched(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """What thread blocks are made of for a kernel under one binding: its canonical form, after
+    whose axes and tensors their blocks are named.
+    """
+    return canonical(normalise(bind_kernel(kernel, sizes)))[0]
+
+
+def in_own_names(block: Block, bound: Kernel) -> Block:
+    """A block of `launched` for the kernel in normal form that it is the canonical form of."""
+    named, axes = canonical(bound)
+    tensors = dict(zip(named.inputs, bound.inputs, strict=True))
+    back = {new: old for old, new in axes.items()}
+    return replace(
+        block,
+        tile=tuple((back[a], n) for a, n in block.tile),
+        register=tuple((back[a], n) for a, n in block.register),
+        shared=tuple((back[a], n) for a, n in block.shared),
+        padding=tuple((tensors.get(t, t), n) for t, n in block.padding),
+    )
+
+
+def constructed_block(
+    bound: Kernel, device: Device, made: Construction | None = None, number: int = 0
+) -> Block:
+    """The block of result `number` of the construction that was `made`, or of a new one, as large
+    as shared memory has room for.
+
+    Raises BadOption where there is none.
+    """
+    c = made or construct(bound, device, growth=Growth(steps=False))
     if number >= len(c.results):
-        raise BadOption(f"no tile of {kernel.name} fits {device.name}", where=kernel.name)
-    block = fitting(bound, block_of(bound, c, number), env, device)
-    return block_steps(bound, block, env, device)
+        raise BadOption(f"no tile of {bound.name} fits {device.name}", where=bound.name)
+    return fitting(bound, block_of(bound, c.fused, c.results[number]), ShapeEnv(), device)
 
 
-def block_of(kernel: Kernel, made: Construction, number: int) -> Block:
-    """A result of a construction for a kernel whose extents are numbers.
+def block_of(kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram) -> Block:
+    """A result of a construction for a kernel whose extents are numbers; `fused` are the axes that
+    each of the tile's stands for.
 
     Axes along which blocks would do something twice stay whole: there a block does the work of so
     many of Roller's.
     """
-    p = made.results[number]
     main = heaviest(kernel, {})
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*main.axes, *main.reduce)}
-    sizes = split(made.fused, p.tiles[0].shape, extents)
-    threads = split(made.fused, p.tiles[1].shape, extents)
+    sizes = split(fused, p.tiles[0].shape, extents)
+    threads = split(fused, p.tiles[1].shape, extents)
     register = {a.name: min(threads[a.name], sizes[a.name]) for a in main.axes}
-    walks = cut_by(kernel, kernel.computes.index(main), contraction(main))
     cut: dict[str, int] = {}
-    for axis, (out, step) in walks.items():
+    for axis, (out, step) in shared_out(kernel).items():
         whole = sizes[axis] // register[axis] * register[axis]
-        if whole < extents[axis] and cuts_all(kernel, out):
+        if whole < extents[axis]:
             cut[out] = max(1, whole // step)
     first = p.tiles[0]
-    pads = zip(made.expression.inputs, first.padding) if first.padding else ()
+    pads = zip(first.expression.inputs, first.padding) if first.padding else ()
     return Block(
         tuple((a.name, cut[a.name]) for a in stores(kernel)[-1].axes if a.name in cut),
         p.threads,
@@ -74,6 +103,16 @@ def block_of(kernel: Kernel, made: Construction, number: int) -> Block:
         tuple((a.name, sizes[a.name]) for a in main.reduce),
         tuple(dict((a.tensor, pad) for a, pad in pads).items()),
     )
+
+
+@by_identity
+def shared_out(kernel: Kernel) -> Mapping[str, tuple[str, int]]:
+    """The axes of the heaviest compute along which blocks share out the work, with the axis of the
+    output that cuts each, and how many of its steps one step takes: none does anything twice.
+    """
+    main = heaviest(kernel, {})
+    walks = cut_by(kernel, kernel.computes.index(main), contraction(main))
+    return {axis: (out, step) for axis, (out, step) in walks.items() if cuts_all(kernel, out)}
 
 
 def split(

@@ -14,6 +14,7 @@ from explorer.tile.hazards import race
 from explorer.tile.sync_places import Parts, parts_of_block
 
 WORD_BYTES = 4  # of a register
+ALIGNED_BYTES = 16  # where an array in shared memory begins, for any dtype and vector; chosen
 
 
 def verify(p: TileProgram, device: Device) -> None:
@@ -38,8 +39,15 @@ def level_problem(p: TileProgram, device: Device) -> str:
 
 
 def shared_bytes(p: TileProgram, device: Device) -> int:
-    """Bytes of a block's scratch in shared memory, the nearest level of a GPU."""
-    return sum(map(_bytes, _scratch(p, device.levels[0].name)))
+    """Bytes of a block's scratch in shared memory, the nearest level of a GPU: its arrays one
+    behind the other.
+    """
+    return sum(room_bytes(b) for b in _scratch(p, device.levels[0].name))
+
+
+def room_bytes(b: Buffer) -> int:
+    """From the beginning of an array in shared memory to that of the next."""
+    return -(-_bytes(b) // ALIGNED_BYTES) * ALIGNED_BYTES
 
 
 def _room_problem(p: TileProgram, device: Device) -> str:

@@ -8,9 +8,15 @@ import pytest
 from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
 from explorer.roller.grids import grids
+from explorer.tile.gpu.block import unserved
+from explorer.tile.gpu.rewrites import unsynced
+from explorer.tile.verify import shared_bytes
+from tests.codegen.cases import softmax
+from tests.codegen.test_scans import fold
 from tests.roller.operators import KERNELS, matmul, relu
 
 V100 = device("v100")
@@ -68,3 +74,35 @@ def test_constants_that_do_not_stay_in_cache_are_slower_to_load():
 def test_work_past_the_end_of_an_axis_counts():
     even, odd = grids(normalise(relu(4096)), V100)[0], grids(normalise(relu(4097)), V100)[0]
     assert odd.grid * odd.compute_us >= even.grid * even.compute_us
+
+
+def test_lanes_with_nothing_to_do_take_their_warps_turns_and_registers() -> None:
+    """8 outputs for 8 threads, 32 for 32: as much of a multiprocessor, and a quarter is done."""
+    found = {b.threads: b for b in grids(normalise(matmul(1, 1024, 256)), V100)}
+    few, full = found[8], found[32]
+    assert few.registers == full.registers and few.resident(V100) == full.resident(V100)
+    assert [1024 // b.grid for b in (few, full)] == [8, 64]  # outputs of a block
+    assert full.compute_us < 2.2 * few.compute_us  # two outputs a thread, and all lanes at work
+
+
+def test_a_multiply_add_is_two_operations() -> None:
+    """No grid of a large product is done before the arithmetic of the device is."""
+    m, n, k = 2048, 2048, 512
+    least = 2 * m * n * k / (V100.reached_gflops_per_unit * V100.units * 1e3)
+    found = grids(normalise(matmul(m, n, k)), V100)
+    assert min(b.whole_us(V100) for b in found) >= least
+
+
+def test_what_shared_memory_holds_in_between_is_priced() -> None:
+    """Of a softmax a block keeps what it made, of which Roller's tile of a sum knows nothing."""
+    kernel = normalise(softmax(64, 500, {}).kernel)
+    for b in grids(kernel, V100):
+        assert b.block is not None
+        program = unsynced(kernel, b.block, ShapeEnv(), V100)
+        assert b.shared_bytes == shared_bytes(program, V100) >= 4 * 500
+
+
+def test_what_has_no_thread_blocks_is_priced_alone() -> None:
+    running = normalise(fold((4, 300), 1))
+    found = grids(running, V100)
+    assert unserved(running) and found and all(b.block is None for b in found)

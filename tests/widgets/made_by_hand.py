@@ -390,6 +390,9 @@ class HandMade:
     def blocks(self) -> tuple[Kernel_, ...]:
         return ()
 
+    def chosen_blocks(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        return {}
+
     def planned_wall(self, sizes: Mapping[str, int]) -> Wall:
         return wall("planned", self.options.rammer.threads)
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from textwrap import wrap
 
+from explorer.cost.bound import bind_kernel
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.thread_block import PREDICTED, thread_block_steps
+from explorer.roller.thread_block import PREDICTED, constructed_block, thread_block_steps
 from explorer.tile.rewrites import steps
 from widgets.draw.svg import Svg, label, rect, stepped, text_width
 from widgets.draw.table import Table
@@ -59,14 +60,17 @@ def data(rolled: Rolled) -> RewriteRows:
 
 
 def _steps(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
-    """Of the tiling on show; of a GPU, of the construction's tile on show."""
-    kernel, chosen = normalise(rolled.kernel), rolled.chosen
-    if rolled.device.kind != "cpu":
-        made, number = rolled.construction, rolled.rank
-        return thread_block_steps(kernel, rolled.device, rolled.env, rolled.sizes, made, number)
+    """Of the tiling on show; of a GPU, of the wall's block, or the construction's tile on show."""
+    kernel, chosen, d = rolled.kernel, rolled.chosen, rolled.device
+    if d.kind != "cpu":
+        bound, block = normalise(bind_kernel(kernel, rolled.sizes)), rolled.block
+        if block is None:  # a tile of a construction has the axes of the kernel as it stands
+            bound = bind_kernel(normalise(kernel), rolled.sizes)
+            block = constructed_block(bound, d, rolled.construction, rolled.rank)
+        return thread_block_steps(bound, d, rolled.env, {}, block)
     if chosen is None or chosen.tiling is None:
-        raise BadOption(f"{rolled.device.name}: no code is printed for a machine that is not here")
-    return steps(kernel, chosen.tiling, rolled.env, rolled.device)
+        raise BadOption(f"{d.name}: no code is printed for a machine that is not here")
+    return steps(normalise(kernel), chosen.tiling, rolled.env, d)
 
 
 def _difference(old: tuple[str, ...], new: tuple[str, ...]) -> list[tuple[str, str]]:

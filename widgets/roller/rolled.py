@@ -11,7 +11,7 @@ from math import prod
 from explorer.cost.estimate import tasks
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import MeasuredTile, Tiling, TilingDecision
+from explorer.ir.decisions.tiling import Block, MeasuredTile, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
@@ -79,7 +79,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rolled:
-    """One kernel on one device; `own`: it is the device that was compiled for."""
+    """One kernel on one device; `own`: it is this machine, which was compiled for. `block` is the
+    thread block that the wall runs on a data sheet, where no other tile was asked for.
+    """
 
     binding: str
     kernel: Kernel
@@ -93,6 +95,7 @@ class Rolled:
     env: ShapeEnv
     sizes: Sizes
     pinned: bool = False
+    block: Block | None = None
 
     @property
     def chosen(self) -> Choice | None:

@@ -62,7 +62,12 @@ def wall(
         "error": measured and error(planned.total_us, measured.total_us),
         "calls": calls,
     }
-    parts = [walls(planned, measured), _call_table(calls, op), *trips(c, sizes)]
+    parts = [
+        walls(planned, measured),
+        _call_table(calls, op),
+        *trips(c, sizes),
+        *unprinted(c, sizes),
+    ]
     return Answer(data, "\n\n".join(parts))
 
 
@@ -73,6 +78,16 @@ def trips(c: Compilation, sizes: Mapping[str, int] | None = None) -> list[str]:
     found = c.uncounted(sizes)
     told = f"  Planned with one trip or call, as only a run counts them: {', '.join(found)}."
     return [told] if found else []
+
+
+def unprinted(c: Compilation, sizes: Mapping[str, int]) -> list[str]:
+    """What a data sheet's wall has bricks of that are priced alone."""
+    if c.device.kind != "gpu":
+        return []
+    chosen = c.chosen_blocks(sizes)
+    names = [b.name for b in c.program.kernel_calls if b.name not in chosen]
+    told = f"  Priced as Roller's tiles, for no thread blocks are made of them: {', '.join(names)}."
+    return [told] if names else []
 
 
 def typical(c: Compilation, inputs: Mapping[str, np.ndarray]) -> Wall:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import about, no_such
+from explorer.cost.bound import bind_kernel
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.thread_block import PREDICTED, thread_block_steps
+from explorer.roller.thread_block import PREDICTED, in_own_names, thread_block_steps
 from explorer.tile.rewrites import steps
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
         parts.append(f"{b.name}, from {', '.join(sorted(b.origin))}")
         told: dict[str, object] = {"kernel": b.name}
         try:
-            found = [(n, print_tile_program(p)) for n, p in _steps(c, b.kernel_call)]
+            found = [(n, print_tile_program(p)) for n, p in _steps(c, b.name, b.kernel_call)]
         except (BadOption, CheckFailed) as problem:
             if not gpu:
                 raise
@@ -49,8 +50,10 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
     return Answer({"stage": c.stage, **kind, "kernels": data}, "\n".join(parts))
 
 
-def _steps(c: Compilation, call: KernelCall) -> tuple[tuple[str, TileProgram], ...]:
-    kernel, env = normalise(call.kernel), c.program.env
+def _steps(c: Compilation, name: str, call: KernelCall) -> tuple[tuple[str, TileProgram], ...]:
+    env = c.program.env
     if c.device.kind != "cpu":
-        return thread_block_steps(kernel, c.device, env, env.hints)
-    return steps(kernel, call.tiling or Tiling(), env, c.device)
+        bound = normalise(bind_kernel(call.kernel, env.hints))
+        block = c.chosen_blocks().get(name, (None,))[0]
+        return thread_block_steps(bound, c.device, env, {}, block and in_own_names(block, bound))
+    return steps(normalise(call.kernel), call.tiling or Tiling(), env, c.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, why_not
-from explorer.codegen.cuda.build import BlockCode, print_block
+from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
 from explorer.ir.program import Program
@@ -62,12 +62,17 @@ class BlockKernel:
         return f"; {self.figures}\n{ptx}"
 
 
-def print_blocks(program: Program, device: Device, sizes: Sizes) -> tuple[BlockKernel, ...]:
-    """Every kernel call of a tiled program, in order, under one binding."""
+def print_blocks(
+    program: Program, device: Device, sizes: Sizes, chosen: Chosen
+) -> tuple[BlockKernel, ...]:
+    """Every kernel call of a tiled program, in order, under one binding, as each block that was
+    chosen for it by name; where none was, as Roller's first.
+    """
     found = []
-    for b in program.kernel_calls:
+    calls = ((b, block) for b in program.kernel_calls for block in chosen.get(b.name, (None,)))
+    for b, block in calls:
         try:
-            code = print_block(b.kernel_call.kernel, device, program.env, sizes)
+            code = print_block(b.kernel_call.kernel, device, program.env, sizes, block)
             found.append(BlockKernel(b.name, b.origin, device, code))
         except (BadOption, CheckFailed) as problem:
             found.append(BlockKernel(b.name, b.origin, device, None, str(problem)))

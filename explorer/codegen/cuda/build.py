@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import TypeAlias
 
 from explorer.codegen.cuda.expressions import unprinted
 from explorer.codegen.cuda.print import emit
@@ -12,6 +14,7 @@ from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import DType
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, text_of
@@ -21,6 +24,9 @@ from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.traversal import threads_of
 from explorer.roller.thread_block import thread_block_steps
+
+Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
+"""The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,11 @@ def is_cuda(device: Device) -> bool:
     return device.capability > 0
 
 
-def print_block(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> BlockCode:
-    """The source of a kernel's thread block under one binding.
+def print_block(
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None
+) -> BlockCode:
+    """The source of a thread block of a kernel under one binding, its axes and tensors named as in
+    the canonical kernel; or of Roller's first.
 
     Raises BadOption or CheckFailed where there is none, with the reason.
     """
@@ -65,7 +74,7 @@ def print_block(kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes) -> 
     bound = normalise(bind_kernel(kernel, sizes))
     named, _ = canonical(bound)
     offsets = rebased(bound).offsets
-    code = _printed(_Same(text_of(named), named), device, env)
+    code = _printed(_Same(text_of(named), named), device, env, block)
     ends = zip((*named.inputs, *named.outputs), (*bound.inputs, *bound.outputs), strict=True)
     own = dict(ends)
     return BlockCode(
@@ -97,8 +106,8 @@ class _Same:
 
 
 @lru_cache(maxsize=512)
-def _printed(same: _Same, device: Device, env: ShapeEnv) -> BlockCode:
-    program = thread_block_steps(same.kernel, device, env, {})[-1][1]
+def _printed(same: _Same, device: Device, env: ShapeEnv, block: Block | None) -> BlockCode:
+    program = thread_block_steps(same.kernel, device, env, {}, block)[-1][1]
     for b in program.buffers:
         if why := unprinted(b.dtype):
             raise BadOption(f"{b.name} is not printed: {why}", where=b.name)

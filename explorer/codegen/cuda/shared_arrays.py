@@ -6,9 +6,9 @@ from explorer.codegen.cuda.emitter import Emitter
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.tile_programs.elements import REGISTER, Buffer
 from explorer.ir.tile_programs.program import TileProgram
+from explorer.tile.verify import room_bytes
 
 STATIC_BYTES = 49_152  # that code may name ahead: CUDA C++ programming guide, 20.4
-ALIGNED_BYTES = 16  # where an array in shared memory begins, for any dtype and vector
 
 
 def in_shared_memory(p: TileProgram) -> list[Buffer]:
@@ -35,6 +35,5 @@ def beginnings(p: TileProgram) -> list[int]:
     """Where arrays begin that lie behind each other, in bytes, and the end of the last."""
     found = [0]
     for b in in_shared_memory(p):
-        end = found[-1] + int(b.size) * ITEM_BYTES[b.dtype]
-        found.append(-(-end // ALIGNED_BYTES) * ALIGNED_BYTES)
+        found.append(found[-1] + room_bytes(b))
     return found

@@ -4,11 +4,12 @@ the reference interpreter makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
-from explorer.codegen.cuda.build import BlockCode, print_block
+from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
 from explorer.codegen.cuda.stand_in import run_block_source
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed
@@ -26,12 +27,20 @@ UNWRITTEN = 77  # what an output of whole numbers holds before
 
 class Simulated(Interpreter):
     """`refused` are the calls that have no thread block, with the reason: the reference interpreter
-    runs these. `seed` is of the order that threads go in.
+    runs these. `chosen` are the blocks of calls by name under these sizes, Roller's first where
+    none is; `seed` is of the order that threads go in.
     """
 
-    def __init__(self, program: Program, sizes: Sizes, device: Device, seed: int = 0) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sizes: Sizes,
+        device: Device,
+        seed: int = 0,
+        chosen: Chosen = MappingProxyType({}),
+    ) -> None:
         super().__init__(program, sizes)
-        self.device, self.seed = device, seed
+        self.device, self.seed, self.chosen = device, seed, chosen
         self.launches = 0
         self.refused: dict[str, str] = {}
 
@@ -43,7 +52,8 @@ class Simulated(Interpreter):
             return super().binding(binding, values, frame)
         kernel = binding.expr.kernel
         try:
-            code = print_block(kernel, self.device, self.program.env, frame.sizes)
+            block = self.chosen.get(binding.name, (None,))[0]
+            code = print_block(kernel, self.device, self.program.env, frame.sizes, block)
         except (BadOption, CheckFailed) as problem:
             self.refused[binding.name] = str(problem)
             return super().binding(binding, values, frame)
@@ -53,14 +63,20 @@ class Simulated(Interpreter):
 
 
 def simulate(
-    program: Program, inputs: Mapping[str, Array], device: Device, seed: int = 0
+    program: Program,
+    inputs: Mapping[str, Array],
+    device: Device,
+    seed: int = 0,
+    chosen: Callable[[Sizes], Chosen] = lambda sizes: {},
 ) -> tuple[dict[str, Array], Simulated]:
-    """The outputs of a program by name, and what ran.
+    """The outputs of a program by name, and what ran; `chosen` says which block each call runs as
+    under the sizes of the inputs.
 
     Raises CheckFailed where a thread leaves an array, and what `bind_sizes` raises.
     """
     main = program.main
-    run = Simulated(program, bind_sizes(program, inputs), device, seed)
+    sizes = bind_sizes(program, inputs)
+    run = Simulated(program, sizes, device, seed, chosen(sizes))
     found = run.run(main, [inputs[p.name] for p in main.params])
     names = main.output_names or tuple(v.name for v in main.outputs)
     return dict(zip(names, found, strict=True)), run

@@ -6,13 +6,16 @@ them, knows nothing: 36 products of a filtered convolution lie there beside its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import prod
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
+from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.types import ITEM_BYTES
 from explorer.roller.tiles.cuts import cuts_all, shape_of
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
@@ -37,18 +40,19 @@ def fitting(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Bloc
     once = [a for a in extents if cuts_all(kernel, a)]
     for axes in (once, extents):
         while left > device.block_shared_bytes:
-            found = _halved(block, extents, axes, used)
-            if found is None or found[0] >= left:
+            smaller = _halved(kernel, block, extents, axes)
+            now = left if smaller is None else used(smaller)
+            if smaller is None or now >= left:
                 break
-            left, block = found
+            left, block = now, smaller
     return block
 
 
 def _halved(
-    block: Block, extents: Mapping[str, int], axes: Iterable[str], used: Callable[[Block], int]
-) -> tuple[int, Block] | None:
-    """The block with half of its tile along the axis that leaves the fewest bytes, and these; None
-    where it has one element of each.
+    kernel: Kernel, block: Block, extents: Mapping[str, int], axes: Iterable[str]
+) -> Block | None:
+    """The block with half of its tile along the axis that leaves the fewest bytes of what is made
+    inside; None where it has one element of each.
     """
     sizes = dict(block.tile)
     found = []
@@ -56,6 +60,16 @@ def _halved(
         size = sizes.get(axis, extents[axis])
         if size > 1:
             cut = {**sizes, axis: -(-size // 2)}
-            tile = tuple((a, cut[a]) for a in extents if a in cut)
-            found.append(replace(block, tile=tile))
-    return min(((used(b), b) for b in found), key=lambda x: x[0], default=None)
+            found.append(tuple((a, cut[a]) for a in extents if a in cut))
+    best = min(found, key=lambda tile: _bytes_inside(kernel, tile), default=None)
+    return None if best is None else replace(block, tile=best)
+
+
+def _bytes_inside(kernel: Kernel, tile: tuple[tuple[str, int], ...]) -> int:
+    regions = propagate(kernel, dict(tile)).tensors
+    ends = {*kernel.inputs, *kernel.outputs}
+    return sum(
+        ITEM_BYTES[kernel.dtype(t)] * prod(int(x.size) for x in region)
+        for t, region in regions.items()
+        if t not in ends
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -12,10 +12,11 @@ from explorer.devices.model import Device
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
 from explorer.grinder.calls.words import known_sizes
 from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.rammer import Facts, Overheads, Schedule, VDevice, schedule
+from explorer.rammer import Facts, Overheads, ROperator, Schedule, Share, VDevice, schedule
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.memory.storages import StoragePlan
@@ -86,13 +87,28 @@ class Plan:
     @cached_property
     def _kernels(self) -> Mapping[str, int]:
         """By operator, where it is not the first."""
-        return {
-            s.facts.operators[share.operator].name: share.kernel
+        return {operator.name: share.kernel for operator, share in self._shares() if share.kernel}
+
+    @property
+    def blocks(self) -> Mapping[str, tuple[Block, ...]]:
+        """On a data sheet, the thread blocks that each binding runs with where any are printed:
+        one, but where it stands in several runs, which may choose differently.
+        """
+        bindings = {o.name: o.binding for run in self.planner.runs for o in run.operators}
+        found: dict[str, dict[Block, None]] = {}
+        for operator, share in self._shares():
+            block = operator.kernel(share.kernel).block
+            if block is not None:
+                found.setdefault(bindings[operator.name], {})[block] = None
+        return {name: tuple(blocks) for name, blocks in found.items()}
+
+    def _shares(self) -> Iterator[tuple[ROperator, Share]]:
+        return (
+            (s.facts.operators[share.operator], share)
             for s in self.schedules.values()
             for program in s.placement.programs
             for share in program
-            if share.kernel
-        }
+        )
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The extents of a value."""

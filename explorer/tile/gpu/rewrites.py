@@ -31,6 +31,18 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
 )
 
 
+def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+    """The program before Syncs are placed: with all loops, threads and buffers of the last one, in
+    a part of the time, for those who weigh blocks.
+
+    Raises BadOption where the kernel has no program for thread blocks.
+    """
+    program = lower_block(kernel, block, env, device)
+    for _, rewrite in REWRITES[:-1]:
+        program = rewrite(program, device)
+    return program
+
+
 def block_steps(
     kernel: Kernel, block: Block, env: ShapeEnv, device: Device
 ) -> tuple[tuple[str, TileProgram], ...]:

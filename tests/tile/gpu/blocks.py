@@ -9,10 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from explorer.devices.catalogue import device
+from explorer.devices.model import Device
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ops.reference.evaluate import evaluate_kernel
-from explorer.roller.thread_block import thread_block_steps
+from explorer.roller.construct.construct import construct
+from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.interpret import Interpreter
 from tests.codegen.cases import CASES, ENV, Case, arrays
 
@@ -28,6 +32,12 @@ def case(begins: str) -> Case:
 def made(c: Case, gpu: object = SMALL) -> dict[str, TileProgram]:
     """The program of a case after each rewrite."""
     return dict(thread_block_steps(normalise(c.kernel), gpu, ENV, c.sizes))  # type: ignore[arg-type]
+
+
+def first_block(k: Kernel, gpu: Device) -> Block:
+    """Of the first result of Roller's construction, whether there is room for it or not."""
+    roller = construct(k, gpu)
+    return block_of(k, roller.fused, roller.results[0])
 
 
 def reference(c: Case, seed: int = 0) -> np.ndarray:

@@ -11,12 +11,11 @@ from explorer.errors import CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.passes.convolution.winograd import ALGORITHMS, rewritten
-from explorer.roller.construct.construct import construct
-from explorer.roller.thread_block import block_of, thread_block_steps
+from explorer.roller.thread_block import thread_block_steps
 from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV, Case, conv
-from tests.tile.gpu.blocks import SMALL, is_right
+from tests.tile.gpu.blocks import SMALL, first_block, is_right
 
 ROOM = 1 << 16
 
@@ -50,7 +49,7 @@ def test_what_fits_is_left_and_what_never_does_is_told() -> None:
     """Of a filtered convolution one tile of results needs its 16 products and more."""
     c = filtered(1)
     k, roomy = normalise(c.kernel), replace(SMALL, block_shared_bytes=ROOM)
-    block = block_of(k, construct(k, roomy), 0)
+    block = first_block(k, roomy)
     assert fitting(k, block, ENV, roomy) == block
     with pytest.raises(CheckFailed, match="a block's scratch takes"):
         program(c, replace(SMALL, block_shared_bytes=64))

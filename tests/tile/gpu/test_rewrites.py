@@ -24,7 +24,7 @@ from explorer.tile.interpret import Interpreter
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import CASES, ENV, Case, attention, conv, linear
 from tests.codegen.test_scans import fold
-from tests.tile.gpu.blocks import SMALL, V100, case, is_right, made
+from tests.tile.gpu.blocks import SMALL, V100, case, first_block, is_right, made
 
 SERVED = [c for c in CASES if not c.name.startswith(("embedding", "largest"))]
 QUICK = (
@@ -102,7 +102,7 @@ def test_a_product_is_in_three_levels() -> None:
     c = linear(512, 300, 256, "relu", {})
     k = normalise(c.kernel)
     roller = construct(k, V100)
-    block, found = block_of(k, roller, 0), made(c, V100)
+    block, found = block_of(k, roller.fused, roller.results[0]), made(c, V100)
     program = found["place syncs"]
     outer, inner = roller.results[0].tiles[:2]
     assert tuple(g.tile for g in program.grid) == outer.spatial
@@ -130,7 +130,7 @@ def test_what_a_clip_leaves_out_meets_nobody() -> None:
     """
     c = attention(1, 3, 2, 8, {"oh": 1})
     k = normalise(c.kernel)
-    assert dict(block_of(k, construct(k, SMALL), 0).register)["j"] == 2
+    assert dict(first_block(k, SMALL).register)["j"] == 2
     assert is_right(c, made(c)["place syncs"])
 
 
@@ -138,7 +138,7 @@ def test_what_does_not_fit_stays_where_it_is() -> None:
     tight = replace(SMALL, block_shared_bytes=64)
     c = case("linear 5x7x9")
     k = normalise(c.kernel)
-    block = block_of(k, construct(k, SMALL), 0)
+    block = first_block(k, SMALL)
     program = dict(block_steps(k, block, ENV, tight))["place syncs"]
     assert not any(b.level == "L1" for b in program.buffers) and not syncs(program)
     assert is_right(c, program)

@@ -10,14 +10,13 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.model import Device
 from explorer.grinder import OperatorTask
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.canonical import canonical
-from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevice_of
 from explorer.roller.grids import RESIDENT_SHARE, grids
+from explorer.roller.thread_block import launched
 from explorer.runtime.planning.extents import Extents
 
 ALONE = "op-by-op"  # the policy under which an operator has the device to itself
@@ -31,18 +30,18 @@ class SheetTimes:
         near = next(m for m in device.levels if m.shared)
         constants = sum(c.array.nbytes for c in program.constants.values())
         self.cold = constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
-        self._named: dict[Kernel, Kernel] = {}
-        self._known: dict[tuple[Kernel, tuple[tuple[str, int], ...]], tuple[ThreadBlocks, ...]] = {}
+        self._named: dict[tuple[Kernel, tuple[tuple[str, int], ...]], Kernel] = {}
+        self._known: dict[Kernel, tuple[ThreadBlocks, ...]] = {}
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
         """The grids that a call could be launched with under a binding."""
-        kernel = operator.call.kernel
-        if kernel not in self._named:
-            self._named[kernel] = canonical(normalise(kernel))[0]
-        key = (self._named[kernel], tuple(sorted(sizes.items())))
-        if key not in self._known:
-            self._known[key] = grids(key[0], self.device, sizes, self.cold)
-        return self._known[key]
+        key = (operator.call.kernel, tuple(sorted(sizes.items())))
+        if key not in self._named:
+            self._named[key] = launched(operator.call.kernel, sizes)
+        kernel = self._named[key]
+        if kernel not in self._known:
+            self._known[kernel] = grids(kernel, self.device, cold=self.cold)
+        return self._known[kernel]
 
     def facts(
         self,

@@ -1,0 +1,135 @@
+"""What one block of a tile program asks of a multiprocessor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from explorer.devices.model import Device
+from explorer.ir.kernel import Const
+from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fetches
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Statement
+from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
+from explorer.tile.gpu.distribute import UNROLLED
+from explorer.tile.verify import shared_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Of one of `grid` blocks: its `threads`, the `shared_bytes` of all, the elements that one of
+    them has in registers, the operations of its warps, idle lanes included; and of the statement
+    with the most of these the threads that are at work, the `results` that each has under way at
+    once, and the `steps` between which all wait for what is loaded.
+    """
+
+    grid: int
+    threads: int
+    shared_bytes: int
+    thread_elements: int
+    operations: int
+    working: int
+    results: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """A statement in the loops that are dealt out to threads, which happens `times` over."""
+
+    loops: tuple[For, ...]
+    statement: Map | Reduce
+    times: int
+
+    @property
+    def working(self) -> int:
+        """Threads that have a point."""
+        return prod(min(_count(x), int(x.span.size)) for x in self.loops)
+
+    @property
+    def rounds(self) -> int:
+        """Points of a thread, one after the other."""
+        return prod(-(-int(x.span.size) // _count(x)) for x in self.loops)
+
+    @property
+    def own(self) -> int:
+        """Points of the statement itself."""
+        return prod(int(x.size) for x in self.statement.spans)
+
+    def operations(self, device: Device) -> int:
+        """Of all lanes of its warps, at work or not."""
+        s = self.statement
+        lanes = -(-self.working // device.lanes) * device.lanes
+        each = max(1, _operations(s.expr) + isinstance(s, Reduce))
+        summed = prod(int(x.size) for x in s.over) if isinstance(s, Reduce) else 1
+        return lanes * self.rounds * self.own * summed * each * self.times
+
+    @property
+    def results(self) -> int:
+        """A sum waits for the one before it; what is mapped for nothing."""
+        return self.own * (self.rounds if isinstance(self.statement, Map) else 1)
+
+    @property
+    def elements(self) -> int:
+        """That a thread has in registers: sums, and a value of each operand for all of them."""
+        s = self.statement
+        if s.form != UNROLLED or not isinstance(s, Reduce):
+            return 0
+        sizes = {x.axis: int(x.size) for x in s.spans}
+        read = dict.fromkeys(fetches(s.expr))
+        return self.own + sum(
+            prod(n for a, n in sizes.items() if a in _along(f))
+            for f in read
+            if f.buffer.level != REGISTER
+        )
+
+
+def demand_of(p: TileProgram, device: Device) -> Demand:
+    """Of a program that is dealt out to threads, whether its Syncs are placed or not."""
+    parts = list(_parts(p.body, 1))
+    work = [x.operations(device) for x in parts]
+    most = max(zip(work, parts, strict=True), key=lambda x: x[0])[1]
+    return Demand(
+        prod(int(g.count) for g in p.grid),
+        threads_of(p.body),
+        shared_bytes(p, device),
+        max(x.elements for x in parts),
+        sum(work),
+        most.working,
+        most.results,
+        most.times,
+    )
+
+
+def _parts(body: Iterable[Statement], times: int) -> Iterator[_Dealt]:
+    for s in body:
+        if not isinstance(s, For):
+            continue
+        if s.threads is None:
+            yield from _parts(s.body, times * int(s.span.size))
+            continue
+        loops, inner = dealt(s)
+        yield from (_Dealt(loops, x, times) for x in _points(inner))
+
+
+def _points(body: Sequence[Statement]) -> Iterator[Map | Reduce]:
+    return (s for s in body if isinstance(s, Map | Reduce))
+
+
+def _count(loop: For) -> int:
+    return 1 if loop.threads is None else loop.threads.count
+
+
+def _along(f: Fetch) -> frozenset[str]:
+    return frozenset(name for a in affines(f) for name in a.variables)
+
+
+def _operations(expr: TileExpr) -> int:
+    """Functions of scalars in an expression; whether an index is inside of a tensor is none."""
+    match expr:
+        case Do("where", (guard, Fetch(), Const())) if not fetches(guard):
+            return 0
+        case Do(_, args):
+            return 1 + sum(map(_operations, args))
+    return 0
