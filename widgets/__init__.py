@@ -11,13 +11,14 @@ from explorer.garbage import rare_collections
 
 if TYPE_CHECKING:
     from explorer.options import Options
+    from explorer.tuning.sweep import Sweep
     from widgets.model.compiled import Arrays, Compiled
     from widgets.model.picture import Picture
     from widgets.page.shell import House, Room, Rooms
     from widgets.rammer.race_chart import Result
     from widgets.session.session import Session
 
-__all__ = ["data", "explore", "figure", "race", "show"]
+__all__ = ["data", "explore", "figure", "race", "show", "sweep"]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without, and
@@ -126,3 +127,12 @@ def race(result: Result) -> Room:
     from widgets.page import shell
 
     return shell.race(result)
+
+
+def sweep(found: Sweep, theme: str = "either") -> Any:
+    """What `explorer.sweep` found as a `plotly.graph_objects.Figure`: the values that were varied
+    beside the time that came of each, and time over memory. BadOption where every point failed.
+    """
+    from widgets.charts import sweep as charts
+
+    return charts.chart(found, theme)
