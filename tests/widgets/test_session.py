@@ -50,6 +50,18 @@ def test_a_turn_plans_a_new_wall_and_can_be_undone(session: Session) -> None:
         session.redo()
 
 
+def test_any_step_of_the_history_can_be_gone_to(session: Session) -> None:
+    session.turn("threads", 0)
+    session.turn("size batch", 0)
+    wanted = [step["what"] for step in session.history()]
+    assert session.answer("go", {"step": 0})["said"] == "Back at: as compiled"
+    assert [step["on"] for step in session.history()] == [True, False, False]
+    session.answer("go", {"step": 2})
+    assert [step["what"] for step in session.history()] == wanted
+    with pytest.raises(BadOption):
+        session.answer("go", {"step": 3})
+
+
 def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:
     parts = json.dumps(session.parts(), default=str)
     with pytest.raises(BadOption, match="threads has 2 values"):

@@ -93,6 +93,25 @@ export const tool = (name, label, hint, act, attributes = {}) =>
 
 /** Tabs: `options` are [value, label, hint] rows, the hint where there is one. */
 export function tabs(options, now, pick, label) {
-  return h("span", { class: "tabs", role: "tablist", "aria-label": label }, options.map(([value, text, hint]) =>
-    h("button", { role: "tab", type: "button", title: hint, "data-tab": value, "aria-selected": String(value === now), onclick: () => pick(value) }, text)));
+  const choose = value => event => {
+    const around = event.currentTarget.closest(".pane,.room"), list = event.currentTarget.closest(".tabs");
+    pick(value);
+    if (!list.isConnected) around?.querySelector(`.tabs[aria-label="${CSS.escape(label)}"] [aria-selected=true]`)?.focus({ preventScroll: true }); // drawn anew: who was there stays
+  };
+  const held = options.some(([value]) => value === now) ? now : options[0]?.[0]; // one of them is on Tab's way, arrows go to the others
+  return roving(h("span", { class: "tabs", role: "tablist", "aria-label": label }, options.map(([value, text, hint]) =>
+    h("button", { role: "tab", type: "button", title: hint, "data-tab": value, tabindex: value === held ? 0 : -1, "aria-selected": String(value === now), onclick: choose(value) }, text))));
+}
+
+/** Arrows go from button to button of a row, and Home and End to its ends. */
+export function roving(row) {
+  row.addEventListener("keydown", event => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const all = [...row.querySelectorAll("button:not([disabled])")].filter(b => b.offsetParent), at = all.indexOf(event.target.closest("button"));
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }[event.key];
+    if (to === undefined || at < 0) return;
+    event.preventDefault(); event.stopPropagation();
+    all[(to + all.length) % all.length].focus();
+  });
+  return row;
 }

@@ -1,5 +1,5 @@
 // The house: bar, stages, knobs, thread, graph, wall, program, kernel, inspector, status; one selection through all of them.
-import { h, s, put, keepKeys, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
+import { h, s, put, keepKeys, roving, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
 import { drawStages } from "./strip.js";
 import { HINTS, keySheet, findSheet } from "./sheets.js";
 import { kernelHost, fileHost, lastOnly } from "./host.js";
@@ -55,13 +55,13 @@ export function mount(el, host) {
   const inLit = line => state.op >= 0 && line.ops.includes(state.op);
   const program = codeView({ label: "Program text", lit: inLit, pick: ctx.pick, hover: ctx.hover });
   const source = codeView({ label: "Generated source", lit: inLit, pick: ctx.pick, hover: ctx.hover });
-  const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), strip = h("nav", { class: "strip", "aria-label": "Stages" });
+  const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), strip = roving(h("nav", { class: "strip", "aria-label": "Stages" }));
   const line = h("div", { class: "thread", "aria-label": "Where the selected operator went" }), live = h("span", { "aria-live": "polite" });
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
   const rooms = roomsView({ host, pictures: known, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
-  const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "-1", "data-pane": key }, heads[key], ...content);
+  const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
     pane("s", "Generated source", source.box, source.mini), inspector.box);
@@ -123,6 +123,7 @@ export function mount(el, host) {
     const cells = host.get("stages") ?? [];
     state.stage = name; state.step = -1;
     strip.querySelectorAll(".stage").forEach((node, i) => cells[i].stage === name ? node.setAttribute("aria-current", "step") : node.removeAttribute("aria-current"));
+    strip.querySelectorAll(".stage").forEach((node, i) => { node.tabIndex = cells[i].stage === name ? 0 : -1; });
     shown(); remember(); text(); picture_();
   }
   const step = by => { const cells = host.get("stages") ?? [], i = cells.findIndex(c => c.stage === state.stage); stage(cells[clamp(i + by, 0, cells.length - 1)].stage); };
@@ -150,7 +151,7 @@ export function mount(el, host) {
   /** A diff shows the changed lines and three on either side. */
   function around(lines) {
     const near = new Set(lines.flatMap((l, i) => l.mark === " " ? [] : [-3, -2, -1, 0, 1, 2, 3].map(d => i + d)));
-    return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# nothing changed in this step", family: "", ops: [] }];
+    return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# no line of the program changed: what this step decided is in the pictures of its stage", family: "", ops: [] }];
   }
   const kernel = lastOnly(async () => {
     const number = ++reads.kernel, call = operators()[state.op]?.[4][0] ?? -1;
@@ -354,7 +355,6 @@ export function mount(el, host) {
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },
-      Tab: () => panes(shift ? -1 : 1),
     };
     const act = /^[1-8]$/.test(key) ? () => knobs.focus(Number(key) - 1) : acts[key];
     if (!act || act() === false) return;
@@ -362,14 +362,6 @@ export function mount(el, host) {
     event.stopPropagation();
   });
   const scroll = by => { const at = house.getRootNode().activeElement?.closest?.(".pane"), inner = at?.querySelector(".scrolls,.code,.bd,.picture:not([hidden])"); if (inner) inner.scrollTop += by * 52; };
-  /** Tab goes from pane to pane, and out of the house after the last one. */
-  function panes(by) {
-    const active = house.getRootNode().activeElement, all = [...house.querySelectorAll(".pane")].filter(p => p.offsetParent), now = all.indexOf(active?.closest?.(".pane"));
-    if (active !== house && now < 0) return false;
-    const next = now + by;
-    if (now < 0 && by < 0 || next >= all.length) return false;
-    if (next < 0) house.focus(); else all[next].focus();
-  }
 
   // Beginning, and every change that the kernel tells of
   function redraw() { graph.draw(); program.draw(); source.draw(); wall.draw(); }

@@ -7,7 +7,7 @@ const INKS = ["var(--t1)", "url(#p-t2)", "url(#p-t3)", "var(--t4)"];
 
 /** The inspector. `ctx`: host, state, opName, familyMark, turn(knob, value), set(patch). */
 export function inspectorView(ctx) {
-  const head = h("div", { class: "ph" }), body = h("div", { class: "bd" }), box = h("section", { class: "pane pi", "aria-label": "Inspector", tabindex: "-1" }, head, body);
+  const head = h("div", { class: "ph" }), body = h("div", { class: "bd" }), box = h("section", { class: "pane pi", "aria-label": "Inspector", tabindex: "0" }, head, body);
   let found = null, asked = 0, why = -1;
 
   let slow = 0;
@@ -74,7 +74,7 @@ export function inspectorView(ctx) {
     return [
       h("div", {}, sentence),
       candidates.length > 0 && h("table", { "aria-label": "Candidate tiles" },
-        h("colgroup", {}, h("col", { style: "width:118px" }), h("col", { style: "width:50px" }), h("col"), h("col", { style: "width:62px" })),
+        h("colgroup", {}, h("col", { style: "width:36%" }), h("col", { style: "width:50px" }), h("col"), h("col", { style: "width:62px" })),
         h("tr", {}, h("th", {}, axes), h("th", { class: "r" }, "µs"), h("th", {}, "cost terms"), h("th")),
         candidates.map((c, i) => c.refused ? refused(c, i) : taken(c, most))),
       legend, why >= 0 && reason(candidates[why]),
@@ -111,13 +111,13 @@ export function inspectorView(ctx) {
     const most = 0.28, x = v => 4 + (Math.max(1 - most / 2, Math.min(1 + most / 2, v)) - 1 + most / 2) / most * 76;
     return h("div", { class: "hist" },
       h("div", { style: "display:flex;justify-content:space-between;height:18px" }, h("b", {}, "History"), h("span", { class: "q", style: "font-size:11px" }, "each step against A")),
-      steps.slice(-6).reverse().map(step => h("div", { class: `hr${step.undone ? " un" : ""}`, style: step.on ? "background:var(--tint);margin:0 -6px;padding:0 6px" : null },
-        h("b", {}, step.name), h("span", { class: "x", title: step.what }, step.what),
+      h("div", { class: "steps" }, steps.map((step, at) => h("button", { type: "button", class: `hr${step.undone ? " un" : ""}${step.on ? " on" : ""}`, "aria-current": step.on ? "step" : null, disabled: !ctx.host.alive || step.on, title: step.on ? step.what : `${step.what}\nGo to this step`, onclick: () => ctx.move("go", { step: at }).catch(() => {}) },
+        h("b", {}, step.name), h("span", { class: "x" }, step.what),
         s("svg", { width: 84, height: 18, role: "img", "aria-label": step.verdict },
           s("path", { d: `M${x(1)} 0V18`, stroke: "var(--ink3)", "stroke-dasharray": "2 2" }),
           step.ratio && s("path", { d: `M${x(step.low)} 9H${x(step.high)}`, stroke: "var(--ink2)", "stroke-width": 1.5 }),
           step.ratio && s("circle", { cx: x(step.ratio), cy: 9, r: 3, fill: step.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" })),
-        h("span", {}, step.verdict))));
+        h("span", {}, step.verdict))).reverse()));
   }
 
   return {

@@ -4,6 +4,13 @@ import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
 
+const MEANS = { // of what may be chosen
+  "bricks a share": "How many bricks a unit takes at a time: fewer share out more evenly, more are told apart less often.",
+  units: "How many units the wall is planned for.",
+  rKernels: "Which tiling of a kernel runs in a wave: the fastest alone, the one that takes the least of all units, or as chosen.",
+  policy: "How waves of tasks become programs.",
+};
+
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
@@ -75,7 +82,7 @@ export function roomsView(ctx, picture) {
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
-      more.map(([name, title, options, at]) => h("label", {}, title, h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
+      more.map(([name, title, options, at]) => h("label", { title: MEANS[title] }, title, h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
       action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
       note ? h("span", { class: "note" }, note) : null);
   }
@@ -113,10 +120,17 @@ export function roomsView(ctx, picture) {
     scaled();
     return true;
   }
+  /** A picture has the width of its room; one that would be cut off below is smaller, as long as its words stay as large as they were drawn. */
   function scaled() {
     picture.classList.toggle("zoomed", scale > 1);
-    picture.querySelectorAll(".drawn svg.pic").forEach(svg => { svg.style.width = scale > 1 ? `${100 * scale}%` : ""; });
+    const wide = picture.clientWidth;
+    picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
+      const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, least = Math.min(1, wide / width);
+      const fits = clamp((picture.clientHeight - rest) / height, least, wide / width);
+      svg.style.width = width && wide ? `${Math.floor(width * fits * scale)}px` : "";
+    });
   }
+  new ResizeObserver(() => { if (shown && !shown.table) scaled(); }).observe(picture);
   return {
     show, tableOf, zoom,
     /** A step on or back, where the picture has steps. */

@@ -8,7 +8,7 @@ export function drawStages(strip, cells, now, pick) {
     const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
     const why = !cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change";
     return h("button", {
-      class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === now ? "step" : null, "data-stage": cell.stage,
+      class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === now ? "step" : null, "data-stage": cell.stage, tabindex: cell.stage === now ? 0 : -1,
       title: `${cell.promise}\n${why}`, onclick: () => pick(cell.stage),
     }, h("span", { class: "n" }, cell.stage), badge(cell.checked), time(cell),
       h("span", { class: "c" }, !cell.ran ? "" : cell.changes ? plural(cell.changes, "change") : "no change"),

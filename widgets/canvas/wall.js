@@ -4,7 +4,7 @@ import { decodeWall, decodeSlice, blockAt, gapAt, wanted, parts } from "./wall_d
 import { LEFT, RIGHT, NAMES, AXIS, SUMMARY, FOOT, wallPainter } from "./wall_draw.js";
 import { wallHand } from "./wall_hand.js";
 
-const PLAN = 11, GAP = 3, MEASURE = 26, UNIT = 12, SHORTEST = 0.05;
+const PLAN = 11, GAP = 3, MEASURE = 26, UNIT = 12, TALLEST = 132, SHORTEST = 0.05;
 const ORDER = ["wall_planned", "wall_measured", "wall_more"];
 
 /** The wall's canvas. `ctx`: host, state, colours, litCalls(), pickCall(call), move(kind, args), say(text). */
@@ -48,9 +48,10 @@ export function wallView(ctx) {
   function layout() {
     const wide = width - LEFT - RIGHT, lanes = planned.lanes, room = height - NAMES - FOOT - AXIS - SUMMARY, between = lanes > 40 ? 0 : lanes > 12 ? 1 : 4;
     // Units below may be thinner before workers lose height.
-    const unit = more ? clamp(Math.floor((room - 44 - lanes * 46) / more.lanes), 8, UNIT) : 0;
+    const tall = room > 420 ? 2 : 1; // a wall that has the whole height uses it
+    const unit = more ? clamp(Math.floor((room - 44 - lanes * 46 * tall) / more.lanes), 8, UNIT * tall) : 0;
     const others = more ? Math.min(more.lanes * unit + 44, Math.max(0, room - lanes * 24)) : 0;
-    const row = clamp((room - others) / lanes - between, 1, PLAN + GAP + MEASURE + 2);
+    const row = clamp((room - others) / lanes - between, 1, tall > 1 ? TALLEST : PLAN + GAP + MEASURE + 2);
     const two = shows("planned") && shows("measured") && measured && row >= 18;
     const plan = two ? Math.round(row * 0.26) : row, rest = two ? row - plan - GAP : row, pitch = row + between;
     return { wide, row, two, plan, rest, pitch, bottom: NAMES + lanes * pitch };
@@ -179,12 +180,13 @@ export function wallView(ctx) {
   }
   function otherHit(x, y, at) {
     if (!more) return null;
-    const top = at.bottom + FOOT + AXIS + 18, high = Math.min(UNIT, Math.floor((height - SUMMARY - top - 18) / more.lanes)), u = Math.floor((y - top) / high);
+    const top = at.bottom + FOOT + AXIS + 18, high = Math.min(2 * UNIT, Math.floor((height - SUMMARY - top - 18) / more.lanes)), u = Math.floor((y - top) / high);
     return u < 0 || u >= more.lanes || high < 4 ? null : found(more, u, (x - LEFT) / (width - LEFT - RIGHT) * more.total_us);
   }
   function said({ wall, u, slice, block, gap }) {
     const where = wall.group > 1 ? `u${u * wall.group}–${Math.min(wall.units, (u + 1) * wall.group) - 1}` : u < wall.units ? `w${u}` : "host";
-    if (block < 0) return gap >= 0 ? `${where} idle, ${ctx.host.get("causes")[slice.cause[gap]][1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}` : "";
+    const cause = block < 0 && gap >= 0 ? ctx.host.get("causes")[slice.cause[gap]] : null;
+    if (block < 0) return cause ? `${where} idle, ${cause[1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}\n${cause[2]}` : "";
     const j = slice.alone[block], [name = "?", family = "?"] = calls[slice.call[block]] ?? [], start = slice.start[block], end = slice.end[block];
     const span = `${where}, ${wall.kind}: ${start.toFixed(1)} to ${end.toFixed(1)} µs, ${duration(end - start)}`;
     if (j < 0) return `${name} (${family})${slice.bricks[block] ? `, ${slice.bricks[block].toLocaleString("en")} bricks` : ", most of these units"}\n${span}`;

@@ -197,7 +197,7 @@ export function wallPainter(ctx, stats) {
 
   /** The same program on another number of units: modelled, with an axis of its own. */
   function others(pen, more, y, width, height, lit) {
-    const wide = width - LEFT - RIGHT, high = Math.min(UNIT, Math.floor((height - SUMMARY - y - 18) / more.lanes)), view = { from: 0, to: more.total_us, scale: wide / more.total_us };
+    const wide = width - LEFT - RIGHT, high = Math.min(2 * UNIT, Math.floor((height - SUMMARY - y - 18) / more.lanes)), view = { from: 0, to: more.total_us, scale: wide / more.total_us };
     if (high < 4) return;
     pen.fillStyle = colour("line"); pen.fillRect(0, y - 18, width, 1);
     text(pen, `${more.units} units`, 12, y - 4, "ink", ctx.colours.font(11, "ui", 600));

@@ -74,7 +74,7 @@ def fixed_parts() -> dict[str, Part]:
         "patterns": theme.pattern_defs("p-"),
         "hatches": {name: asdict(hatch) for name, hatch in theme.HATCHES.items()},
         "families": list(theme.FAMILIES),
-        "causes": [[cause, brick_wall.NAMES[cause]] for cause in brick_wall.CAUSES],
+        "causes": [[n, brick_wall.NAMES[n], brick_wall.MEANS[n]] for n in brick_wall.CAUSES],
         "dark_pane": theme.DARK["pane"],
     }
 

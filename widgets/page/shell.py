@@ -141,6 +141,7 @@ CHANGES = frozenset(
         "measure",
         "undo",
         "redo",
+        "go",
         "pin",
         "focus",
         "restore",

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from explorer.ir.stage import Stage
 from explorer.rammer.model import Weighed
-from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
 from widgets.draw.table import Table, time_text
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, Rammed, of_walls
 
-WIDTH, LEFT, BAR, ROW = 780.0, 140.0, 190.0, 36.0
+WIDTH, LEFT, BAR, WHY, ROW = 780.0, 140.0, 170.0, 500.0, 36.0
+BOLD = 1.08  # how much wider bold letters are
 MOST = 40  # waves that are drawn; the table has all
 RULE = "time(P1) ≤ time(cur) + time(P2)"
 
@@ -88,7 +89,13 @@ def _row(c: Weighed, y: float, scale: float) -> Iterator[str]:
     said = f"apart: {c.refused}" if c.refused else f"joined: {less:.2f} µs less"
     if "joined" not in dict(c.terms):
         said = c.refused or f"taken: {less:.2f} µs less"
-    yield label(552, y + 12, fit(said, WIDTH - 564), "bad" if c.refused else "q", title=said)
+    room = (WIDTH - WHY - 12) / (BOLD if c.refused else 1)
+    lines = wrapped(said, room)
+    if len(lines) > 2:
+        lines = [lines[0], fit(" ".join(lines[1:]), room)]
+    for n, line in enumerate(lines):
+        at = y + (12 if len(lines) == 1 else 10 + 14 * n)
+        yield label(WHY, at, line, "bad" if c.refused else "q", title=said)
     yield path(f"M12 {y + ROW - 6:g}H{WIDTH - 12:g}", "var(--line)")
 
 

@@ -62,6 +62,11 @@ class History:
         """The step that was undone last, again."""
         return History((*self.past, self.undone), self.pinned, self.future[:-1])
 
+    def to(self, at: int) -> History:
+        """Any step, in the order of all that were made."""
+        steps = (*self.past, *reversed(self.future))
+        return History(steps[: at + 1], self.pinned, tuple(reversed(steps[at + 1 :])))
+
     def pin(self, step: Step) -> History:
         """The step on show, as it is given here, is A: no other was compared with it yet."""
         past = tuple(replace(s, versus=None) for s in (*self.past[:-1], step))

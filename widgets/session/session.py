@@ -184,6 +184,7 @@ class Session:
             "measure": self.measure,
             "undo": self.undo,
             "redo": self.redo,
+            "go": self.go,
             "pin": self.pin,
             "focus": self.focus_on,
             "tuning": self.form,
@@ -386,6 +387,14 @@ class Session:
         self._show(self.steps.undone)
         self.steps = self.steps.redo()
         return {"said": f"Done again: {self.steps.now.what}", "measure": self.runs}
+
+    def go(self, step: int) -> Any:
+        """A step of the history again, as if what followed had been undone."""
+        item(self.history(), step, "step")
+        steps = self.steps.to(step)
+        self._show(steps.now)
+        self.steps = steps
+        return {"said": f"Back at: {steps.now.what}", "measure": self.runs}
 
     def pin(self) -> Any:
         """Make the setting on show the one that others are compared with from now on."""
