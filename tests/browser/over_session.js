@@ -1,5 +1,5 @@
 // A host that is alive over a session in the test: every question goes to Python; after a command what has changed is told.
-const content = JSON.parse(document.getElementById("content").textContent), acts = {};
+const content = globalThis.content = JSON.parse(document.getElementById("content").textContent), acts = {};
 const decode = text => { const raw = atob(text), out = new Uint8Array(raw.length); for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i); return new DataView(out.buffer); };
 const bytes = { ...content.bytes };
 globalThis.sent = [];

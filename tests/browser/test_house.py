@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser.driver import Tab
+from tests.browser.over_session import house
 from tests.widgets import made_by_hand as hand
 from widgets.draw import theme
 from widgets.page.report import page
@@ -167,6 +168,27 @@ def test_an_operator_without_a_kernel_is_found_and_says_why(opened: Callable[...
     found.keyboard.press("Enter")
     found.wait_for_timeout(200)
     assert "folded into the dims" in found.inner_text("#house .thread")
+
+
+def test_names_of_a_wide_layer_are_written_in_full(browser: Browser, tmp_path: Path) -> None:
+    names = [f"attn_head_{i}" for i in range(5)]
+    graph = {
+        "nodes": [
+            {"name": n, "label": n, "kind": "operator", "family": "conv", "ops": [], "note": ""}
+            for n in names
+        ],
+        "edges": [],
+        "routes": {},
+        "rows": [list(range(5))],
+    }
+    session = Session(hand.HandMade(), compare=hand.compare)
+    with house(browser, tmp_path, session) as found:
+        found.evaluate(
+            "graph => { content.parts.graph_operators = content.parts.graph_kernels = graph;"
+            " driver.graph.load('graph_operators'); }",
+            graph,
+        )
+        assert found.locator("#room .node text.i").all_text_contents() == names
 
 
 @pytest.mark.parametrize("width", WIDTHS)

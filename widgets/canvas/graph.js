@@ -1,13 +1,13 @@
 // The dataflow graph from top to bottom. Only the rows in view are in the page, so a large model scrolls like a small one.
 import { h, s, put, fit, fitEnd, textWidth } from "./dom.js";
 
-const PITCH = 26, HIGH = 18, WIDE = 150, TOP = 6, LANES = 5, BEND = 14;
+const PITCH = 26, HIGH = 18, WIDE = 150, NARROW = 84, TOP = 6, LANES = 5, BEND = 14;
 
 /** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text). */
 export function graphView(ctx) {
   const drawing = s("svg", { role: "img" });
   const box = h("div", { class: "fill scrolls", tabindex: "-1" }, drawing);
-  let graph = null, place = [], layerOf = [], beside = [], width = 0;
+  let graph = null, place = [], tops = [], layerOf = [], beside = [], width = 0;
 
   function load(name) {
     graph = ctx.host.get(name);
@@ -31,31 +31,40 @@ export function graphView(ctx) {
     });
   }
 
-  /** Give each node its box: rows share the width, bends of long edges take little of it. */
+  /** Give each node its box: a layer's nodes share the width, in lines below each other where their names would have no room; bends of long edges take little of it. */
   function arrange() {
     width = box.clientWidth || 240;
     if (!graph) return;
     const left = beside.length ? 10 + 5 * Math.min(LANES, 1 + Math.max(...beside.filter(x => x !== undefined))) : 8;
-    place = [];
-    graph.rows.forEach((row, layer) => {
-      const real = row.filter(v => v < graph.nodes.length).length, room = width - left - 8 - (row.length - real) * BEND;
-      const wide = Math.min(WIDE, room / Math.max(real, 1) - 6), used = real * (wide + 6) + (row.length - real) * BEND;
-      let x = left + (width - left - 8 - used) / 2;
-      for (const node of row) {
-        const span = node < graph.nodes.length ? wide + 6 : BEND;
-        place[node] = { x: x + span / 2, y: TOP + layer * PITCH, w: span - 6 };
+    place = []; tops = [];
+    let top = TOP;
+    for (const row of graph.rows) {
+      const real = row.filter(v => v < graph.nodes.length), bends = row.length - real.length, room = width - left - 8 - bends * BEND;
+      const line = Math.max(1, Math.min(real.length, Math.floor(room / (NARROW + 6)))), lines = Math.max(1, Math.ceil(real.length / line));
+      const wide = Math.min(WIDE, room / Math.max(line, 1) - 6), used = line * (wide + 6) + bends * BEND, high = lines * PITCH - PITCH + HIGH;
+      let x = left + (width - left - 8 - used) / 2, count = 0;
+      const begin = x;
+      for (const node of lines > 1 ? [...real, ...row.filter(v => v >= graph.nodes.length)] : row) {
+        const own = node < graph.nodes.length, at = own ? count++ : 0, span = own ? wide + 6 : BEND;
+        if (lines > 1) x = own ? begin + at % line * span : Math.max(x, begin + line * (wide + 6));
+        place[node] = { x: x + span / 2, y: top + (own ? Math.floor(at / line) * PITCH : 0), w: span - 6, h: own ? HIGH : high };
         x += span;
       }
-    });
+      tops.push(top);
+      top += lines * PITCH;
+    }
     drawing.setAttribute("width", width);
-    drawing.setAttribute("height", TOP * 2 + graph.rows.length * PITCH);
+    drawing.setAttribute("height", top + TOP);
     drawing.setAttribute("aria-label", `Dataflow graph of ${graph.nodes.length} nodes; J and K walk along it`);
     draw();
   }
 
   function draw() {
     if (!graph) return;
-    const from = Math.floor(box.scrollTop / PITCH) - 4, to = from + Math.ceil((box.clientHeight || 400) / PITCH) + 8;
+    const above = box.scrollTop - 4 * PITCH, below = box.scrollTop + (box.clientHeight || 400) + 4 * PITCH;
+    let from = 0, to = tops.length;
+    while (from < tops.length - 1 && tops[from + 1] < above) from++;
+    while (to > from && tops[to - 1] > below) to--;
     const near = node => layerOf[node] >= from && layerOf[node] <= to;
     const lines = graph.edges.map(([a, b], i) => layerOf[a] <= to && layerOf[b] >= from ? edge(a, b, i) : null).filter(Boolean);
     const nodes = [];
@@ -89,7 +98,7 @@ export function graphView(ctx) {
     for (const bend of [...bends, to]) {
       d += x === bend.x ? `V${bend.y}` : `C${x} ${y + 5} ${bend.x} ${bend.y - 5} ${bend.x} ${bend.y}`;
       x = bend.x; y = bend.y;
-      if (bend !== to) { d += `V${bend.y + HIGH}`; y += HIGH; }
+      if (bend !== to) { d += `V${bend.y + bend.h}`; y += bend.h; }
     }
     return d;
   }
@@ -98,17 +107,18 @@ export function graphView(ctx) {
 
   function box_(node) {
     const { label, kind, family, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node);
-    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), noted = note && w > 90;
-    const room = w - (family ? 20 : 8) - (noted ? textWidth(lit ? `${lit} of ${ops.length}` : note, font) + 10 : 4);
-    const start = x - w / 2 + (family ? 17 : 6), said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note;
+    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), start = x - w / 2 + (family ? 17 : 6);
+    const said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note, whole = w - (family ? 20 : 8), beside_ = said ? textWidth(said, font) + 10 : 4;
+    const noted = said && w > 70 && textWidth(label, font) <= whole - beside_; // the name comes first
+    const room = whole - (noted ? beside_ : 4);
     return s("g", {
       class: `node${lit ? " lit" : ""}`, "data-node": name, onclick: () => ops.length && ctx.pick(ops),
       onpointerenter: () => ctx.hover(ops), onpointerleave: () => ctx.hover([]),
-    }, s("title", {}, `${name}${family ? `, ${family}` : kind === "input" ? ", an input" : ""}${ops.length > 1 ? `\n${ops.map(ctx.opName).join(", ")}` : ""}`),
+    }, s("title", {}, `${name}${family ? `, ${family}` : kind === "input" ? ", an input" : ""}${ops.length > 1 ? `\n${ops.length} operators in one: ${ops.map(ctx.opName).join(", ")}` : ""}`),
       s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: kind === "operator" || kind === "kernel" ? 3 : 9 }),
       family && s("rect", { x: x - w / 2 + 3, y: y + 3, width: 10, height: HIGH - 6, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)", "stroke-width": 0.6 }),
       s("text", { class: "i", x: start, y: y + 13 }, w > 90 ? fit(label, room, font) : kind === "input" ? fit(name.slice(6), room, font) : fitEnd(label, Math.max(room, 12), font)),
-      said && noted && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
+      noted && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
   }
 
   box.addEventListener("scroll", draw, { passive: true });

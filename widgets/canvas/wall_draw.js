@@ -219,7 +219,7 @@ export function wallPainter(ctx, stats) {
 
   /** Busy and idle shares with their areas, adding up to all; where room is short without areas, then by short names. */
   function summary(pen, wall, width, height) {
-    const y = height - SUMMARY + 5, named = Object.fromEntries(causes()), bar = 130, plain = ctx.colours.font(11), bold = ctx.colours.font(11, "ui", 600);
+    const y = height - SUMMARY + 5, named = Object.fromEntries(causes()), bar = width < 820 ? 72 : 130, plain = ctx.colours.font(11), bold = ctx.colours.font(11, "ui", 600);
     pen.fillStyle = colour("line"); pen.fillRect(0, y - 5, width, 1);
     text(pen, wall.kind, 12, y + 11, "ink", bold);
     const shares = Object.entries(wall.shares), idle = 1 - (wall.shares.busy ?? 1), left = LEFT + bar + 12;
