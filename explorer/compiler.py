@@ -26,6 +26,7 @@ from explorer.making import Asked, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.ops.reference.unwanted import wanted_by
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
@@ -33,6 +34,7 @@ from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import choose_layout
 from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Step
+from explorer.passes.pipeline.progress import listener
 from explorer.passes.recurrent.counted_loops import count_loops
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
@@ -219,7 +221,7 @@ def _compiled(
     asked = _asked(given, device, chosen, until, check, donated)
 
     def again(changed: Options) -> Compilation:
-        rest = (asked.last, check, None, None, donated, found is not None, False)
+        rest = (asked.last, check, listener(), wanted_by(), donated, found is not None, False)
         return _compiled(given, device, changed, *rest)
 
     whole = asked.wanted if looks else None

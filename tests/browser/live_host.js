@@ -5,6 +5,8 @@ const COMMANDS = ["turn", "measure", "undo", "redo", "pin", "link", "save", "res
 const gone = [];
 globalThis.asked = [];
 let refusal = "", delay = 0, timings = 0;
+let compiling = false, steps = 0;
+globalThis.compile = on => { compiling = on; };
 globalThis.others = count => { timings = count; };
 globalThis.slow = milliseconds => { delay = milliseconds; };
 globalThis.read = [];
@@ -18,6 +20,9 @@ const live = {
   async ask(kind, args = {}) {
     if (!this.alive) throw { sentence: "The kernel has stopped." };
     if (kind === "focus") return { data: {} };
+    if (kind === "begin_turn" && compiling) return { data: { job: 7, over: false } };
+    if (kind === "job" && args.job === 7) return { data: { what: "roll", n: Math.min(++steps, 30), of: 31, over: !compiling } };
+    if (kind === "cancel") { compiling = false; return { data: {} }; }
     if (kind === "begin_measure" && timings > 0) { timings--; throw { sentence: "another timing is under way" }; }
     if (!COMMANDS.includes(kind)) {
       read.push([kind, args]);

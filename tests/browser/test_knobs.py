@@ -52,6 +52,28 @@ def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> No
     assert turns == [0, 3]
 
 
+def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
+    for end in ("button", "Escape", "newer"):
+        live.evaluate("compile(true)")
+        live.keyboard.press("1")
+        live.keyboard.press("ArrowLeft")
+        live.wait_for_function(
+            "/roll, \\d+ of 31/.test(document.querySelector('#house .verdict').textContent)"
+        )
+        if end == "newer":
+            live.evaluate("void driver.turn('size batch', 2, '')")
+            live.wait_for_function("asked.length >= 1")
+        elif end == "Escape":
+            live.keyboard.press("Escape")
+        else:
+            live.locator("#house .verdict button", has_text="Cancel").click()
+        live.wait_for_function("!document.querySelector('#house .house').hasAttribute('aria-busy')")
+        if end != "newer":
+            assert live.evaluate("asked") == []
+            assert "stays as it was" in live.inner_text("#house .status [aria-live]")
+    assert live.evaluate("asked[0][1].knob") == "size batch"
+
+
 @pytest.mark.parametrize("live", [False], indirect=True)
 def test_a_turn_during_a_measurement_is_made_after_it(live: Page) -> None:
     live.evaluate("slow(400)")

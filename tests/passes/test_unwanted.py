@@ -20,6 +20,7 @@ from explorer.ir.program import Program
 from explorer.ops import own_operators
 from explorer.ops.reference.unwanted import cancellable, while_wanted
 from explorer.options import Options
+from explorer.passes.pipeline.progress import telling
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
 from explorer.welder import Options as WelderOptions
@@ -141,6 +142,16 @@ def test_an_endless_operator_is_ended() -> None:
             explorer.compile(model, cancelled=BEGUN.is_set)
     finally:
         own_operators.forget("Squareplus")
+
+
+def test_what_is_compiled_with_other_options_inside_of_work_tells_and_ends_with_it() -> None:
+    compiled = explorer.compile("tests/data/tiny_skip.onnx", until="rolled")
+    heard: list[str] = []
+    with telling(lambda step, done, of: heard.append(step)):
+        compiled.with_options(roller=RollerOptions(top_k=7))
+    assert "roll" in heard
+    with cancellable(lambda: True), pytest.raises(Cancelled):
+        compiled.with_options(roller=RollerOptions(top_k=6))
 
 
 def test_work_that_ends_by_itself_is_left_alone() -> None:

@@ -8,12 +8,15 @@ import pytest
 
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.compare import Comparison
+from explorer.passes.pipeline.progress import told
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
+from widgets.model.knobs import turned
 from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
 from widgets.session.session import Session
+from widgets.session.timing import turning
 from widgets.session.verdict import against
 
 
@@ -60,6 +63,30 @@ def test_any_step_of_the_history_can_be_gone_to(session: Session) -> None:
     assert [step["what"] for step in session.history()] == wanted
     with pytest.raises(BadOption):
         session.answer("go", {"step": 3})
+
+
+def test_a_turn_that_is_compiled_beside_is_taken_and_one_that_is_cancelled_changes_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def turn(now: Any, mine: Any, index: int) -> Any:
+        made.append(index)
+        while index:
+            told("roll", 12, 31)
+        return turned(now, mine, index)
+
+    monkeypatch.setattr(turning, "turned", turn)
+    begun = session.answer("begin_turn", {"knob": "size batch", "index": 3})
+    assert not begun["over"]
+    now = session.answer("job", {"job": begun["job"]})
+    assert (now["what"], now["n"], now["of"]) == ("roll", 12, 31)
+    session.answer("cancel", {"job": begun["job"]})
+    assert session.bench.jobs.wait(begun["job"])["error"]["error"] == "Cancelled"
+    assert len(session.history()) == 1
+    assert session.answer("begin_turn", {"knob": "threads", "index": 0})["over"]
+    session.answer("turn", {"knob": "threads", "index": 0})
+    assert made == [3, 0] and knob(session, "threads")[0] == 0
 
 
 def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:

@@ -265,14 +265,38 @@ export function mount(el, host) {
         s("path", { d: `M${x(v.low)} 16H${x(v.high)}M${x(v.low)} 12v8M${x(v.high)} 12v8`, stroke: "var(--ink)", "stroke-width": 1.6, fill: "none" }),
         s("circle", { cx: x(v.ratio), cy: 16, r: 4, fill: v.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" }),
         s("text", { x: x(1), y: 41, "text-anchor": "middle" }, "A")) : h("span"),
-      h("button", { class: "btn", type: "button", title: "Make this the baseline (P)", disabled: !host.alive, onclick: () => command("pin") }, "Pin as A"));
+      working ? h("button", { class: "btn", type: "button", title: "End this; everything stays as it was (Esc)", onclick: stop }, "Cancel") : h("button", { class: "btn", type: "button", title: "Make this the baseline (P)", disabled: !host.alive, onclick: () => command("pin") }, "Pin as A"));
     knobs.verdict.setAttribute("aria-busy", String(busy > 0));
   }
 
   // Commands to the kernel. While one runs the old picture stays; of several turns only the last matters.
+  let working = 0, unwanted = false; // the job that compiles a turned knob; whether it was ended
+  function stop() {
+    unwanted = true;
+    if (knobs.verdict.contains(house.getRootNode().activeElement)) house.focus({ preventScroll: true }); // its button goes
+    host.ask("cancel", { job: working }).catch(() => {});
+  }
+  /** Compile beside: what takes long says how far it is, and ends where nobody waits for it. */
+  async function ahead(args) {
+    const { data } = await host.ask("begin_turn", args).catch(() => ({ data: {} })); // what is refused, `turn` tells
+    if (!data.job || data.over) return;
+    working = data.job; unwanted = false;
+    verdict();
+    try {
+      for (let now; !now?.over; await new Promise(done => setTimeout(done, now.over ? 0 : 120))) {
+        ({ data: now } = await host.ask("job", { job: working }));
+        if (next && !unwanted) stop();
+        const small = knobs.verdict.querySelector(".sm"), said = unwanted ? "Ending…" : `Compiling: ${now.what || "beginning"}${now.of > 1 ? `, ${now.n} of ${now.of}` : ""}`;
+        if (small) small.textContent = said;
+        say(said, true);
+      }
+    } finally { working = 0; verdict(); }
+    if (unwanted) throw { sentence: next ? "A newer change came first." : "Cancelled: it stays as it was." };
+  }
   async function command(kind, args = {}) {
     busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", take_hand: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
     try {
+      if (kind === "turn") await ahead(args);
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
       if (data?.measure && !next) await measured().then(answer => say(answer?.data?.said ?? ""));
@@ -351,7 +375,7 @@ export function mount(el, host) {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
       r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && runs() && !wall.measured ? (remeasure(), true) : false,
       ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },

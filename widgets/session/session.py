@@ -22,7 +22,7 @@ from widgets.model.compiled import Arrays, Compiled
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts, program_parts
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, first_setting, knobs, said, turned, with_tile
+from widgets.model.knobs import Setting, first_setting, knobs, said, with_tile
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
@@ -39,6 +39,7 @@ from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.profiling import Profiling, profilable
 from widgets.session.timing.tuning import tiling_of, timed
+from widgets.session.timing.turning import Turning
 from widgets.session.verdict import Step
 from widgets.session.wall_views import Binary
 
@@ -64,6 +65,7 @@ class Session:
         self.failed = failed
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
+        self.turning = Turning()
         self.bench = Bench(timer)
         self.hands = hands or Hands()
         self.crossings = Crossings()
@@ -173,6 +175,7 @@ class Session:
         """
         known: dict[str, Callable[..., Any]] = {
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
+            "begin_turn": self.begin_turn,
             "turn": self.turn,
             "wall": self.slice,
             "move_brick": self.move_brick,
@@ -232,17 +235,25 @@ class Session:
         self.focus = item(self.house.operators, op, "operator").name if op >= 0 else ""
         return {}
 
-    def turn(self, knob: str, index: int, label: str = "") -> Any:
-        """Turn a knob: compile what follows from it and plan the wall; measuring comes after.
+    def begin_turn(self, knob: str, index: int, label: str = "") -> Any:
+        """Begin to compile with a knob at another value, beside; `turn` then shows it."""
+        mine = self._knob(knob, index, label)
+        return self.turning.start(self.now, mine, index, self.bench.jobs)
 
-        `label` is what the value was called when it was chosen: it may have gone since.
-        """
+    def turn(self, knob: str, index: int, label: str = "") -> Any:
+        """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
+        mine = self._knob(knob, index, label)
+        return self._go(Step(self.turning.take(self.now, mine, index), said(mine, index)))
+
+    def _knob(self, knob: str, index: int, label: str) -> Knob:
+        """The knob; `label` is what its value was called when chosen: it may have gone since."""
         mine = next((k for k in self.knobs() if k.name == knob), None)
         if mine is None:
             raise BadOption(f"there is no knob {knob[:40]!r}")
         if label and mine.labels[position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
-        return self._go(Step(turned(self.now, mine, position(index)), said(mine, index)))
+        position(index)
+        return mine
 
     def _go(self, step: Step) -> Any:
         self._show(step)

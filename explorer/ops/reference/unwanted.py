@@ -36,6 +36,11 @@ def cancellable(cancelled: Asked | None) -> Iterator[None]:
         _cancelled.reset(token)
 
 
+def wanted_by() -> Asked | None:
+    """Who is asked now whether the answer is wanted: work that compiles inside hands it on."""
+    return _cancelled.get()
+
+
 def end_if_unwanted(what: str) -> None:
     """Raises Cancelled where nobody wants the answer any more: our own code asks by this."""
     cancelled = _cancelled.get()

@@ -23,6 +23,11 @@ def telling(progress: Progress | None) -> Iterator[None]:
         _progress.reset(token)
 
 
+def listener() -> Progress | None:
+    """Who is told now: work that compiles inside hands it on."""
+    return _progress.get()
+
+
 def told(name: str, done: int, total: int) -> None:
     """Tell that `done` of `total` parts are done. Raises Cancelled where nobody wants the rest."""
     end_if_unwanted(name)
