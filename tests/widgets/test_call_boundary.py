@@ -91,3 +91,10 @@ def test_many_calls_are_counted_and_none_says_so() -> None:
     assert "call_20" in body and "and 24 more calls" in body
     assert "nothing is called yet" in call_boundary_picture.figure(()).body
     assert call_boundary_picture.table(()).rows
+
+
+def test_dims_that_are_written_alike_are_one_line_of_the_table() -> None:
+    row = called(function("f", (f32(4, 8), f32(n)), f32(4)), f32(4, 8), f32(m))
+    first, *others = call_boundary_picture.table((row,)).rows
+    assert first[4:6] == ("4, 8", "4, 8") and first[-1] == "written alike"
+    assert [r[3] for r in others] == ["p1"] and others[0][-1] != "written alike"

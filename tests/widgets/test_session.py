@@ -89,6 +89,14 @@ def test_a_turn_that_is_compiled_beside_is_taken_and_one_that_is_cancelled_chang
     assert made == [3, 0] and knob(session, "threads")[0] == 0
 
 
+def test_a_selection_reads_the_program_no_second_time(session: Session) -> None:
+    before = session.parts()
+    session.answer("focus", {"op": 1})
+    after = session.parts()
+    assert all(after[n] is before[n] for n in ("operators", "calls", "graph_kernels", "stages"))
+    assert session.house.order is session.house.order
+
+
 def test_a_refused_turn_leaves_everything_as_it_was(session: Session) -> None:
     parts = json.dumps(session.parts(), default=str)
     with pytest.raises(BadOption, match="threads has 2 values"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
+from explorer.cached_property import cached_property
 from explorer.ir.types import Tensor
 from widgets.draw import theme
 from widgets.draw.table import Table, size_text, written
@@ -41,7 +42,12 @@ class House:
         found: T = self.known[room, sizes]
         return found
 
-    @property
+    @cached_property
+    def parts(self) -> Mapping[str, Part]:
+        """What the compilation made, as the front end reads it."""
+        return program_parts(self)
+
+    @cached_property
     def order(self) -> dict[str, int]:
         """The position of each source operator."""
         return {o.name: i for i, o in enumerate(self.operators)}

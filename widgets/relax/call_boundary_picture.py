@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, text_width
@@ -19,8 +20,8 @@ COLUMNS = (24.0, 152.0, 266.0, 380.0)
 
 
 def table(rows: Sequence[BoundaryRow]) -> Table:
-    """One row a dim."""
-    lines = [(call, row) for call in rows for row in call.rows]
+    """One row a dim; those of a parameter that are literally the same are one."""
+    lines = [(call, row) for call in rows for row in _told(call.rows)]
     return Table(
         ("call", "in", "callee", "parameter", "says", "argument says", "binds", "level", "why"),
         tuple(
@@ -41,6 +42,17 @@ def table(rows: Sequence[BoundaryRow]) -> Table:
         tuple(c.ops for c, _ in lines),
         caption(rows),
     )
+
+
+def _told(rows: Sequence[MatchRow]) -> Iterator[MatchRow]:
+    """Dims that are written alike on both sides need no proof: they are told together."""
+    for (param, alike), found in groupby(rows, lambda r: (r.param, r.wanted == r.found)):
+        mine = list(found)
+        if alike and not any(r.binds for r in mine) and len({r.level for r in mine}) == 1:
+            dims = ", ".join(r.wanted for r in mine)
+            yield MatchRow(param, dims, dims, "", mine[0].level, "written alike")
+        else:
+            yield from mine
 
 
 def caption(rows: Sequence[BoundaryRow]) -> str:

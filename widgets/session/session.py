@@ -20,7 +20,7 @@ from widgets.draw.table import time_text
 from widgets.grinder.view import LOOPS, crossing
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.hand import Hand
-from widgets.model.house import House, knob_parts, program_parts
+from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, first_setting, knobs, said, with_tile
 from widgets.model.on_show import Times, View, Walls
@@ -133,7 +133,7 @@ class Session:
     def parts(self) -> dict[str, Any]:
         """Every JSON part of the house."""
         return {
-            **program_parts(self.house),
+            **self.house.parts,
             "knobs": knob_parts(self.knobs()),
             "walls": self.shown.views.packed[0],
             "verdict": self.verdict(),
