@@ -213,7 +213,10 @@ def test_light_and_dark_follow_the_system_and_the_button(opened: Callable[..., P
     found = opened(scheme="dark")
     assert ground(found) == dark
     assert found.evaluate(PIXELS, "f-conv") > 5000
+    bars = "getComputedStyle(document.querySelector('#house .code')).colorScheme"
+    assert found.evaluate(bars) == "dark"
     found.locator("#house [aria-label='Light or dark']").click()
+    assert found.evaluate(bars) == "light"
     assert ground(found) == light
 
 

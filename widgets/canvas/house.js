@@ -313,6 +313,7 @@ export function mount(el, host) {
   /** Time what is on show, after any other timing; n grows while it goes on, and a turn that waits ends it. */
   async function measured() {
     const begun = () => host.ask("begin_measure").catch(error => host.alive && error.sentence?.includes("under way") ? null : { data: {} }); // what else is refused, `measure` tells
+    await idle(); // what the page draws takes a core from what is timed
     let first = await begun();
     while (!first) {
       if (next) return null;
@@ -328,10 +329,12 @@ export function mount(el, host) {
       const small = knobs.verdict.querySelector(".sm"), said = `measuring: n = ${now.n} of ${now.of}`;
       if (small) small.textContent = said;
       say(said, true);
-      await new Promise(done => setTimeout(done, 120));
+      await new Promise(done => setTimeout(done, 250)); // seldom, for the same reason
     }
     return host.ask("measure");
   }
+  /** The page has drawn what it has to, or half a second has passed. */
+  const idle = () => new Promise(done => globalThis.requestIdleCallback ? requestAnimationFrame(() => requestIdleCallback(done, { timeout: 500 })) : setTimeout(done, 50));
   /** Time what was only planned so far. */
   async function remeasure() {
     busy++; house.setAttribute("aria-busy", "true"); say("Measuring…", true);

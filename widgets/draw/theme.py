@@ -166,12 +166,12 @@ def css() -> str:
     """The tokens as CSS variables of `.ironworks`: light; dark in a dark JupyterLab, a dark system,
     or by class.
     """
-    dark = _declarations(DARK)
+    dark = "color-scheme:dark;" + _declarations(DARK)  # the page's own scroll bars and lists too
     fonts = "".join(f"--{name}:{stack};" for name, stack in FONTS.items())
     # A class on the house wins, then JupyterLab's attribute, then the system.
     system = ".ironworks:not(.light):not([data-jp-theme-light] *)"
     return (
-        f".ironworks{{{_declarations(LIGHT)}{fonts}}}\n"
+        f".ironworks{{color-scheme:light;{_declarations(LIGHT)}{fonts}}}\n"
         f"@media (prefers-color-scheme:dark){{{system}{{{dark}}}}}\n"
         f'[data-jp-theme-light="false"] .ironworks:not(.light),.ironworks.dark{{{dark}}}\n'
     )
