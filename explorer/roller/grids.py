@@ -23,8 +23,8 @@ from explorer.roller.construct.expression import heaviest, of_compute, work_of
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
-from explorer.roller.constructed import cut_by, tile_of
-from explorer.roller.thread_block import block_of, shared_out
+from explorer.roller.constructed import tile_of
+from explorer.roller.thread_block import all_axes, block_of, shared_out
 from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, demand_of
@@ -80,18 +80,20 @@ class _Blocks:
     ) -> None:
         self.kernel, self.device, self.c, self.fused = kernel, device, c, fused
         self.served = not unserved(kernel)
-        known = cut_by(kernel, kernel.computes.index(c), contraction(c))
-        self.shared = shared_out(kernel) if self.served else known
+        self.shared = shared_out(kernel) if self.served else all_axes(kernel)
         self.extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in c.axes}
         self.far_bytes = far_bytes
 
     def printed(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
-        """The blocks that a device has room for; none of a kernel without a program for them."""
+        """The blocks that a device has room for; none of a kernel without a program for them. Some
+        share out all work, others do something twice, so that more units have some.
+        """
         if not self.served:
             return ()
         env, tiles, blocks = ShapeEnv(), dict[Block, str](), dict[Block, str]()
-        for p in programs:
-            tiles.setdefault(block_of(self.kernel, self.fused.groups, p), _label(p))
+        for walks in (self.shared, all_axes(self.kernel)):
+            for p in programs:
+                tiles.setdefault(block_of(self.kernel, self.fused.groups, p, walks), _label(p))
         for block, label in tiles.items():
             blocks.setdefault(fitting(self.kernel, block, env, self.device), label)
         found = []

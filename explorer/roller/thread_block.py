@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
@@ -15,7 +16,6 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise, stores
-from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.construct.construct import Growth, construct
@@ -26,6 +26,8 @@ from explorer.roller.constructed import cut_by
 from explorer.roller.tiles.cuts import cuts_all
 from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.gpu.rewrites import block_steps
+
+Walks: TypeAlias = Mapping[str, tuple[str, int]]
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
 
@@ -77,12 +79,14 @@ def constructed_block(
     return fitting(bound, block_of(bound, c.fused, c.results[number]), ShapeEnv(), device)
 
 
-def block_of(kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram) -> Block:
+def block_of(
+    kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram, walks: Walks | None = None
+) -> Block:
     """A result of a construction for a kernel whose extents are numbers; `fused` are the axes that
     each of the tile's stands for.
 
-    Axes along which blocks would do something twice stay whole: there a block does the work of so
-    many of Roller's.
+    Axes that `walks` does not name stay whole: there a block does the work of so many of Roller's.
+    It names those of `shared_out`, or more, along which blocks do something twice.
     """
     main = heaviest(kernel, {})
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*main.axes, *main.reduce)}
@@ -90,7 +94,7 @@ def block_of(kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram) ->
     threads = split(fused, p.tiles[1].shape, extents)
     register = {a.name: min(threads[a.name], sizes[a.name]) for a in main.axes}
     cut: dict[str, int] = {}
-    for axis, (out, step) in shared_out(kernel).items():
+    for axis, (out, step) in (shared_out(kernel) if walks is None else walks).items():
         whole = sizes[axis] // register[axis] * register[axis]
         if whole < extents[axis]:
             cut[out] = max(1, whole // step)
@@ -106,13 +110,18 @@ def block_of(kernel: Kernel, fused: Sequence[Sequence[str]], p: TiledProgram) ->
 
 
 @by_identity
-def shared_out(kernel: Kernel) -> Mapping[str, tuple[str, int]]:
-    """The axes of the heaviest compute along which blocks share out the work, with the axis of the
-    output that cuts each, and how many of its steps one step takes: none does anything twice.
+def all_axes(kernel: Kernel) -> Walks:
+    """The axes of the heaviest compute that tiles of the output cut, with the axis of the output
+    that cuts each, and how many of its steps one step takes.
     """
-    main = heaviest(kernel, {})
-    walks = cut_by(kernel, kernel.computes.index(main), contraction(main))
-    return {axis: (out, step) for axis, (out, step) in walks.items() if cuts_all(kernel, out)}
+    return cut_by(kernel, kernel.computes.index(heaviest(kernel, {})), None)
+
+
+@by_identity
+def shared_out(kernel: Kernel) -> Walks:
+    """Those along which blocks share out all work: none does anything twice."""
+    every = all_axes(kernel)
+    return {axis: (out, step) for axis, (out, step) in every.items() if cuts_all(kernel, out)}
 
 
 def split(

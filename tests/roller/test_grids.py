@@ -7,17 +7,19 @@ import pytest
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, apply, at
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
+from explorer.rammer.sheets import pair_of
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
 from explorer.roller.grids import grids
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
-from tests.codegen.cases import softmax
+from tests.codegen.cases import softmax, specs
 from tests.codegen.test_scans import fold
-from tests.roller.operators import KERNELS, matmul, relu
+from tests.roller.operators import KERNELS, lookup, matmul, relu
 
 V100 = device("v100")
 
@@ -106,3 +108,28 @@ def test_what_has_no_thread_blocks_is_priced_alone() -> None:
     running = normalise(fold((4, 300), 1))
     found = grids(running, V100)
     assert unserved(running) and found and all(b.block is None for b in found)
+
+
+def cheap_before_product(n: int, k: int) -> Kernel:
+    """y = max(x, 0) @ b in one kernel: what is made first is read by every column."""
+    p, j, r = Axis("p", k), Axis("n", n), Axis("k", k)
+    first = Compute("t", (p,), apply("max", at("x", (p,)), 0.0))
+    product = Apply("mul", (at("t", (r,)), at("b", (r, j))))
+    last = Compute("u", (j,), product, (r,), "sum")
+    after = Compute("y", (j,), apply("max", at("u", (j,)), 0.0))
+    tensors = specs(x=(k,), t=(k,), b=(k, n), u=(n,), y=(n,))
+    return Kernel("chain", tensors, (first, last, after), ("x", "b"), ("y",))
+
+
+def test_blocks_do_a_little_twice_where_units_would_have_no_work() -> None:
+    kernel = normalise(cheap_before_product(4096, 2048))
+    best = pair_of(grids(kernel, V100), V100).fastest
+    assert best.grid >= V100.units
+    alone = pair_of(grids(normalise(matmul(1, 4096, 2048)), V100), V100).fastest
+    assert best.whole_us(V100) < 1.5 * alone.whole_us(V100)
+
+
+def test_rows_that_are_looked_up_are_what_moves() -> None:
+    far = V100.all_gb_per_s(V100.levels[-1]) * 1e3
+    for b in grids(normalise(lookup(16, 32, 1 << 20)), V100):
+        assert b.grid * b.memory_us * far <= 4 * 16 * 32 * 4

@@ -5,12 +5,13 @@ block's tile, one after the other, what is made inside in shared memory.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
+from explorer.ir.by_identity import by_identity_at
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import (
     Apply,
@@ -36,6 +37,20 @@ from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.lower import KINDS, grid_of
 from explorer.tile.lowering.places import Places
+
+REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a plain program follows from, beside its kernel: sizes by output axis, what is known of
+    symbols, and the memories that all blocks share and that one has.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    env: ShapeEnv
+    farthest: str
+    nearest: str
 
 
 def unserved(kernel: Kernel) -> str:
@@ -65,17 +80,24 @@ def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> 
     why = unserved(kernel)
     if why:
         raise BadOption(f"no thread blocks are made of this kernel: {why}", where=kernel.name)
-    tiling = Tiling(block.tile)
+    tile = Tile(block.tile, env, device.levels[-1].name, device.levels[0].name)
+    return replace(_lowered(kernel, tile), block=block)
+
+
+@by_identity_at(REMEMBERED_TILES)
+def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
+    """Blocks that differ in how threads share a tile begin alike."""
+    tiling = Tiling(tile.sizes)
     grid = grid_of(kernel, tiling)
-    regions = propagate(kernel, dict(block.tile))
-    far, near = device.levels[-1].name, device.levels[0].name
-    places = Places(kernel, env, grid, tiling, regions, farthest=far, own=near)
+    regions = propagate(kernel, dict(tile.sizes))
+    places = Places(
+        kernel, tile.env, grid, tiling, regions, farthest=tile.farthest, own=tile.nearest
+    )
     return without_unused(
         TileProgram(
             grid,
             _body(places),
             tuple(sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])),
-            block=block,
         )
     )
 
