@@ -130,8 +130,7 @@ def answer(flags: Namespace) -> Answer:
     bound = sizes(model, flags)
     with counters.delta() as did:
         c = compiled(model, flags, chosen, flags.until, flags.check)
-    found = _compiled(c, bound, read, did.counts, begin)
-    found = replace(found, load_seconds=loading)
+    found = _compiled(c, bound, read, did.counts, begin, loading)
     if c.blocks:
         found = replace(found, blocks=_blocks(c, flags.check))
     said = [step.checked for step in found.steps]
@@ -140,7 +139,12 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _compiled(
-    c: Compilation, bound: Mapping[str, int], read: StepRow, did: Counts, begin: float
+    c: Compilation,
+    bound: Mapping[str, int],
+    read: StepRow,
+    did: Counts,
+    begin: float,
+    loading: float,
 ) -> Compiled:
     found = Compiled(
         model=c.model.name,
@@ -151,7 +155,7 @@ def _compiled(
         operators=_operators(c),
         kernels=_kernels(c, did),
         seconds=perf_counter() - begin,
-        load_seconds=0.0,
+        load_seconds=loading,
     )
     if c.stage < Stage.EMITTED:
         return found

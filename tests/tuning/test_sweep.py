@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import sqlite3
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ import pytest
 import explorer
 from explorer.errors import BadOption, BoundError, Cancelled, NoSuchDevice
 from explorer.tuning.sweep import Sweep, sweep
-from explorer.tuning.sweep.points import points
+from explorer.tuning.sweep.points import Point, points
 from explorer.tuning.sweep.rows import FAILED, MEASURED, SIMULATED, Row, here, row_of
+from explorer.tuning.sweep.run import _done
 from explorer.tuning.sweep.store import Store
+from explorer.tuning.sweep.work import Job
 
 SKIP, BERT = "zoo:tiny_skip", "zoo:tiny_bert"
 SHEETS = {"target": ["v100", "a100"], "rammer.policy": ["wavefront", "op-by-op"]}
@@ -112,6 +115,70 @@ def test_a_worker_that_dies_costs_its_own_point_and_no_other(tmp_path: Path) -> 
     assert found.failures == (dies, raises)
     assert "its worker died with it" in dies.reason
     assert "not today" in raises.reason
+
+
+class Breaking:
+    """Two processes, of which some jobs end the one that they are in; until the pool is renewed
+    nothing can be submitted to it.
+    """
+
+    width, local = 2, True
+
+    def __init__(self, deadly: str, refuses_at: int) -> None:
+        self.deadly, self.refuses_at = deadly, refuses_at
+        self.broken, self.submitted = False, 0
+        self.flying: list[tuple[Job, Future[Row]]] = []
+        self.beside: list[tuple[str, ...]] = []  # what each death took along
+
+    def submit(self, do: Any, job: Job) -> Future[Row]:
+        self.submitted += 1
+        if self.broken or self.submitted == self.refuses_at:
+            self.end()
+            raise BrokenExecutor("lost")
+        future: Future[Row] = Future()
+        self.flying = [(j, f) for j, f in self.flying if not f.done()]
+        self.flying.append((job, future))
+        if len(self.flying) == self.width or job.key == self.deadly:
+            self.end()
+        else:
+            Timer(0.3, lambda: future.done() or future.set_result(row_for(job))).start()
+        return future
+
+    def end(self) -> None:
+        keys = tuple(job.key for job, f in self.flying if not f.done())
+        dies = self.deadly in keys
+        if dies:
+            self.beside.append(keys)
+        self.broken = self.broken or dies or self.submitted == self.refuses_at
+        for job, future in self.flying:
+            if not future.done() and self.broken:
+                future.set_exception(BrokenExecutor("lost"))
+            elif not future.done():
+                future.set_result(row_for(job))
+
+    def renew(self) -> bool:
+        self.broken, self.flying = False, []
+        return True
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def row_for(job: Job) -> Row:
+    return Row(job.key, job.model, job.point.varied, SIMULATED, "here", "card", predicted_us=1.0)
+
+
+@pytest.mark.parametrize("refuses_at", [0, 1, 2, 4])
+@pytest.mark.parametrize("deadly", ["", "0", "2", "5"])
+def test_whoever_is_beside_a_job_that_dies_is_tried_alone_and_done(
+    deadly: str, refuses_at: int
+) -> None:
+    """Also where the pool breaks between two submissions."""
+    jobs = [Job(str(n), "m", "d", Point("v100", (), (), (("a.b", str(n)),)), 0.0) for n in range(6)]
+    pool = Breaking(deadly, refuses_at)
+    found = {job.key: row.kind for job, row in _done(pool, jobs, pool.width, lambda: False)}
+    assert found == {job.key: FAILED if job.key == deadly else SIMULATED for job in jobs}
+    assert not deadly or pool.beside[-1] == (deadly,)
 
 
 def test_processes_here_measure_one_after_the_other_and_compile_before(tmp_path: Path) -> None:

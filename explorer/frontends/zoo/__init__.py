@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from explorer.errors import BadOption
 from explorer.frontends.zoo import nasbench
-from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, TINY, Entry
+from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
 from explorer.frontends.zoo.source import Built, Filed, Light, Written
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = [
     "OTHER_FORMS",
     "PREFIX",
     "SMALL",
-    "TINY",
     "Built",
     "Entry",
     "Filed",

@@ -148,8 +148,7 @@ GRINDER = (
     *_flows("llama", "Touvron et al. 2023", "llama", 24_407_712, 19_424),
 )
 
-TINY = "tiny_"  # starts the names of models that compile within seconds, symbolic dims included
-
+# Files of this package's own, which compile within seconds; their names begin with "tiny_".
 SMALLEST = (
     Entry("tiny_bert", Filed("tiny_bert.onnx"), "Devlin et al. 2019", 163_590),
     Entry("tiny_gpt2", Filed("tiny_gpt2.onnx"), "Radford et al. 2019", 195_976),

@@ -181,13 +181,16 @@ def _done(
     flying: dict[Future[Row], tuple[Job, int]] = {}
     while waiting or suspects or flying:
         if cancelled():
-            raise Cancelled(f"the sweep was stopped with {len(waiting) + len(flying)} points left")
-        while waiting and len(flying) < width and not suspects:
-            job = waiting.popleft()
-            flying[_submitted(pool, job)] = job, 0
-        if suspects and not flying:
-            job, tries = suspects.popleft()
-            flying[_submitted(pool, job)] = job, tries
+            left = len(waiting) + len(suspects) + len(flying)
+            raise Cancelled(f"the sweep was stopped with {left} points left")
+        alone = bool(suspects) or any(tries for _, tries in flying.values())
+        while (suspects or waiting) and len(flying) < (1 if alone else width):
+            job, tries = suspects.popleft() if suspects else (waiting.popleft(), 0)
+            future = _submitted(pool, job, last=not flying)
+            if future is None:
+                suspects.append((job, tries))
+                break
+            flying[future] = job, tries
         finished, _ = wait(flying, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
         lost = []
         for future in finished:
@@ -211,10 +214,17 @@ def _done(
                 yield job, _failed(job, problem)
 
 
-def _submitted(pool: Workers, job: Job) -> Future[Row]:
+def _submitted(pool: Workers, job: Job, last: bool) -> Future[Row] | None:
+    """The job's future; None where nobody takes it now, but other jobs are under way, which will
+    tell of a lost worker. `last`: there are none.
+    """
     try:
         return pool.submit(work, job)
     except Exception as problem:  # what an executor raises is its own
+        if not last:
+            return None
+        if pool.local and pool.renew():
+            return pool.submit(work, job)
         raise Cancelled(
             f"the sweep's workers take no more ({type(problem).__name__}); the same call goes on "
             "from its store"
