@@ -109,7 +109,8 @@ export function wallView(ctx) {
       pen.fillStyle = colours.colour("app");
       pen.fillRect(LEFT, y, at.wide, at.row);
       const name = planned.group > 1 ? `u${u * planned.group}–${Math.min(planned.units, (u + 1) * planned.group) - 1}` : u < planned.units ? `w${u}` : "host";
-      if (u % every === 0) paint.text(pen, name, 12, y + clamp(at.row - 2, 9, 17), "ink", colours.font(at.row >= 12 ? 11 : 9, "mono"));
+      const base = y + clamp(at.row - 2, 9, 17);
+      if (u % every === 0 && (!u || base <= at.bottom)) paint.text(pen, name, 12, base, "ink", colours.font(at.row >= 12 ? 11 : 9, "mono"));
       if (at.row >= 34 && u < measured?.lanes) paint.text(pen, `${percent(measured.busy[u])} busy`, 12, y + 33, "ink2");
     }
     const one = single(), rows = by => Array.from({ length: planned.lanes }, (_, u) => [u, NAMES + u * at.pitch + by]);
