@@ -7,7 +7,8 @@ import onnx
 import pytest
 
 import explorer
-from tests.ops.one_operator import Case, check, proto
+from explorer.ops.reference.evaluate import evaluate
+from tests.ops.one_operator import Case, check, proto, stages
 
 random = np.random.default_rng(4)
 
@@ -22,6 +23,14 @@ def layer(
     """Inputs, weights, recurrences and biases."""
     rows = gates * hidden
     return [r(steps, batch, width), r(ways, rows, width), r(ways, rows, hidden), r(ways, 2 * rows)]
+
+
+def spoilt(gates: int, of: int, value: float, steps: int = 2) -> list[np.ndarray]:
+    """A layer in which input `of` (0 is x, 2 is R) has an infinity or NaN; 0 * x spoils one gate."""
+    made = layer(gates, 1, steps)
+    made[1][0, 2 * 4 : 3 * 4, 1] = 0
+    made[of].reshape(-1)[1] = value
+    return made
 
 
 LENGTHS = np.array([3, 5], np.int32)
@@ -114,6 +123,30 @@ def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(
     case: Case, tmp_path: Path
 ) -> None:
     check(case, tmp_path)
+
+
+@pytest.mark.parametrize("known", [(1, 2, 3), ()], ids=["known", "by-data"])
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("op", "gates", "of"),
+    [("LSTM", 4, 0), ("LSTM", 4, 2), ("GRU", 3, 0), ("GRU", 3, 2), ("RNN", 1, 2)],
+)
+def test_a_state_of_zeros_is_multiplied(
+    op: str, gates: int, of: int, steps: int, known: tuple[int, ...], tmp_path: Path
+) -> None:
+    """0 times a gate that is NaN, or times an infinite weight, is NaN (onnxruntime clamps both)."""
+    case = Case(op, spoilt(gates, of, np.inf, steps), {"hidden_size": 4}, known, outputs=2)
+    onnx.save(proto(case), tmp_path / "case.onnx")
+    feeds = {f"x{i}": x for i, x in enumerate(case.inputs) if i not in known}
+    imported, *later = stages(tmp_path / "case.onnx")
+    wanted = evaluate(imported, feeds)
+    assert all(np.isnan(v).any() for v in wanted.values())
+    for program in later:
+        for name, found in evaluate(program, feeds).items():
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted[name]), name)
+    found = explorer.compile(tmp_path / "case.onnx").run(feeds)
+    for name, right in wanted.items():
+        np.testing.assert_array_equal(np.isnan(found[name]), np.isnan(right), name)
 
 
 @pytest.mark.parametrize(("op", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])

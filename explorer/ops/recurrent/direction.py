@@ -186,6 +186,17 @@ class Direction:
         h = self.start(5, "h") or self.zeros("h")
         return State(h, (self.start(6, "c") or self.zeros("c")) if self.site.op == "LSTM" else None)
 
+    def begin_unrolled(self) -> State:
+        """The same, but no h where it is zero and R is finite: the first step's 0 @ R adds nothing."""
+        h = self.start(5, "h")
+        if h is None and not self._finite(self.low.array(self.site.arg(2))):
+            h = self.zeros("h")
+        return State(h, self.start(6, "c") if self.site.op == "LSTM" else None)
+
+    @staticmethod
+    def _finite(known: np.ndarray | None) -> bool:
+        return known is not None and bool(np.isfinite(known).all())
+
     def kept(self, nest: Nest, new: Expr, before: Var | None, step: Step) -> Expr:
         """A state after a step: as it was where the sequence has ended."""
         if self.layer.lengths is None:
@@ -239,9 +250,9 @@ class Direction:
         """An element of a state."""
         return Read(nest.tensor(value, name), (var("b"), var("j")))
 
-    def peephole(self, nest: Nest, x: Expr, c: Expr | None, which: int) -> Expr:
+    def peephole(self, nest: Nest, x: Expr, c: Expr, which: int) -> Expr:
         """A gate's value with what the cell state adds to it."""
-        if c is None or not self.site.has(7):
+        if not self.site.has(7):
             return x
         place = (Affine((), self.way), var("j") + which * self.hidden)
         weight = nest.load(self.site.arg(7), "peephole", place)

@@ -30,14 +30,14 @@ def _lstm(d: Direction, x: Var, state: State, step: Step) -> State:
     h, c = state.h, state.c
     gates = x if h is None else d.recurrent(h, x, step)
     nest = d.low.nest("lstm_cell")
-    old = None if c is None else d.element(nest, c, "c")
+    # A zero cell is multiplied too: a gate that is NaN makes it NaN.
+    old: Expr = Const(0.0, d.dtype) if c is None else d.element(nest, c, "c")
     enter = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 0), old, 0))
-    new: Expr = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
-    if old is not None:
-        stay: Expr = call("sub", Const(1.0, d.dtype), enter)
-        if not d.site.integer("input_forget"):
-            stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), old, 2))
-        new = call("add", call("mul", stay, old), new)
+    new = call("mul", enter, d.act(1, d.gate(nest, gates, "gates", 3)))
+    stay: Expr = call("sub", Const(1.0, d.dtype), enter)
+    if not d.site.integer("input_forget"):
+        stay = d.act(0, d.peephole(nest, d.gate(nest, gates, "gates", 2), old, 2))
+    new = call("add", call("mul", stay, old), new)
     cell, hidden, axes = d.state(f"c{step.tag}"), d.state(f"h{step.tag}"), d.axes
     nest.compute("new", shape_of(cell), d.dtype, axes, d.kept(nest, new, c, step))
     now = Read("new", (var("b"), var("j")))

@@ -33,7 +33,7 @@ def _run(d: Direction, steps: int) -> tuple[State, dict[int, Var]]:
     if not steps:
         return d.begin(), {}
     inputs, width = d.inputs(), d.gates * d.hidden
-    state = State(d.start(5, "h"), d.start(6, "c") if d.site.op == "LSTM" else None)
+    state = d.begin_unrolled()
     hidden: dict[int, Var] = {}
     for t in reversed(range(steps)) if d.from_end else range(steps):
         x = d.temporary(f"x{t}", d.batch, width)
