@@ -23,7 +23,7 @@ from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.binding.bound import Bound
 from explorer.runtime.binding.constants import Constants
 from explorer.runtime.binding.measured_wall import measured_wall
-from explorer.runtime.binding.recording import Traced
+from explorer.runtime.binding.recording import Traced, replay
 from explorer.runtime.binding.results import copied_out, usable
 from explorer.runtime.device_program.instructions import MAX_UNITS
 from explorer.runtime.frames import Frames, RunRegion
@@ -146,7 +146,13 @@ class Executable:
             )
         arena = bound.take()
         arena.point([*given, *arrays])
-        return lambda: bound.replay(arena, teams())  # after a fork another one
+        recording = bound.recording(arena)
+
+        def replayed(_held: object = (bound, arena)) -> None:  # whose memory is read and written
+            counters.add("replays")
+            replay(recording, teams())  # after a fork another one
+
+        return replayed
 
     def measured_wall(self, inputs: Mapping[str, Array], runs: int = 1) -> Wall:
         """The wall of a run, from its time stamps; of several that whose makespan is the median."""
@@ -230,7 +236,8 @@ class Executable:
         else:
             arrays = outputs.fresh()
             made = len(arrays)
-        counters.add_all(runs=int(whole), arrays_made=made)
+        counters.add("runs", int(whole))
+        counters.add("arrays_made", made)
         arena = bound.take()
         try:
             arena.point([*given, *arrays])

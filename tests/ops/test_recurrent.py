@@ -26,7 +26,7 @@ def layer(
 
 
 def spoilt(gates: int, of: int, value: float, steps: int = 2) -> list[np.ndarray]:
-    """A layer in which input `of` (0 is x, 2 is R) has an infinity or NaN; 0 * x spoils one gate."""
+    """A layer in which input `of` (0 is x, 2 is R) has an infinity; 0 * x spoils one gate."""
     made = layer(gates, 1, steps)
     made[1][0, 2 * 4 : 3 * 4, 1] = 0
     made[of].reshape(-1)[1] = value

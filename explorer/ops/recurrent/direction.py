@@ -187,7 +187,7 @@ class Direction:
         return State(h, (self.start(6, "c") or self.zeros("c")) if self.site.op == "LSTM" else None)
 
     def begin_unrolled(self) -> State:
-        """The same, but no h where it is zero and R is finite: the first step's 0 @ R adds nothing."""
+        """The same, but no h where it is zero and R is finite: 0 @ R would add nothing."""
         h = self.start(5, "h")
         if h is None and not self._finite(self.low.array(self.site.arg(2))):
             h = self.zeros("h")

@@ -15,7 +15,7 @@ from explorer.runtime.binding.constants import Constants
 from explorer.runtime.binding.launches.assemble import assemble
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
-from explorer.runtime.binding.recording import Traced, capture, replay
+from explorer.runtime.binding.recording import Recording, Traced, capture, replay
 from explorer.runtime.binding.results import Outputs
 from explorer.runtime.binding.tables import Blocks, Places, Template
 from explorer.runtime.planning.plan import Plan
@@ -84,12 +84,16 @@ class Bound:
 
     def replay(self, arena: Arena, team: Launcher, traced: Traced | None = None) -> None:
         """Do in an arena what its recording says, which is made before the first run."""
+        replay(self.recording(arena), team, traced)
+
+    def recording(self, arena: Arena) -> Recording:
+        """What a run does in an arena."""
         if arena.deeds is None:
             counters.add("captures")
             arena.deeds = capture(self.steps, self.copied, arena)
         else:
             counters.add("replays")
-        replay(arena.deeds, team, traced)
+        return arena.deeds
 
 
 def launches(steps: Sequence[Step]) -> list[LaunchCode]:

@@ -96,16 +96,11 @@ class Run:
     team: Launcher
     traced: Traced | None
 
-    def launch(self, code: LaunchCode, launch: Launch) -> None:
-        """Follow the rows to their end."""
-        if self.traced is None:
-            launch.run(self.team)
-        else:
-            self.traced.paths.append(self.traced.path)
-            self.traced.decided.append(len(self.traced.launches))
-            self.traced.launches.append((code, launch.trace(self.team, self.traced.capacity)))
-        if code.recursions and launch.fault:
-            raise too_deep(*code.recursions[launch.fault - 1])
+    def trace(self, code: LaunchCode, launch: Launch, traced: Traced) -> None:
+        """Follow the rows to their end and keep their stamps."""
+        traced.paths.append(traced.path)
+        traced.decided.append(len(traced.launches))
+        traced.launches.append((code, launch.trace(self.team, traced.capacity)))
 
     def decided(self, kind: str, binding: str, value: int) -> None:
         """Note what Python has decided."""
@@ -132,8 +127,9 @@ def capture(steps: Sequence[Step], copied: Sequence[tuple[int, str]], arena: Are
 
 def replay(recording: Recording, team: Launcher, traced: Traced | None = None) -> None:
     """Do the deeds; an exception of a library call reaches the caller."""
-
-    _do(recording, Run(team, traced))
+    run = Run(team, traced)
+    for deed in recording:
+        deed(run)
 
 
 def _do(recording: Recording, run: Run) -> None:
@@ -151,14 +147,27 @@ class _Recorder:
     def step(self, step: Step) -> Sequence[Deed]:
         match step:
             case LaunchCode():
-                launch = self.arena.launches[id(step)]
-                return (lambda run: run.launch(step, launch),)
+                return (self.launch(step),)
             case LibraryTask():
                 return (self.library(step),)
             case HostBranch():
                 return (self.branch(step),)
             case HostLoop():
                 return (*self.enter(step), self.loop(step))
+
+    def launch(self, step: LaunchCode) -> Deed:
+        launch, recursions = self.arena.launches[id(step)], step.recursions
+        block, units = launch.block, launch.units
+
+        def deed(run: Run) -> None:  # no call more than it needs: small models do little else
+            if run.traced is None:
+                run.team.launch(block, units)
+            else:
+                run.trace(step, launch, run.traced)
+            if recursions and launch.fault:
+                raise too_deep(*recursions[launch.fault - 1])
+
+        return deed
 
     def library(self, task: LibraryTask) -> Deed:
         call = task.call

@@ -84,8 +84,8 @@ class Launch:
         self._pointers = np.array([address_of(p) for p in self.pointers], np.int64)
         self._words = np.zeros(isa.LAUNCH_WORDS, np.int64)
         self._fill(units)
-        self._address = address_of(self._words)
-        self._units = units
+        self.block = address_of(self._words)
+        self.units = units
 
     def _fill(self, units: int) -> None:
         words = self._words
@@ -121,7 +121,7 @@ class Launch:
 
     def run(self, team: Launcher) -> None:
         """Follow the rows to their end."""
-        team.launch(self._address, self._units)
+        team.launch(self.block, self.units)
 
     @property
     def fault(self) -> int:
@@ -140,13 +140,13 @@ class Launch:
 
     def trace(self, team: Launcher, capacity: int) -> Stamps:
         """Follow the rows and stamp every Run; what is beyond the capacity is counted only."""
-        room = np.empty((self._units, capacity, isa.STAMP_WORDS), np.int64)
+        room = np.empty((self.units, capacity, isa.STAMP_WORDS), np.int64)
         room.fill(0)  # else the first stamp on a page waits for the system to give it
         addresses = np.array([address_of(r) for r in room], np.int64)
         most = min(capacity, MOST_NOTES)
         notes = np.empty((self._noting, most, isa.NOTE_WORDS), np.int64)
         notes.fill(0)
-        noting = np.zeros(self._units, np.int64)
+        noting = np.zeros(self.units, np.int64)
         noting[: self._noting] = [address_of(n) for n in notes]
         self._noted[:], self._words[isa.L_NOTE_ROOM] = 0, most
         self._words[isa.L_CAPACITY] = capacity
