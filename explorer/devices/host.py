@@ -17,6 +17,9 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # in kHz
 CPUINFO = Path("/proc/cpuinfo")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+# Of a last-level cache, more than any processor has: 96 MiB for 8 cores (AMD, Zen 4 with 3D V-Cache,
+# data sheet). A virtual machine is often told all of its host's, and shares it with the others.
+MOST_L3_BYTES_PER_CORE = 16 << 20
 DEFAULT_GHZ = 3.0
 PLAUSIBLE_GHZ = (0.5, 8.0)
 
@@ -47,13 +50,25 @@ def is_x86() -> bool:
 
 
 def cache_bytes() -> dict[str, int]:
-    """The size of each data cache, as the kernel tells it, else a common one."""
+    """The size of each data cache, as the kernel tells it, else a common one; of the last level no
+    more than the cores that share it can have.
+    """
     found = {f"L{n}": size for n, size in DEFAULT_BYTES.items()}
     for level, entry in _data_caches():
         text = _told(entry / "size")
         if text[-1:] in ("K", "M") and text[:-1].isdigit():
             found[level] = int(text[:-1]) << (10 if text[-1] == "K" else 20)
+            if level == "L3":
+                most = MOST_L3_BYTES_PER_CORE * _sharing(entry)
+                found[level] = min(found[level], max(most, found["L2"]))
     return found
+
+
+def _sharing(entry: Path) -> int:
+    """How many of our cores share a cache: the kernel's list is such as 0-3,8."""
+    spans = [part.partition("-") for part in _told(entry / "shared_cpu_list").split(",")]
+    known = [(a, b or a) for a, _, b in spans if a.isdigit() and (b or a).isdigit()]
+    return max(1, sum(int(b) - int(a) + 1 for a, b in known))
 
 
 def cache_ways() -> dict[str, int]:

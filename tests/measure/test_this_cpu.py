@@ -103,6 +103,22 @@ def test_every_cache_has_a_size() -> None:
     assert host.lanes() in (4, 8, 16)
 
 
+@pytest.mark.parametrize(
+    ("size", "shared", "mib"),
+    [("307200K", "0-1", 32), ("32768K", "0-7", 32), ("96M", "0-7,16-23", 96), ("300M", "", 16),
+     ("64M", "x-y,3", 16), ("1024K", "0", 1)],
+)  # fmt: skip
+def test_of_a_hosts_last_level_cache_a_virtual_machine_has_what_its_cores_can_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, shared: str, mib: int
+) -> None:
+    told = {"type": "Unified", "level": "3", "size": size, "shared_cpu_list": shared}
+    (tmp_path / "index3").mkdir()
+    for name, text in told.items():
+        (tmp_path / "index3" / name).write_text(text)
+    monkeypatch.setattr(host, "CACHES", tmp_path)
+    assert host.cache_bytes()["L3"] == mib << 20
+
+
 def test_a_measurement_is_plausible() -> None:
     found = this_cpu.measure()
     names = [m.name for m in found.levels]
