@@ -18,7 +18,7 @@ FREQUENCY = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")  # in 
 CPUINFO = Path("/proc/cpuinfo")
 DEFAULT_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 # Of a last-level cache, more than any processor has: 96 MiB for 8 cores (AMD's data sheets, Zen 4
-# with 3D V-Cache). A virtual machine is often told all of its host's, and shares it with the others.
+# with 3D V-Cache). A virtual machine is often told all of its host's, which others use as well.
 MOST_L3_BYTES_PER_CORE = 16 << 20
 DEFAULT_GHZ = 3.0
 PLAUSIBLE_GHZ = (0.5, 8.0)

@@ -6,6 +6,7 @@ CPU; integers of less than a byte take a byte each, and wrap where they are stor
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import ml_dtypes as ml_dtypes  # its names become names of NumPy's
@@ -95,12 +96,18 @@ def numpy_dtype(dtype: DType) -> np.dtype[np.generic]:
     return np.dtype(object) if dtype == "string" else np.dtype(dtype)
 
 
-def dtype_of(array: np.ndarray) -> DType:
-    """The name of an array's dtype."""
-    return "string" if array.dtype.kind in "OUS" else str(array.dtype.name)
+def dtype_of(array: Any) -> DType:
+    """The name of an array's or a scalar's dtype."""
+    return _name(array.dtype)
+
+
+@lru_cache(256)
+def _name(dtype: np.dtype[Any]) -> DType:
+    """NumPy makes a dtype's name anew each time, which takes longer than a small operation."""
+    return "string" if dtype.kind in "OUS" else str(dtype.name)
 
 
 def as_computed(array: Any) -> Any:
     """An array or a scalar in the type in which kernels compute with it."""
-    name = str(array.dtype.name)
+    name = _name(array.dtype)
     return array.astype(computed(name)) if is_stored_otherwise(name) else array

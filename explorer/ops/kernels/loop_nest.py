@@ -12,7 +12,7 @@ import numpy as np
 from explorer.budget import check_room
 from explorer.ir.affine import Affine
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.dtypes import as_computed, computed, is_float, numpy_dtype
+from explorer.ir.dtypes import as_computed, computed, dtype_of, is_float, numpy_dtype
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -83,7 +83,7 @@ def _run(compute: Compute, values: dict[str, Array], sizes: Sizes) -> None:
     )
     if any(s.size == 0 for s in whole):
         return
-    way = _way(compute, _Nest(values, sizes), whole, over, str(out.dtype.name))
+    way = _way(compute, _Nest(values, sizes), whole, over, dtype_of(out))
     for part in _parts(whole, way):
         index = [bind(i, part, sizes) for i in compute.target]
         window(out, index, part, writeable=True)[...] = way.value(part)
@@ -100,7 +100,7 @@ def _scatter(compute: Compute, to: Scatter, values: dict[str, Array], sizes: Siz
     whole = _spans(compute.axes, sizes)
     index = [bind(i, whole, sizes) for i in compute.target]
     combiner = compute.combiner or "sum"
-    results = np.full([s.size for s in whole], identity(combiner, out.dtype.name))
+    results = np.full([s.size for s in whole], identity(combiner, dtype_of(out)))
     if results.size:
         over = frozenset(a.name for a in to.over)
         way = _Way(lambda part: None, _elements, MAP_ELEMENTS, over)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from explorer.ir.affine import Affine
-from explorer.ir.dtypes import is_stored_otherwise
+from explorer.ir.dtypes import dtype_of, is_stored_otherwise
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 
 Array = np.ndarray
@@ -42,15 +42,15 @@ class Index:
 def bind(index: Affine, box: Box, sizes: Sizes) -> Index:
     """The numbers of an affine index under a binding of the symbols."""
     at = {name: evaluate_dim(c, sizes) for name, c in index.terms}
-    steps = tuple(at.pop(s.name, 0) for s in box)
+    origin, below, above, steps = evaluate_dim(index.const, sizes), 0, 0, list[int]()
+    for span in box:  # one loop: a kernel of small tensors is mostly this
+        step = at.pop(span.name, 0)
+        end = step * (span.size - 1)
+        origin += step * span.start
+        below, above = below + min(0, end), above + max(0, end)
+        steps.append(step)
     assert not at, f"an index uses {sorted(at)}, which no axis defines"
-    origin = evaluate_dim(index.const, sizes) + sum(
-        c * s.start for c, s in zip(steps, box, strict=True)
-    )
-    ends = [c * (s.size - 1) for c, s in zip(steps, box, strict=True)]
-    return Index(
-        steps, origin + sum(min(0, e) for e in ends), origin + sum(max(0, e) for e in ends), origin
-    )
+    return Index(tuple(steps), origin + below, origin + above, origin)
 
 
 def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = False) -> Array:
@@ -62,10 +62,13 @@ def window(array: Array, index: Sequence[Index], box: Box, *, writeable: bool = 
     used = [any(i.steps[d] for i in index) for d in range(len(box))]
     for i, n in zip(index, array.shape, strict=True):
         assert i.low >= 0 and i.high < n, f"an index runs {i.low} .. {i.high} in an extent of {n}"
+    shape = [s.size if u else 1 for s, u in zip(box, used, strict=True)]
+    if array.flags.c_contiguous and array.size and array.dtype.isbuiltin:  # what is mostly there
+        offset = sum(i.origin * s for i, s in zip(index, array.strides, strict=True))
+        return np.ndarray(shape, array.dtype, array, offset, strides)
     first: Any = (*(slice(i.origin, None) for i in index), ...)
     start = array[first]  # a view, also of a scalar
-    shape = [s.size if u else 1 for s, u in zip(box, used, strict=True)]
-    bits = start.view(_bits(array)) if is_stored_otherwise(array.dtype.name) else start
+    bits = start.view(_bits(array)) if is_stored_otherwise(dtype_of(array)) else start
     return as_strided(bits, shape, strides, writeable=writeable).view(array.dtype)
 
 
