@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import erf
 
 import numpy as np
 import pytest
 
 from explorer.errors import CheckFailed
-from explorer.ir.decisions.tiling import Micro
+from explorer.ir.affine import Affine
+from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
+from explorer.ir.tile_programs.elements import fetches
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Panels, Run
+from explorer.ir.tile_programs.statements import Find, For, Panels, Run
 from explorer.ir.tile_programs.traversal import statements
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps
-from tests.codegen.cases import ENV, Case, arrays, conv, linear
+from tests.codegen.cases import ENV, Case, arrays, conv, linear, specs
 from tests.tile.programs import HERE, with_lanes
 
 
@@ -96,3 +100,51 @@ def test_the_nearest_cache_decides_what_is_prefetched() -> None:
         last = steps(normalise(case.kernel), case.tiling, ENV, here)[-1][1]
         (found,) = (s for s in statements(last.body) if isinstance(s, Panels))
         assert found.prefetch == wanted
+
+
+def test_panels_of_one_row_that_a_unit_keeps_are_not_asked_for_ahead() -> None:
+    case = linear(1, 24, 32, "relu", {}, Micro(1, 2))
+    near, own = (replace(HERE.levels[0], capacity_bytes=n) for n in (1024, 4096))
+    for kept, wanted in ((8192, ""), (4096, "panel")):
+        levels = (near, replace(own, name="L2", capacity_bytes=kept))
+        device = replace(with_lanes(8), levels=levels)
+        last = steps(normalise(case.kernel), case.tiling, ENV, device)[-1][1]
+        (found,) = (s for s in statements(last.body) if isinstance(s, Panels))
+        assert found.prefetch == wanted
+
+
+def chosen(by_row: bool) -> Case:
+    """A product to which a row of a table is added: one for all, as a loop's trip says, or one for
+    each row of the product.
+    """
+    m, k, n, length = 4, 24, 32, 7
+    e = axes("e", (m, n))
+    i, j, r = Axis("i", m), Axis("j", n), Axis("k", k)
+    product = Compute("t", (i, j), Apply("mul", (at("x", (i, r)), at("w", (r, j)))), (r,), "sum")
+    which = at("which", e[:1]) if by_row else Read("which", ())
+    row = Read("table", (which, Affine(((e[1].name, 1),))))
+    summed = Apply("erf", (Apply("add", (at("t", e), row)),))
+    tensors = (
+        *specs(x=(m, k), w=(k, n), table=(length, n), t=(m, n), y=(m, n)),
+        TensorSpec("which", (m,) if by_row else (), "int64"),
+    )
+    inputs = ("x", "w", "table", "which")
+    computes = (product, Compute("y", e, summed))
+    kernel = Kernel("chosen", tensors, computes, inputs, ("y",), frozenset({"w"}))
+    return Case("chosen", kernel, Tiling((), Micro(2, 2)), {})
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_a_row_for_all_tiles_is_found_before_them_and_one_for_each_row_is_not(by_row: bool) -> None:
+    case = chosen(by_row)
+    body = list(statements(program(case).body))
+    places = [n for n, s in enumerate(body) if isinstance(s, Find)]
+    (at_,) = (n for n, s in enumerate(body) if isinstance(s, Panels))
+    inside = any(f.dynamic for f in fetches(panels(case).epilogue.expr))
+    assert (bool(places), inside) == (not by_row, by_row)
+    assert all(n < at_ for n in places)
+    values = arrays(case)
+    found = values | {"y": np.zeros((4, 32), np.float32)}
+    Interpreter(program(case), found, {}).run()
+    wanted = values["x"] @ values["w"] + values["table"][values["which"]]
+    np.testing.assert_allclose(found["y"], np.vectorize(erf)(wanted), rtol=1e-4, atol=1e-5)

@@ -19,6 +19,7 @@ from explorer.ir.tile_programs.statements import For, Once, Panels, Run, Span, S
 
 WASTE_RATIO = 1.1  # rows computed over rows there, in a run; chosen, no measurement kept
 PANEL_SHARE = 2 / 3  # of the nearest cache: the rest is for rows and results; chosen, 32 KiB of 48
+OWN_SHARE = 1 / 2  # of a unit's farthest own cache: the rest is for other matrices; chosen
 ON_REGISTERS = ("add", "sub", "mul", "div", "max", "min")  # of float elements
 ON_WHOLE_NUMBERS = ("add", "sub", "mul")
 
@@ -151,12 +152,18 @@ def _may_change(f: Fetch, s: Panels) -> bool:
 
 def _prefetched(s: Panels, runs: bool, device: Device) -> str:
     """While a packed panel is read, the next one comes; where all panels stay in the nearest cache,
-    the left operand's next rows do.
+    the left operand's next rows do. One row reads each panel once and needs none of it again: of
+    panels that stay in a cache of the unit's own nothing comes before it is asked for. To bring
+    1 MiB of them into L1 took a Xeon (Sapphire Rapids) 13 us instead of 9.
     """
     c = s.contract
     if c.b.buffer.kind != "packed":
         return ""
     held = product((s.columns.extent, c.depth, ITEM_BYTES[c.b.buffer.dtype]))
+    own = max((m.capacity_bytes or 0 for m in device.levels if not m.shared), default=0)
+    single = product(tuple(x.size for x in s.rows)) == 1
+    if single and isinstance(held, int) and held <= own * OWN_SHARE:
+        return ""
     room = (device.levels[0].capacity_bytes or 0) * PANEL_SHARE
     dense = c.a_step == 1 and len(c.segment_values) == 1
     follow = dense and c.a.offset.factor(s.rows[-1].axis) == c.depth

@@ -4,6 +4,7 @@ rows that data chooses looked up once, loops over vectors; what remains is done 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from explorer.devices.model import Device
@@ -12,7 +13,14 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.dtypes import ITEM_BYTES, DType, is_stored_otherwise
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.shapes.dims import product
-from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, dtype_of_tile, fetches
+from explorer.ir.tile_programs.elements import (
+    Buffer,
+    Do,
+    Fetch,
+    TileExpr,
+    dtype_of_tile,
+    fetches,
+)
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import (
     At,
@@ -22,12 +30,13 @@ from explorer.ir.tile_programs.statements import (
     LoopForm,
     Map,
     OnePass,
+    Panels,
     Reduce,
     Scan,
     Span,
     Statement,
 )
-from explorer.ir.tile_programs.traversal import moved, substitute
+from explorer.ir.tile_programs.traversal import moved, substitute, writes
 from explorer.ops.kernels.scalar import start_value
 from explorer.tile.rewriting.collapse import collapse
 from explorer.tile.rewriting.loop_form import scan_form, vector_form
@@ -35,6 +44,7 @@ from explorer.tile.rewriting.loop_form import scan_form, vector_form
 SIDES = {1: 16, 2: 16, 4: 16, 8: 8}  # of a square block, by the bytes of an element
 BLOCKS_BESIDE = 4  # side by side, lines follow lines; chosen, no measurement kept
 LEAST_ROW_ELEMENTS = 8  # results that are worth a vector; chosen, no measurement kept
+PLACES = ("_r", "_j")  # of a register tile, in an epilogue
 FEW_POINTS = 16  # reduced ones that LLVM unrolls; chosen, no measurement kept
 
 
@@ -71,6 +81,8 @@ class _Forms:
                 return [whole] if whole is not None else [x for p in parts for x in self.of(p)]
             case Scan():
                 return self.scan(s)
+            case Panels():
+                return self.panels(s)
         return [s]
 
     def map(self, m: Map) -> list[Statement]:
@@ -97,15 +109,37 @@ class _Forms:
         plain = Map(target, spans, expr)
         return [vector_form(plain, self.device) or plain]
 
-    def with_rows(self, expr: TileExpr, finds: list[Statement]) -> TileExpr:
-        """The expression with every address that is looked up found before the loops inside.
+    def panels(self, s: Panels) -> list[Statement]:
+        """A contraction whose epilogue reads a row that is the same for all tiles, as a loop's trip
+        has one: it is looked up before them, else LLVM asks for it again with each element, and
+        makes no vectors.
+        """
+        finds: list[Statement] = []
+        axes = {span.axis for span in (*s.rows, s.columns, *s.epilogue.spans)}
+        expr = self.with_rows(s.epilogue.expr, finds, frozenset({*axes, *PLACES}), tuple(writes(s)))
+        return [*finds, replace(s, epilogue=replace(s.epilogue, expr=expr))]
+
+    def with_rows(
+        self,
+        expr: TileExpr,
+        finds: list[Statement],
+        inside: frozenset[str] = frozenset(),
+        written: Collection[Buffer] = (),
+    ) -> TileExpr:
+        """The expression with every address that is looked up found before the loops inside, but
+        for those that follow the axes of these, or what they have `written`.
 
         `y[i, j] = x[index[i], j]` becomes `row = index[i]; y[i, j] = x[row, j]`.
         """
         match expr:
             case Do(op, args):
-                return Do(op, tuple(self.with_rows(a, finds) for a in args))
+                return Do(op, tuple(self.with_rows(a, finds, inside, written) for a in args))
             case Fetch(_, offset, dynamic) if dynamic:
+                indices = [index for index, _, _ in dynamic]
+                read = {f.buffer for index in indices for f in fetches(index)}
+                used = frozenset[str]().union(*map(_variables, indices))
+                if used & inside or not read.isdisjoint(written):
+                    return expr
                 for index, stride, extent in dynamic:
                     name = f"_found{self.found}"
                     self.found += 1
