@@ -28,6 +28,14 @@ Values: TypeAlias = Mapping[str, Value]
 Control: TypeAlias = LoopTask | BranchTask
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """On which units groups run: of `several` members, and those of one that stands `alone`."""
+
+    several: str = "auto"
+    alone: str = "auto"
+
+
 def group_name(group: Sequence[UTask]) -> str:
     """What decisions call it."""
     return " beside ".join(p.binding for p in group if isinstance(p, Control) and not is_rest(p))
@@ -38,11 +46,16 @@ def is_rest(part: UTask) -> bool:
     return isinstance(part, LoopTask) and bool(part.rest)
 
 
-def independent(parts: Sequence[UTask], values: Values, units: str) -> tuple[UTask, ...]:
+def is_lone(group: Sequence[UTask]) -> bool:
+    """Whether nothing stands beside a loop or branch, but what is left of its own turns."""
+    return sum(not is_rest(part) for part in group) == 1
+
+
+def independent(parts: Sequence[UTask], values: Values, asked: Asked) -> tuple[UTask, ...]:
     """The parts in an order in which such loops and branches stand next to each other, those inside
-    of others too; `units` is what was asked for. What a recursion does stays as it is.
+    of others too, each with what was asked for. What a recursion does stays as it is.
     """
-    parts = [_inside(part, values, units) for part in parts]
+    parts = [_inside(part, values, asked) for part in parts]
     out: list[UTask] = []
     at = 0
     while at < len(parts):
@@ -52,9 +65,7 @@ def independent(parts: Sequence[UTask], values: Values, units: str) -> tuple[UTa
             out.append(part)
             continue
         group, count = _gathered(member, parts[at + len(member) - 1 :], values)
-        if not count:
-            out.append(part)
-            continue
+        units = asked.several if count else asked.alone
         at += len(member) - 1 + count
         out += [Straight(tuple(group.before))] if group.before else []
         out += [replace(p, beside=n > 0, units=units) for n, p in enumerate(group.members)]
@@ -62,12 +73,12 @@ def independent(parts: Sequence[UTask], values: Values, units: str) -> tuple[UTa
     return tuple(straightened(out))
 
 
-def _inside(part: UTask, values: Values, units: str) -> UTask:
+def _inside(part: UTask, values: Values, asked: Asked) -> UTask:
     match part:
         case LoopTask(body=body):
-            return replace(part, body=independent(body, values, units))
+            return replace(part, body=independent(body, values, asked))
         case BranchTask(then=then, orelse=orelse):
-            arms = [independent(arm, values, units) for arm in (then, orelse)]
+            arms = [independent(arm, values, asked) for arm in (then, orelse)]
             return replace(part, then=arms[0], orelse=arms[1])
         case _:
             return part

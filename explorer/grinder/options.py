@@ -13,6 +13,7 @@ MOST_MEASURED_WAYS = 16  # that can be asked for; chosen
 MOST_OPEN_CALLS = 1 << 24  # of a recursion, that can be asked for; chosen
 RECURSIONS = ("auto", "serial", "parallel")
 INDEPENDENT = ("auto", "together", "apart")
+ALONE = ("auto", "all", "one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,10 @@ class Options:
     their own, each of which makes its trips and takes its sides without the others; "together" does
     one after the other on all units; "auto" takes what is predicted to be the fastest.
 
+    `alone`: a loop or branch beside which nothing stands runs on "all" units, which meet in every
+    trip, or on "one", which meets nobody before its end; "auto" takes what is predicted to be the
+    fastest.
+
     `depth`: how many calls of a recursive function are open at once at most. A run that would need
     more ends with BoundError; a stack of so many frames that takes more memory than a model may
     have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
@@ -46,6 +51,7 @@ class Options:
     measure: int = 0
     recursion: str = "auto"
     independent: str = "auto"
+    alone: str = "auto"
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -55,6 +61,7 @@ class Options:
         ranges.whole("grinder.depth", self.depth, 0, MOST_OPEN_CALLS)
         ranges.one_of("grinder.recursion", self.recursion, RECURSIONS)
         ranges.one_of("grinder.independent", self.independent, INDEPENDENT)
+        ranges.one_of("grinder.alone", self.alone, ALONE)
         ranges.switch("grinder.inline_branches", self.inline_branches)
 
     @property

@@ -66,9 +66,13 @@ def beside(parts: Sequence[UTask], at: int) -> Sequence[UTask]:
 
 
 def first_of(group: Sequence[UTask]) -> str:
-    """By which name a group of loops and branches is known, that of its first; "" of others."""
+    """By which name a group of loops and branches in the program is known, that of its first; ""
+    of others. One beside which nothing stands is a group too.
+    """
     first = group[0]
-    return first.name if len(group) > 1 and isinstance(first, LoopTask | BranchTask) else ""
+    if isinstance(first, LoopTask | BranchTask) and first.level == "device":
+        return first.name
+    return ""
 
 
 def widest(parts: Sequence[UTask]) -> int:

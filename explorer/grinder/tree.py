@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from explorer.grinder.host import host_of
+from explorer.grinder.independent import is_rest
 from explorer.grinder.looks import loop_meets, side_meets
 from explorer.grinder.model import (
     BranchTask,
@@ -25,6 +26,7 @@ from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 
 BESIDE = "; it needs nothing of the one before it, nor that of it"
+ALONE = "; one unit does it, which waits for nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ def task_tree(program: Program, ways: Ways | LevelPolicy = lowest) -> TaskTree:
     python = any(isinstance(p, LibraryTask) or _is_host(p) for p in found.parts)
     dynamic = host_of(program, found.hosted).dynamic
     worst = "host" if python or program.main.name in dynamic else "device"
-    parts = tuple(t for part in found.parts for t in _trees(part, found.values))
+    chosen = ways.chosen.values() if isinstance(ways, Ways) else ()
+    alone = frozenset(d.binding for d in chosen if d.chosen.calls == "alone")
+    parts = tuple(t for part in found.parts for t in _trees(part, found.values, alone))
     return TaskTree("sequence", program.name, worst, parts, reason="the whole program")
 
 
@@ -62,7 +66,8 @@ def _is_host(part: UTask) -> bool:
     return isinstance(part, (LoopTask, BranchTask)) and part.level == "host"
 
 
-def _trees(part: UTask, values: Mapping[str, Value]) -> list[TaskTree]:
+def _trees(part: UTask, values: Mapping[str, Value], alone: Collection[str]) -> list[TaskTree]:
+    """`alone` are the bindings that one unit does, at the sizes that tiles are chosen for."""
     match part:
         case Straight(operators):
             return [
@@ -75,15 +80,15 @@ def _trees(part: UTask, values: Mapping[str, Value]) -> list[TaskTree]:
                 reason = f"Python follows {call.function}, which calls itself: {call.attrs[0][1]}"
             return [TaskTree("library", name, "host", (), binding, reason, 0, origin)]
         case RecursionTask(name, binding, level, reason, body=body, origin=origin):
-            inner = tuple(t for p in body for t in _trees(p, values))
+            inner = tuple(t for p in body for t in _trees(p, values, alone))
             return [TaskTree("call", name, level, inner, binding, reason, 2, origin)]
         case CallTask(name, binding, _, function, origin=origin):
             reason = f"{function} again, in the next frame"
             return [TaskTree("call", name, "device", (), binding, reason, 2, origin)]
         case LoopTask():
-            reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
-            inner = tuple(t for p in part.body for t in _trees(p, values))
-            count = barriers_per_trip(part, values)
+            reason = _reason(part, alone)
+            inner = tuple(t for p in part.body for t in _trees(p, values, alone))
+            count = 0 if part.binding in alone else barriers_per_trip(part, values)
             return [
                 TaskTree(
                     "loop",
@@ -97,14 +102,18 @@ def _trees(part: UTask, values: Mapping[str, Value]) -> list[TaskTree]:
                 )
             ]
         case BranchTask():
-            reason = f"{part.reason}{BESIDE}" if part.beside else part.reason
+            reason = _reason(part, alone)
             arms = tuple(
                 TaskTree(
-                    "sequence", label, part.level, tuple(t for p in arm for t in _trees(p, values))
+                    "sequence",
+                    label,
+                    part.level,
+                    tuple(t for p in arm for t in _trees(p, values, alone)),
                 )
                 for label, arm in (("then", part.then), ("else", part.orelse))
             )
-            count = 0 if part.level == "host" else barriers_of(part, values)
+            unmet = part.level == "host" or part.binding in alone
+            count = 0 if unmet else barriers_of(part, values)
             return [
                 TaskTree(
                     "branch",
@@ -117,6 +126,12 @@ def _trees(part: UTask, values: Mapping[str, Value]) -> list[TaskTree]:
                     part.origin,
                 )
             ]
+
+
+def _reason(part: LoopTask | BranchTask, alone: Collection[str]) -> str:
+    """Why it runs at its level, and on which units."""
+    beside = BESIDE if part.beside and not is_rest(part) else ""
+    return f"{part.reason}{ALONE if part.binding in alone else ''}{beside}"
 
 
 def barriers_of(branch: BranchTask, values: Mapping[str, Value]) -> int:

@@ -19,7 +19,7 @@ from explorer.codegen.build import KernelCode
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled
 from explorer.grinder import LoopTask
-from explorer.ir.decisions.control import ControlDecision, ControlWay
+from explorer.ir.decisions.control import ControlDecision
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import symbols_of
@@ -33,7 +33,7 @@ from explorer.runtime.planning.allocations import calls_of
 
 Inputs = Mapping[str, np.ndarray]
 Progress = Callable[[str, int, int], None]
-IN_PROGRAM = ControlWay("device")
+IN_PROGRAM = "device", 1  # at what level, and how many trips a turn: what others are held against
 FEWEST, MOST = 8, 40  # rounds; fewer give no 99 % interval
 ENOUGH_S = 0.3  # of the rounds of one number of trips; chosen
 LONGEST_US = 200_000.0  # of a run that is timed; chosen
@@ -55,7 +55,7 @@ def timed_crossing(
     that does nothing with these inputs; Cancelled where `cancelled()` says so.
     """
     given = [*fewer(program, crossing, inputs), inputs]
-    ways = sorted(crossing.open, key=lambda way: way.way != IN_PROGRAM)  # that one first
+    ways = sorted(crossing.open, key=lambda way: (way.way.level, way.way.turn) != IN_PROGRAM)
     ran = [(way, _going(program, codes, device, crossing, way)) for way in ways]
     found: list[Timed] = []
     for done, one in enumerate(given):

@@ -80,11 +80,15 @@ class MeasureWays:
 
         for number, decision in enumerate(program.decisions.control):
             told(f"measure ways: {decision.binding}", number, len(program.decisions.control))
-            tried = [
+            fitting = (
                 c
                 for c in decision.candidates
                 if not c.refused and _fits(c.value, decision.binding in inside)
-            ][: self.count]
+            )
+            single = dict[tuple[str, int], Candidate[ControlWay]]()
+            for c in fitting:  # on which units one runs the plan says, which takes the first
+                single.setdefault((c.value.level, c.value.turn), c)
+            tried = list(single.values())[: self.count]
             timed = decision.chosen.level != "both" and decision.kind != "group"
             if timed and len(tried) > 1:
                 asked = [_with(program, replace(decision, chosen=c.value)) for c in tried]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 
 import explorer
 from explorer.grinder import Options as Grinder
@@ -23,7 +23,10 @@ SCHEDULES = (
     Grinder("host"),
     Grinder("unrolled", unroll=2),
     Grinder("unrolled", unroll=5),
+    Grinder("unrolled", unroll=2, alone="one"),
+    Grinder("device", alone="all"),
 )
+PARTS = 10  # of the exhaustive test
 TRIALS = ((2, 0, 1.0), (2, 1, -1.0), (3, 2, 0.3), (5, 4, -0.2), (7, 9, 2.0))  # n, k, scale
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
@@ -65,10 +68,17 @@ def test_random_programs_give_the_same_under_every_schedule(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
-@given(lines=block(2, False))
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(PARTS))
 def test_five_hundred_random_programs_give_the_same_under_every_schedule(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+    part: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    agrees(tmp_path_factory.mktemp("random"), lines)
+    """A tenth of them."""
+
+    @seed(part)
+    @settings(max_examples=500 // PARTS, database=None, **QUIET)
+    @given(lines=block(2, False))
+    def some(lines: list[str]) -> None:
+        agrees(tmp_path_factory.mktemp("random"), lines)
+
+    some()

@@ -10,6 +10,7 @@ import pytest
 
 import explorer
 from explorer.grinder import BranchTask, LoopTask, uprogram
+from explorer.grinder import Options as Grinder
 from explorer.grinder.looks import loop_meets, side_meets
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
@@ -22,7 +23,7 @@ from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same
 from tests.runtime.test_interleavings import COUNT, TRUTH, VECTOR, N, by_model
 
-BOTH = Decisions(rammer=Options(threads=2, brick_tasks=1))
+BOTH = Decisions(rammer=Options(threads=2, brick_tasks=1), grinder=Grinder(alone="all"))
 
 
 def in_model(executable: Executable, inputs: dict[str, Any], wanted: dict[str, Any]) -> None:

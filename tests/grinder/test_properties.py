@@ -61,6 +61,7 @@ from explorer.grinder import (
     task_tree,
     uprogram,
 )
+from explorer.grinder import Options as Grinder
 from explorer.grinder.both_sides_policy import MOST_KERNELS, refusal
 from explorer.grinder.tree import barriers_per_trip
 from explorer.grinder.unroll import every, operators_of
@@ -90,7 +91,7 @@ def looped(
     kernels: int, states: int, policy: str, checked: bool = False, trips: int | None = None
 ) -> Executable:
     """A loop over states that change places, each trip so many flips of the first; all elements of
-    one are read backwards, so by another unit than wrote them.
+    one are read backwards, so by another unit than wrote them: all units run it.
     """
     model = Model()
 
@@ -108,7 +109,8 @@ def looped(
         found = b.loop(body, limit, None, xs[:states])
         return [found] if isinstance(found, Var) else list(found)
 
-    chosen = Decisions(rammer=Options(policy=policy, threads=2, brick_tasks=1))
+    laid = Options(policy=policy, threads=2, brick_tasks=1)
+    chosen = Decisions(rammer=laid, grinder=Grinder(alone="all"))
     params = (*xs, limit) if trips is None else xs
     return Executable(model.program(params, main, chosen), model.codes, DEVICE)
 
@@ -198,7 +200,8 @@ def test_property_4_a_branch_has_the_barriers_that_the_plan_says(
         return [b.flip(b.branch(p, *sides, [b.flip(x), y], VECTOR))]
 
     given = tuple(Var(n, t) for n, t in (("x", VECTOR), ("y", VECTOR), ("p", TRUTH)))
-    program = model.program(given, main, Decisions(rammer=Options(threads=2, brick_tasks=1)))
+    chosen = Decisions(rammer=Options(threads=2, brick_tasks=1), grinder=Grinder(alone="all"))
+    program = model.program(given, main, chosen)
     executable = Executable(program, model.codes, DEVICE)
     (branch,) = (p for p in executable.tasks.parts if isinstance(p, BranchTask))
     host = executable.planner.host({}, executable.plan({}).extents)

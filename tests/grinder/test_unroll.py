@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.grinder import LoopTask, Straight, Ways, on_host, uprogram
+from explorer.grinder import Options as Grinder
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.tiling import Tiling
@@ -71,7 +72,9 @@ def test_every_length_that_an_input_gives_is_made(turn, threads):
 
     states = (VECTOR, VECTOR, vector(1))
     model, program = looped(write, None, states)
-    decided = Decisions(rammer=Options(threads=threads, brick_tasks=1))
+    decided = Decisions(
+        rammer=Options(threads=threads, brick_tasks=1), grinder=Grinder(alone="all")
+    )
     program = replace(program, decisions=decided)
     executable = Executable(program, model.codes, DEVICE, Ways(turn=turn))
     for trips in (-1, 0, 1, 2, 3, 4, 7, 8, 9, 17):

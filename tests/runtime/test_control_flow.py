@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import explorer
 from explorer.counters import counters
 from explorer.errors import BoundError
+from explorer.grinder import Options as Grinder
 from explorer.grinder import Ways, lowest, on_host, task_tree
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
@@ -25,12 +26,13 @@ THREADS = [1, 2, 3]
 
 
 def run(model, program, inputs, level, threads=2):
-    decided = Decisions(rammer=Options(threads=threads, brick_tasks=1))
-    program = type(program)(program.functions, program.constants, decisions=decided)
-    executable = Executable(program, model.codes, DEVICE, level)
-    wanted = evaluate(program, inputs)
-    for _ in range(3):
-        same(executable.run(inputs), wanted)
+    laid, wanted = Options(threads=threads, brick_tasks=1), evaluate(program, inputs)
+    for alone in ("one", "all") if threads > 1 else ("all",):
+        decided = Decisions(rammer=laid, grinder=Grinder(alone=alone))
+        program = type(program)(program.functions, program.constants, decisions=decided)
+        executable = Executable(program, model.codes, DEVICE, level)
+        for _ in range(3):
+            same(executable.run(inputs), wanted)
     return executable, wanted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explorer.grinder import Options as Grinder
 from explorer.grinder import Ways, lowest, on_host
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
@@ -113,7 +115,9 @@ def programs(rnd, depth=2):
         threads=rnd.randint(1, 3),
         brick_tasks=rnd.choice([0, 1, 2]),
     )
-    return model, model.program(params, write, Decisions(rammer=options))
+    program = model.program(params, write)
+    alone = Grinder(alone=rnd.choice(["all", "all", "auto", "one"]))
+    return model, replace(program, decisions=Decisions(rammer=options, grinder=alone))
 
 
 def chooser(rnd):
@@ -185,7 +189,7 @@ def test_a_state_that_is_the_count_is_copied_before_the_count_goes_on():
     def write(b, x):
         return list(b.loop(body, trips, None, [x, first]))
 
-    decisions = Decisions(rammer=Options(threads=2, brick_tasks=1))
+    decisions = Decisions(rammer=Options(threads=2, brick_tasks=1), grinder=Grinder(alone="all"))
     program = model.program((Var("x", VECTOR),), write, decisions)
     executable = Executable(program, model.codes, DEVICE)
     inputs = inputs_of(program, N)

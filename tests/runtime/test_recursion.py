@@ -109,7 +109,8 @@ def decisions(rnd, depth=8):
         brick_tasks=rnd.choice([0, 1, 2]),
     )
     memory = MemoryOptions(policy=rnd.choice(["arena", "arena", "storages"]))
-    return Decisions(rammer=rammer, memory=memory, grinder=GrinderOptions(depth=depth))
+    grinder = GrinderOptions(depth=depth, alone=rnd.choice(["all", "auto", "one"]))
+    return Decisions(rammer=rammer, memory=memory, grinder=grinder)
 
 
 def recursive(rnd):

@@ -104,9 +104,10 @@ def _row(way: WayTime, counts: tuple[int, ...], begins: int | None, chosen: bool
 def sentence(rows: CrossingRows) -> str:
     """Where the ways cross, in words."""
     ways = {w.label: w for w in rows.ways}
-    if PROGRAM not in ways:
+    program = next((label for label in ways if label.startswith(PROGRAM)), "")
+    if not program:
         return f"{rows.loop}: only the host can follow it, {time_text(ways[HOST].trip_us)} a trip"
-    begins = ways[PROGRAM].from_trips
+    begins = ways[program].from_trips
     if begins is not None:
         counted = "the first trip" if begins <= 1 else f"{begins:,} trips"
         return f"{rows.loop}: from {counted} on the program takes less than the host"

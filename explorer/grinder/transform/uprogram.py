@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from explorer.errors import UnsupportedOperator
 from explorer.grinder.first_states import begin_in_place
 from explorer.grinder.host import host_of
-from explorer.grinder.independent import independent
+from explorer.grinder.independent import Asked, independent
 from explorer.grinder.levels import level_of
 from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
 from explorer.grinder.options import Options
@@ -30,6 +30,8 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.program import Binding, Function, Program
+
+UNITS = {"auto": "auto", "all": "together", "one": "apart"}  # of what stands alone
 
 
 def uprogram(program: Program, ways: Ways | LevelPolicy = lowest) -> UProgram:
@@ -64,7 +66,8 @@ class _Grinder:
         outputs = tuple(scope.value(v) for v in main.outputs)
         values = self.values.by_name
         if not self.ways.apart:
-            parts = independent(parts, values, self.options.independent)
+            asked = Asked(self.options.independent, UNITS[self.options.alone])
+            parts = independent(parts, values, asked)
         begin_in_place(parts, values, outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
         inputs = tuple(p.name for p in main.params)

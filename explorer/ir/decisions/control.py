@@ -31,7 +31,8 @@ class ControlWay:
     """How control flow may run: at a level as in `TaskTree`, or "both": both sides of a branch
     are computed and one is selected. A turn of a loop makes `turn` trips. Units make the `calls` of
     a recursion all "together", one "alone", or "apart"; "" where there is one unit. Loops and
-    branches that need nothing of each other they run "together" or "apart" as well.
+    branches that need nothing of each other they run "together" or "apart" as well; one that
+    stands alone all together (""), or one unit "alone".
     """
 
     level: str
@@ -43,9 +44,8 @@ class ControlWay:
         """What texts call it."""
         if self.level == "both":
             return "both sides"
-        if self.calls:
-            return f"{self.level}, {self.calls}"
-        return f"unrolled by {self.turn}" if self.turn > 1 else self.level
+        said = f"unrolled by {self.turn}" if self.turn > 1 else self.level
+        return f"{said}, {self.calls}" if self.calls else said
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,8 @@ class _Chooser:
         if loop.level == "host":
             return (*ways, WayTime("in the program", DEVICE, refused=loop.reason))
         entered, one = self.base.entered(loop), self.base.turn(loop, self.in_program)
-        ways.append(WayTime("in the program", DEVICE, entered, one, one))
+        way, said = _of_units(self.base, loop)
+        ways.append(WayTime(f"in the program{said}", way, entered, one, one))
         kept = self.kept[loop.binding]
         if kept and self.turns:
             ways.append(WayTime("unrolled", ControlWay("device", self.turns[0]), refused=kept))
@@ -272,12 +273,15 @@ class _Chooser:
             if self.options.schedule == "auto" and size > MOST_OPERATORS:
                 why = f"a turn would be {size:,} kernels, more than {MOST_OPERATORS:,}"
             first, *left = tree.loops(loop.binding)
+            own, said = _of_units(tree, first, turn)
             if not why and first.turn < turn:
                 why = f"it makes {self.base.host.made(loop)} trips"
-            label, turned = f"unrolled by {turn}", Time()
-            if not why:
-                turned = tree.turn(first, self.in_program)
-            ways.append(WayTime(label, way, entered, turned, one, not left, why))
+            if why:
+                ways.append(WayTime(f"unrolled by {turn}", way, refused=why))
+                continue
+            before, turned = tree.entered(first), tree.turn(first, self.in_program)
+            label = f"unrolled by {turn}{said}"
+            ways.append(WayTime(label, own, before, turned, one, not left))
         return tuple(ways)
 
     def loop(self, loop: LoopTask) -> _Weighed:
@@ -290,11 +294,11 @@ class _Chooser:
         ways = tuple(
             Candidate(w.label, way, times[way].terms if way in times else (), refused=w.refused)
             for way, w in found.items()
-        )
+        ) + tuple(_on_other_units(self.base, loop, count))
         on_host = times.pop(HOST)
         if loop.level == "host":
             return _Weighed(loop, ways, (HOST, on_host.times(count)), None)
-        best = self.pick(times, times[DEVICE])
+        best = self.pick(times)
         whole = on_host.times(count)
         least = best, found[best].entry + times[best].times(count)
         if self.options.schedule in FROM_PYTHON:
@@ -303,13 +307,14 @@ class _Chooser:
             return _Weighed(loop, ways, (HOST, whole), least)
         return _Weighed(loop, ways, least, least)
 
-    def pick(self, times: Mapping[ControlWay, Time], one: Time) -> ControlWay:
+    def pick(self, times: Mapping[ControlWay, Time]) -> ControlWay:
         """Of the ways in the program the one to take."""
+        single = next(w for w in times if w.turn == 1)
         turned = [w for w in times if w.turn > 1]
         if self.options.schedule == "unrolled":
-            return turned[0] if turned else DEVICE
+            return turned[0] if turned else single
         least = min(times, key=lambda w: times[w].us)
-        return least if times[least].us < MOST_TIME_SHARE * one.us else DEVICE
+        return least if times[least].us < MOST_TIME_SHARE * times[single].us else single
 
     def branch(self, branch: BranchTask) -> _Weighed:
         """A branch's ways by a decision."""
@@ -319,8 +324,10 @@ class _Chooser:
             ways.append(Candidate("in the program", DEVICE, refused=branch.reason))
             return _Weighed(branch, tuple(ways), (HOST, hosted), None)
         decided = self.base.decided(branch, self.in_program)
-        ways.append(Candidate("in the program", DEVICE, decided.terms))
-        least = (DEVICE, decided)
+        way, said = _of_units(self.base, branch)
+        ways.append(Candidate(f"in the program{said}", way, decided.terms))
+        ways += _on_other_units(self.base, branch)
+        least = (way, decided)
         to_host = self.options.schedule in FROM_PYTHON or (
             self.options.schedule == "auto" and hosted.us < decided.us
         )
@@ -340,3 +347,15 @@ class _Chooser:
         if self.options.schedule in FROM_PYTHON:
             return _Weighed(recursion, ways, (HOST, hosted.times(calls)), least, said)
         return _Weighed(recursion, ways, least, least, said)
+
+
+def _of_units(tree: Tree, part: Control, turn: int = 1) -> tuple[ControlWay, str]:
+    """The way in the program that a tree has of a loop or branch, and what its label ends with."""
+    calls = tree.units_way(part)
+    return ControlWay("device", turn, calls), ", one unit" if calls else ""
+
+
+def _on_other_units(tree: Tree, part: Control, trips: int = 1) -> Iterator[Weighed]:
+    for way in tree.other_units(part, trips):
+        found = ControlWay("device", calls=way.value)
+        yield Candidate(f"in the program, {way.label}", found, way.terms, way.refused)

@@ -23,7 +23,7 @@ from explorer.grinder import (
     Ways,
     uprogram,
 )
-from explorer.grinder.independent import group_name
+from explorer.grinder.independent import group_name, is_lone
 from explorer.grinder.siblings import first_of, groups
 from explorer.grinder.unroll import every
 from explorer.ir.decisions.candidate import Candidate
@@ -39,7 +39,12 @@ from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
 from explorer.runtime.planning.units.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
-from explorer.runtime.planning.units.side_by_side import Dealt, groups_of
+from explorer.runtime.planning.units.side_by_side import (
+    LONE,
+    MEETINGS_APART,
+    Dealt,
+    groups_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,15 @@ class Tree:
         alone = {name for name, way in self.recursions.items() if way.way == ALONE}
         self.unmet = {p.name for r in recursions for p in (r, *control(r.body)) if r.name in alone}
         self.host = planner.host(sizes, extents)
-        _, self.groups = planner.groups(laid, planner.units, self.host)
+        met_us = supposed.barrier_us
+        self.schedules, self.groups = planner.groups(laid, planner.units, self.host, met_us)
+        dealt = [g for g in groups_of(self.tasks.parts) if self.is_dealt(g)]
+        self.apart = frozenset(p.name for group in dealt for p in control(group))
+        members = (p for group in dealt for p in group if not isinstance(p, Straight))
+        self.members = frozenset(p.name for p in members)
+        lone = [g for g in dealt if is_lone(g)]
+        self.alone = frozenset(p.name for group in lone for p in control(group))
+        self.several = frozenset(first_of(g) for g in groups_of(self.tasks.parts) if not is_lone(g))
         self.units = planner.units.units
         self.profiled = planner.profile is not None
         self.again_us = planner.overheads.again_us
@@ -143,8 +156,31 @@ class Tree:
         self.extents = extents
 
     def barriers(self, part: Control, count: int) -> float:
-        """The time of so many meetings of all units; none in a recursion that one unit does."""
-        return 0.0 if part.name in self.unmet else count * self.barrier_us
+        """The time of so many meetings of all units; none in what one unit does."""
+        return 0.0 if part.name in self.unmet | self.apart else count * self.barrier_us
+
+    def copies(self, part: Control, us: float) -> float:
+        """The time of what all units copy, a part each, or one unit where it is alone."""
+        return us * self.units if part.name in self.apart else us
+
+    def dealt_out(self, part: Control) -> Time:
+        """What is spent before and behind what one unit does while others do something else."""
+        return Time(barriers=MEETINGS_APART * self.barrier_us * (part.name in self.members))
+
+    def units_way(self, part: Control) -> str:
+        """ "alone" where one unit does a loop or branch, and those in it."""
+        return ALONE if part.name in self.alone else ""
+
+    def other_units(self, part: Control, trips: int = 1) -> Iterator[Candidate[str]]:
+        """On which units a loop or branch that stands alone could run too, by one of its trips."""
+        found = self.groups.get(part.name)
+        if found is None or not isinstance(part, LoopTask | BranchTask) or part.beside:
+            return
+        for way in found.weighed if part.name not in self.several else ():
+            if way.value != found.way:
+                terms = tuple((name, us / max(1, trips)) for name, us in way.terms)
+                calls = ALONE if way.value == APART else way.value
+                yield Candidate(LONE[way.value], calls, terms, way.refused)
 
     def loops(self, binding: str) -> list[LoopTask]:
         """A loop where it stands first, and what is left of its turns."""
@@ -167,12 +203,14 @@ class Tree:
     def turn(self, loop: LoopTask, inside: Inside) -> Time:
         """One turn of a loop in the program."""
         meetings, copied = self.host.turned(loop)
-        between = Time(barriers=self.barriers(loop, meetings), copies=copied)
+        between = Time(barriers=self.barriers(loop, meetings), copies=self.copies(loop, copied))
         return self.parts(loop.body, inside) + between
 
     def entered(self, loop: LoopTask) -> Time:
-        """What stands before the first turn."""
-        return Time(barriers=self.barriers(loop, 2), copies=self.host.entered_us(loop))
+        """What stands before the first turn, and behind the last."""
+        entered = self.host.entered_us(loop)
+        met = Time(barriers=self.barriers(loop, 2), copies=self.copies(loop, entered))
+        return met + self.dealt_out(loop)
 
     def trip_on_host(self, loop: LoopTask, inside: Inside) -> Time:
         """One trip that Python decides."""
@@ -189,9 +227,10 @@ class Tree:
         for side, made in ((branch.then, 1), (branch.orelse, 2)):
             meetings, copied = self.host.sided(branch, made)
             meetings += self.host.looked(branch, made)
+            copied = self.copies(branch, copied)
             ends = Time(barriers=self.barriers(branch, meetings), copies=copied)
             sides.append(self.parts(side, inside) + ends)
-        return max(sides, key=lambda side: side.us)
+        return max(sides, key=lambda side: side.us) + self.dealt_out(branch)
 
     def decided_on_host(self, branch: BranchTask, inside: Inside) -> Time:
         """A branch that Python decides, by its longer side."""
@@ -227,11 +266,11 @@ class Tree:
 
     def weighed_groups(self) -> Iterator[tuple[str, tuple[Candidate[ControlWay], ...]]]:
         """Loops and branches that need nothing of each other, and how they could run, the way that
-        is taken first.
+        is taken first. What stands alone has that among its own ways.
         """
         for group in groups_of(self.tasks.parts):
             found = self.groups.get(first_of(group))
-            if found is not None:
+            if found is not None and not is_lone(group):
                 ways = (
                     Candidate(w.label, ControlWay("device", calls=w.value), w.terms, w.refused)
                     for w in found.weighed
@@ -269,10 +308,18 @@ class Tree:
         return total
 
     def one_by_one(self, parts: Sequence[UTask]) -> Iterator[UTask | Dealt]:
-        """The parts, and in the place of those that units do apart how they do."""
+        """The parts, and in the place of several that units do apart how they do."""
         for group in groups(parts):
             found = self.groups.get(first_of(group))
-            yield from (found,) if found is not None and found.units else group
+            if found is not None and found.units and not is_lone(group):
+                yield found
+            else:
+                yield from group
+
+    def is_dealt(self, group: Sequence[UTask]) -> bool:
+        """Whether its members run on units apart, or a lone one on one."""
+        found = self.groups.get(first_of(group))
+        return found is not None and bool(found.units)
 
     def steps(self, parts: Sequence[UTask], inside: Inside) -> Time:
         """The same from Python: a launch for what stands between two things that it does."""

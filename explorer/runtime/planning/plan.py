@@ -46,8 +46,8 @@ class Plan:
     when they are asked for.
 
     `direct` are the roots that a run writes right into an output: (root, position of the output);
-    `recursions` say which units make the calls of each, `groups` which run loops and branches that
-    need nothing of each other, by the name of the first.
+    `recursions` say which units make the calls of each, `groups` which run loops and branches, by
+    the name of the first of those that need nothing of each other.
     """
 
     program: UProgram
@@ -194,13 +194,19 @@ class Planner:
         return found, ways
 
     def groups(
-        self, schedules: Mapping[str, Schedule], units: VDevice, host: HostSteps
+        self,
+        schedules: Mapping[str, Schedule],
+        units: VDevice,
+        host: HostSteps,
+        barrier_us: float | None = None,
     ) -> tuple[Mapping[str, Schedule], Mapping[str, Dealt]]:
-        """The schedules with those of what units do apart, and how each group runs."""
+        """The schedules with those of what units do apart, and how each group runs; where a barrier
+        takes so long, or as long as it does.
+        """
         if not self._has_ways(units):
             return schedules, {}
         seen, name, storages = self.overheads, self.device.name, self.memory.by_storages
-        times = seen.barrier_us, seen.launch_us
+        times = seen.barrier_us if barrier_us is None else barrier_us, seen.launch_us
         known = schedules, self.rammer, *times, units.units, name, host, storages
         found, laid = ways_of_groups(self.program.parts, Prices(*known)), dict(schedules)
         for way in found.values():

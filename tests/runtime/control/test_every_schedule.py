@@ -93,7 +93,8 @@ def agrees(seed: int, recurses: bool = False) -> Counter[str]:
     found = python.run(program.main, [inputs[p.name] for p in program.main.params])
     wanted = dict(zip(program.main.output_names, found, strict=True))
     every = RECURSIVE_WAYS if recurses else WAYS
-    ways = [(ways(seed), Grinder()) for ways in every.values()]
+    ways = [(ways(seed), Grinder(alone="all")) for ways in every.values()]
+    ways += [(Ways(), Grinder(alone=asked)) for asked in ("auto", "one")]
     ways += [(Ways(), Grinder(recursion=asked)) for asked in ("serial", "parallel") if recurses]
     ways += [(Ways(), Grinder(independent=asked)) for asked in ("together", "apart")]
     laid = program.decisions

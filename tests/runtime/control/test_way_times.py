@@ -13,7 +13,9 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.errors import BadOption, Cancelled
+from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlWay
+from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import MOST_TIME_SHARE
 from explorer.runtime.control.costs import Supposed, Time
 from explorer.runtime.control.way_times import SAME_US, WayTime
@@ -75,7 +77,10 @@ def test_the_costs_of_the_decision_are_those_of_a_trip(found: dict[str, Compilat
         decided = {d.binding: d for d in c.program.decisions.control}
         for x in c.crossings():
             costs = {w.value: w for w in decided[x.loop].candidates}
-            assert set(costs) == {w.way for w in x.ways} and x.chosen == decided[x.loop].chosen
+            ways = {w.way for w in x.ways}
+            others = [costs[w] for w in set(costs) - ways]  # on other units than it runs on
+            assert ways <= set(costs) and x.chosen == decided[x.loop].chosen
+            assert all(w.label.endswith(("all units", "one unit")) for w in others)
             for way in x.ways:
                 assert way.refused == costs[way.way].refused
                 assert way.refused or way.each(x.trips).us == pytest.approx(costs[way.way].cost_us)
@@ -96,12 +101,18 @@ def test_the_least_of_many_trips_is_what_was_chosen_and_no_trip_takes_the_host_n
 def test_a_dear_barrier_and_a_cheap_launch_leave_the_loop_to_the_host(
     found: dict[str, Compilation],
 ) -> None:
-    c = found["powers"]
+    c = found["powers"].with_options(grinder=Grinder(alone="all"))
     (dear,) = c.crossings(supposed=Supposed(launch_us=0.1, barrier_us=50.0))
     (cheap,) = c.crossings(supposed=Supposed(launch_us=50.0, barrier_us=0.1))
     assert (dear.constants.launch_us, dear.constants.barrier_us) == (0.1, 50.0)
     assert dear.least(1000).label == "on the host" != cheap.least(1000).label
     assert cheap.way("in the program").overtakes(cheap.way("on the host")) == 1
+
+
+def test_a_dear_barrier_leaves_the_loop_to_one_unit(found: dict[str, Compilation]) -> None:
+    c = found["powers"].with_options(rammer=Rammer(threads=2))
+    (dear,) = c.crossings(supposed=Supposed(launch_us=1.0, barrier_us=50.0))
+    assert dear.least(1000).label.endswith(", one unit")
 
 
 def test_a_loop_over_rows_says_whose_number_its_trips_are(found: dict[str, Compilation]) -> None:

@@ -1,8 +1,9 @@
 """Whether loops and branches that need nothing of each other run on units apart, or one after the
-other on all units.
+other on all units; and whether one that stands alone runs on one unit.
 
 On units apart nobody waits for another until all meet behind them, and each unit takes its own
-branches and makes its own trips; all that one does takes it alone.
+branches and makes its own trips; all that one does takes it alone. A loop that stands alone meets
+nobody from trip to trip then, which may be more than a small body has to do.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
-from explorer.grinder.independent import is_rest
+from explorer.grinder.independent import is_lone, is_rest
 from explorer.grinder.siblings import first_of, groups
 from explorer.ir.decisions.candidate import Candidate
-from explorer.rammer import Options, Schedule, schedule
+from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights
 from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.timeline import key_of
@@ -26,6 +27,7 @@ from explorer.runtime.planning.units.recursion_ways import (
 )
 
 LABELS = {TOGETHER: "one after the other, all units", APART: "at the same time, units apart"}
+LONE = {TOGETHER: "all units", APART: "one unit"}
 MEETINGS_APART = 2  # of all units, counted: before the members, and behind
 
 
@@ -45,7 +47,8 @@ class Dealt:
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What groups are weighed by. `barrier_us` is one of all units; where the first does all that
-    there is, the others need not wake up (`wake_us`). `storages`: values lie in such.
+    there is, the others need not wake up (`wake_us`). `storages`: values lie in such. What was
+    found is kept: the ways of groups, and the schedules of one unit.
     """
 
     schedules: Mapping[str, Schedule]
@@ -56,30 +59,39 @@ class Prices:
     device: str
     host: HostSteps
     storages: bool = False
+    found: dict[str, Dealt] = field(default_factory=dict)
+    one: dict[str, Schedule] = field(default_factory=dict)
 
     def dealt(self, group: Sequence[UTask]) -> Dealt:
         """The way that was asked for, or that takes least by the model."""
-        keys = [key_of(part) for part in straights(group)]
-        alone = {
-            key: schedule(of_one(self.schedules[key].facts), self.options, self.device)
-            for key in keys
-        }
+        name = first_of(group)
+        if name not in self.found:
+            self.found[name] = self._dealt(group)
+        return self.found[name]
+
+    def _dealt(self, group: Sequence[UTask]) -> Dealt:
         at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
-        single = len(at_work) < 2
-        one = replace(self, schedules=alone, barrier_us=0.0)
+        single, rests = len(at_work) < 2, [n for n, p in enumerate(group) if is_rest(p)]
         together = replace(self, barrier_us=0.0) if single else self
-        each = [one.us((part,), self.units) for part in group]
-        units, apart_us = shared(each, self.units, [n for n, p in enumerate(group) if is_rest(p)])
+        met_us = MEETINGS_APART * self.barrier_us + (self.wake_us if single else 0.0)
+        together_us = together.of_all(group)
+        least = shared(self.least(group), self.units, rests)[1] + met_us
         refused = {APART: self.why_not(group), TOGETHER: ""}
+        apart, alone = ("kernels, at least", least - met_us), dict[str, Schedule]()
+        units: tuple[int, ...] = ()
+        if not refused[APART] and (least < together_us or asked(group) == APART):
+            alone = {key_of(part): self.alone(key_of(part)) for part in straights(group)}
+            one = replace(self, schedules=alone, barrier_us=0.0)
+            each = [one.us((part,), self.units) for part in group]
+            units, apart_us = shared(each, self.units, rests)
+            apart = "kernels", apart_us
         weighed = {
-            TOGETHER: (("kernels and barriers", together.us(group)),),
-            APART: (
-                ("kernels", apart_us),
-                ("barriers", MEETINGS_APART * self.barrier_us + (self.wake_us if single else 0.0)),
-            ),
+            TOGETHER: (("kernels and barriers", together_us),),
+            APART: (apart, ("barriers", met_us)),
         }
+        labels = LONE if is_lone(group) else LABELS
         ways = [
-            Candidate(LABELS[way], way, () if refused[way] else terms, refused[way])
+            Candidate(labels[way], way, () if refused[way] else terms, refused[way])
             for way, terms in weighed.items()
         ]
         ways.sort(key=lambda way: (bool(way.refused), way.cost_us))
@@ -91,31 +103,76 @@ class Prices:
 
     def why_not(self, group: Sequence[UTask]) -> str:
         """Why its members cannot run on units apart, or shall not; "" if they can."""
+        lone = is_lone(group)
         if asked(group) == TOGETHER:
-            return "grinder.independent is together"
+            return "grinder.alone is all" if lone else "grinder.independent is together"
         if self.units < 2:
             return "there is one unit"
         if next(recursions_of(group), None) is not None:
             return "a recursion in one of them has one stack"
         if self.storages:
             return "memory.policy is storages, which are shared in the order of one unit"
+        if lone and not isinstance(self.options.policy, str) and asked(group) != APART:
+            return "rammer.policy is one of your own, which says what all units do"
         return ""
 
-    def us(self, parts: Sequence[UTask], copying: int = 1) -> float:
-        """Parts one after the other; a branch by its longer side. Of units that copy a value, each
-        copies its part, or one unit all that so many would.
-        """
+    def alone(self, key: str) -> Schedule:
+        """A straight run on one unit."""
+        if key not in self.one:
+            facts = of_one(self.schedules[key].facts)
+            self.one[key] = schedule(facts, self.options, self.device)
+        return self.one[key]
+
+    def least(self, group: Sequence[UTask]) -> list[float]:
+        """What each member takes at least on one unit: its kernels, and nothing between them."""
+        works = {
+            key_of(part): _work_us(self.schedules[key_of(part)].facts) for part in straights(group)
+        }
+        return [self._least((part,), works) for part in group]
+
+    def _least(self, parts: Sequence[UTask], works: Mapping[str, float]) -> float:
         total = 0.0
         for part in parts:
             match part:
                 case Straight():
+                    total += works[key_of(part)]
+                case LoopTask(body=body):
+                    total += self.trips(part) * self._least(body, works)
+                case BranchTask(then=then, orelse=orelse):
+                    total += max(self._least(then, works), self._least(orelse, works))
+                case _:
+                    continue
+        return total
+
+    def trips(self, loop: LoopTask) -> int:
+        """How many turns it makes, or is assumed to."""
+        trips = self.host.trips(loop)
+        return UNCOUNTED_TRIPS if trips is None else trips
+
+    def us(self, parts: Sequence[UTask], copying: int = 1) -> float:
+        """Parts one after the other, each group the way that it goes; a branch by its longer side.
+        Of units that copy a value, each copies its part, or one unit all that so many would.
+        """
+        total = 0.0
+        for group in groups(parts):
+            if self.barrier_us and first_of(group):
+                total += self.dealt(group).weighed[0].cost_us
+            else:
+                total += self.of_all(group, copying)
+        return total
+
+    def of_all(self, group: Sequence[UTask], copying: int = 1) -> float:
+        """The same of one group, by all units that there are."""
+        total = 0.0
+        for part in group:
+            match part:
+                case Straight():
                     total += self.schedules[key_of(part)].wall.total_us
                 case LoopTask(body=body):
-                    trips = self.host.trips(part)
                     meetings, copied = self.host.turned(part)
                     turn = self.us(body, copying) + meetings * self.barrier_us + copying * copied
                     total += 2 * self.barrier_us + copying * self.host.entered_us(part)
-                    total += (UNCOUNTED_TRIPS if trips is None else trips) * turn
+                    total += self.trips(part) * turn
                 case BranchTask(then=then, orelse=orelse):
                     sides = []
                     for side, made in ((then, 1), (orelse, 2)):
@@ -126,6 +183,17 @@ class Prices:
                 case _:
                     continue
         return total
+
+
+def _work_us(facts: Facts) -> float:
+    """The least that the kernels of a straight run take on one unit."""
+    return sum(
+        min(
+            kernel.tasks * min(kernel.task_us, kernel.kept_us or kernel.task_us)
+            for kernel in o.kernels or (o.kernel(0),)
+        )
+        for o in facts.operators
+    )
 
 
 def asked(group: Sequence[UTask]) -> str:
@@ -168,7 +236,7 @@ def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, Dealt]:
 
 
 def groups_of(parts: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
-    """Every group of two or more, an outer one before those in it."""
+    """Every group, an outer one before those in it."""
     for group in groups(parts):
         if first_of(group):
             yield group
