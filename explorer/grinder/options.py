@@ -39,6 +39,10 @@ class Options:
     trip, or on "one", which meets nobody before its end; "auto" takes what is predicted to be the
     fastest.
 
+    `memoise`: Python follows the calls of a function that calls itself, and one with arguments that
+    another call of the run was given has what that one gave, the bytes being compared. It takes
+    less where few calls differ, of many; else more, and memory until the run ends.
+
     `depth`: how many calls of a recursive function are open at once at most. A run that would need
     more ends with BoundError; a stack of so many frames that takes more memory than a model may
     have is refused before it. 0: 2000, or fewer where their frames would take more than an eighth
@@ -52,6 +56,7 @@ class Options:
     recursion: str = "auto"
     independent: str = "auto"
     alone: str = "auto"
+    memoise: bool = False
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -63,6 +68,7 @@ class Options:
         ranges.one_of("grinder.independent", self.independent, INDEPENDENT)
         ranges.one_of("grinder.alone", self.alone, ALONE)
         ranges.switch("grinder.inline_branches", self.inline_branches)
+        ranges.switch("grinder.memoise", self.memoise)
 
     @property
     def ways(self) -> Ways:

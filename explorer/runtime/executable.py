@@ -13,6 +13,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, ShapeError
 from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
+from explorer.grinder import Options as GrinderOptions
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
@@ -92,7 +93,9 @@ class Executable:
         self.constants = Constants(program.constants)
         hosted = self.tasks.hosted
         dynamic = is_dynamic(program, hosted)
-        self.frames = Frames(program, self._region, hosted) if dynamic else None
+        asked = program.decisions.grinder
+        memoised = isinstance(asked, GrinderOptions) and asked.memoise
+        self.frames = Frames(program, self._region, hosted, memoised) if dynamic else None
         self._plans: dict[Names, Plan] = {}
         self._bounds: dict[Names, Bound] = {}
         self._by_shape: dict[tuple[object, ...], Bound] = {}

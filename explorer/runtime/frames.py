@@ -23,6 +23,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
 from explorer.runtime.binding.decided import Decided
 from explorer.runtime.binding.recording import Called, Traced
+from explorer.runtime.kept_calls import Kept
 from explorer.runtime.regions import cut
 from explorer.runtime.workers import clock
 
@@ -32,7 +33,8 @@ RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], M
 
 class Frames:
     """A dynamic program that runs from any thread; `compiled` gives what runs a region, `hosted`
-    are the functions that call themselves which the host shall follow.
+    are the functions that call themselves which the host shall follow. `memoised`: a call with
+    arguments that another one of the run had gives what that gave.
     """
 
     def __init__(
@@ -40,8 +42,10 @@ class Frames:
         program: Program,
         compiled: Callable[[Program], RunRegion],
         hosted: Collection[str] = (),
+        memoised: bool = False,
     ) -> None:
         found = cut(program, hosted)
+        self.memoised = memoised
         self.program, self.regions = found.program, found.regions
         self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
         self.compiled = {name: compiled(region) for name, region in found.regions.items()}
@@ -59,6 +63,7 @@ class Frames:
         regions: dict[str, Compiled] = {}
         interpreter = _Host(self.program, sizes, regions, self.unread)
         interpreter.traced, interpreter.called, interpreter.open = traced, self.called, []
+        interpreter.kept = Kept() if self.memoised else None
 
         def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
             if traced is not None:
@@ -86,6 +91,7 @@ class _Host(Interpreter):
     traced: Traced | None = None
     called: frozenset[str] = frozenset()  # the bindings that are calls
     open: list[tuple[str, str]]  # functions that are called, and the bindings that do
+    kept: Kept | None = None  # what calls gave
 
     def run(
         self,
@@ -93,6 +99,16 @@ class _Host(Interpreter):
         args: Sequence[Array],
         given: Sizes | None = None,
         of: str = "",
+    ) -> list[Array]:
+        if self.kept is None or of not in self.called:
+            return self._run(function, args, given, of)
+        known = self.kept.key(function.name, args, given)
+        if known not in self.kept.results:
+            self.kept.results[known] = self._run(function, args, given, of)
+        return self.kept.results[known]
+
+    def _run(
+        self, function: Function, args: Sequence[Array], given: Sizes | None, of: str
     ) -> list[Array]:
         binding, _, side = of.partition("/")
         if self.traced is None or not of:

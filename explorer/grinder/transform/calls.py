@@ -13,6 +13,7 @@ from explorer.grinder.transform.values import Names, Scope
 from explorer.ir.calls import LibraryCall, Var
 from explorer.ir.program import Binding
 
+MEMOISED = "grinder.memoise keeps what each call gave, which Python looks up"
 DECIDED = "its shapes, or those inside, are of values of the run"
 
 
@@ -37,7 +38,7 @@ class Calls:
             return (self._again(b, function, given, scope),)
         if function in scope.open_calls:  # the host goes deeper; the tree does not
             results = bodies.values.fresh(b.vars, scope, b.origin)
-            why = self.recursive.get(function) or DECIDED
+            why = self.recursive.get(function) or self._why_host
             again = LibraryCall("host", function, tuple(args), (("why", why),))
             return (LibraryTask(results[0], b.name, again, given, results, b.origin),)
         if function in self.recursive and function not in self.host.dynamic:
@@ -46,6 +47,10 @@ class Calls:
         parts, outputs = bodies.inline(function, args, scope, path)
         scope.names.update((var.name, value) for var, value in zip(b.vars, outputs))
         return parts
+
+    @property
+    def _why_host(self) -> str:
+        return MEMOISED if self.bodies.options.memoise else DECIDED
 
     def _again(self, b: Binding, function: str, given: Sequence[str], scope: Scope) -> CallTask:
         """A call inside of the recursion."""
@@ -94,6 +99,8 @@ class Calls:
         """The level of a recursion, and why; one of the host's is refused."""
         ways = self.bodies.ways
         level, reason = level_of(ways.level, body, name)
+        if self.bodies.options.memoise:
+            level, reason = "host", MEMOISED
         if level == "host":
             self.refused.add(function)
         chosen = ways.chosen.get(b.name)
