@@ -8,6 +8,7 @@ import pytest
 from explorer import cache as store
 from explorer.counters import counters
 from explorer.errors import Cancelled
+from explorer.grinder import Options as Grinder
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import symbol
@@ -150,12 +151,15 @@ def test_trips_that_an_input_counts_are_seen_in_a_run_and_planned():
     body = model.function("body", given, lambda b, i, going, s: [going, b.flip(s)])
     x, trip = Var("x", VECTOR), Var("trip", COUNT)
     program = model.program((x, trip), lambda b, x, t: [b.flip(b.loop(body, t, None, [x]))])
+    every = Grinder(alone="all")  # what a profile says may be another reason to leave it to one
+    program = replace(program, decisions=Decisions(grinder=every))
     executable = Executable(program, model.codes, DEVICE)
     inputs = {"x": np.arange(N), "trip": np.array(7)}
     profile = task_profile(executable, inputs, runs=5)
     ((_, count),) = profile.trips
     assert count == 7
-    known = replace(program, decisions=Decisions(rammer=Options(profile=profile)))
+    laid = Options(profile=profile)
+    known = replace(program, decisions=Decisions(rammer=laid, grinder=every))
     planned = Executable(known, model.codes, DEVICE).planned_wall({"n": N})
     measured = executable.measured_wall(inputs)
     assert places(planned) == places(measured)

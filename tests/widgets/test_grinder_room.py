@@ -22,9 +22,10 @@ def session() -> Session:
 def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
     rows = task_tree.data(session.now.compiled.program)
     (loop,) = (r for r in rows if r.kind == "loop")
-    taken, host, unrolled = loop.ways
-    assert taken.startswith("in the program ") and host.startswith("on the host ")
-    assert unrolled.startswith("unrolled no: its data may end it")
+    taken, *others = loop.ways
+    assert taken.startswith("in the program")
+    assert any(way.startswith("on the host ") for way in others)
+    assert any(way.startswith("unrolled no: its data may end it") for way in others)
     assert not any(r.ways for r in rows if r.kind == "operator")
     assert "on the host" in str(task_tree.table(rows).rows)
     assert "on the host" in task_tree.figure(rows).text("light")
