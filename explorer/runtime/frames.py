@@ -23,7 +23,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
 from explorer.runtime.binding.decided import Decided
 from explorer.runtime.binding.recording import Called, Traced
-from explorer.runtime.kept_calls import Kept
+from explorer.runtime.kept_calls import Kept, Key
 from explorer.runtime.regions import cut
 from explorer.runtime.workers import clock
 
@@ -100,19 +100,14 @@ class _Host(Interpreter):
         given: Sizes | None = None,
         of: str = "",
     ) -> list[Array]:
-        if self.kept is None or of not in self.called:
-            return self._run(function, args, given, of)
-        known = self.kept.key(function.name, args, given)
-        if known not in self.kept.results:
-            self.kept.results[known] = self._run(function, args, given, of)
-        return self.kept.results[known]
-
-    def _run(
-        self, function: Function, args: Sequence[Array], given: Sizes | None, of: str
-    ) -> list[Array]:
+        known: Key = ()
+        if self.kept is not None and of in self.called:
+            known = self.kept.key(function.name, args, given)
+            if known in self.kept.results:
+                return self.kept.results[known]
         binding, _, side = of.partition("/")
         if self.traced is None or not of:
-            return super().run(function, args, given, of)
+            return self.keep(known, super().run(function, args, given, of))
         if side:
             self.decided("branch", binding, side == "then")
             return super().run(function, args, given, of)
@@ -124,9 +119,15 @@ class _Host(Interpreter):
         mine = [outermost for name, outermost in self.open if name == function.name]
         self.decided("call", mine[0], len(mine) - 1)
         try:
-            return super().run(function, args, given, of)
+            return self.keep(known, super().run(function, args, given, of))
         finally:
             self.open.pop()
+
+    def keep(self, known: Key, found: list[Array]) -> list[Array]:
+        """What a call gave, for those like it. It is no frame around the call: they are counted."""
+        if self.kept is not None and known:
+            self.kept.results[known] = found
+        return found
 
     def loop(
         self, loop: Loop, values: Mapping[str, Array], sizes: Sizes, of: str
