@@ -39,6 +39,7 @@ from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
+from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.runs.task_times import TaskFact
 
@@ -212,6 +213,26 @@ class Compilation:
             )
         given = self.named(inputs)
         return simulate(self.program, given, self.device, seed, self.chosen_blocks)[0]
+
+    def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
+        """On a GPU with a compute capability, the whole program as one persistent kernel: its
+        source, what the assembler predicts of it, and its runs, in the stand-in for a GPU too.
+        `units`: of so many blocks that are resident together; 0: of as many as the wall has.
+
+        Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on, and
+        CheckFailed where blocks would wait for ever.
+        """
+        if not is_cuda(self.device):
+            raise BadOption(
+                f"{self.model.name} has no thread blocks on {self.device.name}",
+                where=self.device.name,
+                try_='target="cuda-sim"',
+            )
+        if units:
+            rammer = replace(self.options.rammer, threads=units)
+            return self.with_options(rammer=rammer).device_program(sizes)
+        plan = self.executable.plan(self._sizes(sizes))
+        return DeviceProgram(self.program, plan, self.device)
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:

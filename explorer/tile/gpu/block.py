@@ -21,7 +21,6 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
-    reads,
     substitute,
 )
 from explorer.ir.kernels.in_place import read_after, reads_apart
