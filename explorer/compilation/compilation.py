@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,14 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
+from explorer.measure.machine import machine
 from explorer.measure.profile import Profile, profile_of
+from explorer.measure.recorded_run import RecordedRun, read, recording, write
 from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
+from explorer.passes.pipeline.fingerprint import program_key
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.rammer import Schedule
@@ -276,6 +281,29 @@ class Compilation:
         makespan is the median. Its bricks are the planned ones, one to one.
         """
         return self.runnable.measured_wall(self.named(inputs), runs)
+
+    def record(self, path: str | Path, inputs: Inputs, runs: int = 15) -> RecordedRun:
+        """Measure the wall of a run and keep it in a file, with the card of this machine: others
+        open it with `recorded`.
+        """
+        given = self.named(inputs)
+        wall, sizes = self.measured_wall(given, runs), bind_sizes(self.model.program, given)
+        bound = tuple(sorted(sizes.items()))
+        found = recording(self.model.name, self.digest, str(machine()), bound, wall)
+        write(found, Path(path))
+        return found
+
+    def recorded(self, path: str | Path) -> RecordedRun:
+        """A recording of this model, on whatever machine: its wall, and `beside` a planned one what
+        each call took. Raises SnapshotError where the file is none, BadOption where it is of
+        another model.
+        """
+        return read(Path(path)).of(self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the model as it was given, whatever it is compiled for."""
+        return program_key(self.model.program)
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""
