@@ -26,6 +26,7 @@ __all__ = [
     "CacheError",
     "Cancelled",
     "CheckFailed",
+    "DeviceFault",
     "DtypeError",
     "InternalFault",
     "IronworksError",
@@ -155,6 +156,10 @@ class VerifyError(IronworksError):
 
 class CheckFailed(IronworksError):
     """A pass changed the values that a program computes."""
+
+
+class DeviceFault(IronworksError):
+    """A GPU is missing, too old or full, or a kernel faulted or hung on it."""
 
 
 class CacheError(IronworksError):

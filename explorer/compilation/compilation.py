@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,14 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
+from explorer.measure.machine import machine
 from explorer.measure.profile import Profile, profile_of
+from explorer.measure.recorded_run import RecordedRun, read, recording, write
 from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
+from explorer.passes.pipeline.fingerprint import program_key
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.rammer import Schedule
@@ -39,6 +44,7 @@ from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
+from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.runs.task_times import TaskFact
 
@@ -213,6 +219,26 @@ class Compilation:
         given = self.named(inputs)
         return simulate(self.program, given, self.device, seed, self.chosen_blocks)[0]
 
+    def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
+        """On a GPU with a compute capability, the whole program as one persistent kernel: its
+        source, what the assembler predicts of it, and its runs, in the stand-in for a GPU too.
+        `units`: of so many blocks that are resident together; 0: of as many as the wall has.
+
+        Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on, and
+        CheckFailed where blocks would wait for ever.
+        """
+        if not is_cuda(self.device):
+            raise BadOption(
+                f"{self.model.name} has no thread blocks on {self.device.name}",
+                where=self.device.name,
+                try_='target="cuda-sim"',
+            )
+        if units:
+            rammer = replace(self.options.rammer, threads=units)
+            return self.with_options(rammer=rammer).device_program(sizes)
+        plan = self.executable.plan(self._sizes(sizes))
+        return DeviceProgram(self.program, plan, self.device)
+
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:
         """Every kernel call in order, with its code where it was emitted."""
@@ -255,6 +281,29 @@ class Compilation:
         makespan is the median. Its bricks are the planned ones, one to one.
         """
         return self.runnable.measured_wall(self.named(inputs), runs)
+
+    def record(self, path: str | Path, inputs: Inputs, runs: int = 15) -> RecordedRun:
+        """Measure the wall of a run and keep it in a file, with the card of this machine: others
+        open it with `recorded`.
+        """
+        given = self.named(inputs)
+        wall, sizes = self.measured_wall(given, runs), bind_sizes(self.model.program, given)
+        bound = tuple(sorted(sizes.items()))
+        found = recording(self.model.name, self.digest, str(machine()), bound, wall)
+        write(found, Path(path))
+        return found
+
+    def recorded(self, path: str | Path) -> RecordedRun:
+        """A recording of this model, on whatever machine: its wall, and `beside` a planned one what
+        each call took. Raises SnapshotError where the file is none, BadOption where it is of
+        another model.
+        """
+        return read(Path(path)).of(self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the model as it was given, whatever it is compiled for."""
+        return program_key(self.model.program)
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""

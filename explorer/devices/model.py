@@ -44,7 +44,7 @@ class Device:
     What limits tiles on a GPU (0: no such limit, or not known): threads, registers and shared bytes
     of a block; elements of a thread's register tile; warp schedulers, threads, blocks, shared bytes
     and registers of a unit; bytes of a bank, and of the least that memory moves.
-    `sustained_gflops`: what kernels reach on all units. `thread_loads`: 4-byte loads that a thread
+    `unit_gflops`: what kernels reach on one unit. `thread_loads`: 4-byte loads that a thread
     has under way; `pipeline_cycles`: until the result of a multiply-add can be used. `capability`:
     tenths of what NVIDIA calls a GPU's compute capability, 0 where it has none.
     """
@@ -72,7 +72,7 @@ class Device:
     unit_registers: int = 0
     bank_bytes: int = 4
     transaction_bytes: int = 0
-    sustained_gflops: float = 0.0
+    unit_gflops: float = 0.0
     thread_loads: int = 1
     capability: int = 0
     pipeline_cycles: int = 4  # of most CPUs: Fog, Instruction tables, 2025
@@ -90,7 +90,12 @@ class Device:
     @property
     def reached_gflops_per_unit(self) -> float:
         """What kernels reach of one unit, in GFLOP/s: the peak where nothing is known."""
-        return self.sustained_gflops / self.units or self.peak_gflops_per_unit
+        return self.unit_gflops or self.peak_gflops_per_unit
+
+    @property
+    def sustained_gflops(self) -> float:
+        """What kernels reach on all units; 0 where nothing is known."""
+        return self.unit_gflops * self.units
 
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name."""

@@ -121,8 +121,17 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
         kind=sheet["kind"],
         levels=tuple(_level(level, units) for level in sheet["levels"]),
         sources=tuple(_sources(sheet)),
-        **{name: sheet[name]["value"] for name in _given(sheet)},
+        **{_field(name): _of_device(name, sheet[name]["value"], units) for name in _given(sheet)},
     )
+
+
+def _field(name: str) -> str:
+    return "unit_gflops" if name == "sustained_gflops" else name
+
+
+def _of_device(name: str, value: Any, units: int) -> Any:
+    """A sheet says of all units together what a device knows of one."""
+    return value / units if name == "sustained_gflops" else value
 
 
 def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -135,7 +144,19 @@ def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         _wrong(where, f"like is one of {', '.join(sorted(known))}, found {_short(like)}")
     given = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
     own = {name: value for name, value in sheet.items() if name != "like"}
+    if "units" in own and "sustained_gflops" in given:
+        given["sustained_gflops"] = _of_other_units(given, own["units"])
     return {n: v for n, v in given.items() if n not in ("name", "title")} | own
+
+
+def _of_other_units(given: Mapping[str, Any], units: Any) -> Any:
+    """What kernels reach where there are more or fewer of the same units."""
+    reached = given["sustained_gflops"]
+    count = units.get("value") if isinstance(units, dict) else None
+    if not isinstance(count, int) or isinstance(count, bool):
+        return reached  # what is wrong with it is told when it is checked
+    value = reached["value"] * count / given["units"]["value"]
+    return {**reached, "value": value, "source": f"{reached['source']}; as many a unit"}
 
 
 def _given(sheet: Mapping[str, Any]) -> tuple[str, ...]:

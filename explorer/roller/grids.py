@@ -25,12 +25,13 @@ from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import tile_of
 from explorer.roller.thread_block import all_axes, block_of, shared_out
-from explorer.roller.tiles.fitting_block import fitting
+from explorer.roller.tiles.fitting_block import fitting_each
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, demand_of
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import level_problem
 
+BESIDE = (2, 4)  # blocks of a kernel that a multiprocessor is to hold; chosen
 GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search time, chosen
 RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
 
@@ -95,7 +96,8 @@ class _Blocks:
             for p in programs:
                 tiles.setdefault(block_of(self.kernel, self.fused.groups, p, walks), _label(p))
         for block, label in tiles.items():
-            blocks.setdefault(fitting(self.kernel, block, env, self.device), label)
+            for fits in fitting_each(self.kernel, block, env, self.device, self._rooms()):
+                blocks.setdefault(fits, label)
         found = []
         for block, label in blocks.items():
             program = unsynced(self.kernel, block, env, self.device)
@@ -106,6 +108,15 @@ class _Blocks:
             moved = near, min(near, self.far_bytes / demand.grid)
             found.append(thread_blocks(self.device, label, demand, moved, block))
         return tuple(found)
+
+    def _rooms(self) -> tuple[int, ...]:
+        """Bytes of shared memory that a block may take: all, and so many that a multiprocessor
+        holds some of them. A kernel of which it holds only one would leave it to one block of all
+        others, too, for they share the units.
+        """
+        whole = self.device.block_shared_bytes
+        parts = (self.device.unit_shared_bytes // n for n in BESIDE)
+        return (whole, *(n for n in parts if n < whole))
 
     def _moved(self, block: Block) -> float:
         """Bytes that one block loads of the kernel's operands, and stores: of each what its part of

@@ -70,7 +70,7 @@ def functions(source: str) -> list[ast.FunctionDef]:
 @pytest.mark.parametrize("target", PRINTERS)
 def test_no_function_of_a_printer_looks_at_two_statements(target: str) -> None:
     found = functions(text(CODEGEN / target / "print.py"))
-    assert {f.name for f in found} == {"statement", "emit"}
+    assert {f.name for f in found} - {"block_lines"} == {"statement", "emit"}
     assert [problem for f in found for problem in several(f)] == []
 
 

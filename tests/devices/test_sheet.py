@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,25 @@ title = "A slower V100"
 like = "v100"
 clock_ghz = { value = 1.2, unit = "GHz", source = "what if?" }
 """
+
+
+HALF = """
+name = "v100-half"
+title = "Half a V100"
+like = "v100"
+units = { value = 40, unit = "units", source = "what if?" }
+"""
+
+
+def test_units_of_half_a_gpu_are_no_faster(sheet: Callable[..., str]) -> None:
+    """By a sheet, or by a device with other units."""
+    v100 = explorer.device("v100")
+    for half in (explorer.device(sheet(HALF)), replace(v100, units=40)):
+        assert half.reached_gflops_per_unit == pytest.approx(v100.reached_gflops_per_unit)
+        assert half.sustained_gflops == pytest.approx(v100.sustained_gflops / 2)
+    wrong = HALF.replace("value = 40", 'value = "x"')
+    with pytest.raises(BadSheet, match="units"):
+        explorer.device(sheet(wrong))
 
 
 def test_a_sheet_says_what_is_different_from_one_that_ships(sheet: Callable[..., str]) -> None:
@@ -181,5 +201,6 @@ def test_what_is_no_file_of_a_sheet_is_refused(sheet: Callable[..., str], tmp_pa
 def test_every_number_of_every_shipped_sheet_is_within_its_range() -> None:
     for path in SHEETS.iterdir():
         assert read_sheet(path.read_text()) == device(path.name.removesuffix(".toml"))
-    assert {*NUMBERS, *LIMITS} <= set(explorer.device("v100").__dataclass_fields__)
+    known = {*explorer.device("v100").__dataclass_fields__, "sustained_gflops"}
+    assert {*NUMBERS, *LIMITS} <= known
     assert set(LEVELS) == {"capacity", "bandwidth", "line", "latency", "ways"}

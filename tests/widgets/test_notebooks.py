@@ -20,7 +20,7 @@ ALL = [
     ("05_grinder", 6, 6),
     ("06_extending", 6, 2),
     ("07_training", 9, 4),
-    ("08_cuda", 6, 2),
+    ("08_cuda", 7, 2),
 ]
 
 

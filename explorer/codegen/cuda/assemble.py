@@ -5,14 +5,19 @@ shared memory, spills. It runs on any machine that has numba-cuda, and measures 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 from explorer.codegen.cuda.build import BlockCode
 from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
+from explorer.codegen.cuda.persistent import TABLES, ProgramSource
 from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError
 from explorer.ir.dtypes import DType
@@ -20,6 +25,7 @@ from explorer.ir.dtypes import DType
 LEAST_CAPABILITY = 75  # tenths, that CUDA 13 makes code for: its release notes, 2025-08
 TOLD = 90  # tenths, from which on the assembler counts what CUDA reserves in each block
 EXTRA = "ironworks[cuda]"
+_ONE_AT_A_TIME = Lock()
 USED = re.compile(r"used (\d+) registers.*?, (\d+) stack, (\d+) bytes smem.*?, (\d+) bytes lmem")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
@@ -65,15 +71,28 @@ def assemble(code: BlockCode, device: Device) -> Assembled:
     if why := why_not(device):
         raise BadOption(why, where=device.name, try_="the source can be read without it")
     dtypes = tuple(t.dtype for t in code.tensors)
-    return _assembled(code.source, dtypes, code.threads, code.dynamic_bytes, device)
+    return _assembled(code.source, "kernel", dtypes, code.threads, code.dynamic_bytes, device)
+
+
+def assemble_program(code: ProgramSource, device: Device) -> Assembled:
+    """The same of a whole device program in one kernel."""
+    if why := why_not(device):
+        raise BadOption(why, where=device.name, try_="the source can be read without it")
+    dtypes = (*("int64" for _ in TABLES), *code.memories)
+    return _assembled(code.source, "program", dtypes, code.threads, code.shared_bytes, device)
 
 
 @lru_cache(maxsize=256)
 def _assembled(
-    source: str, dtypes: tuple[DType, ...], threads: int, dynamic_bytes: int, device: Device
+    source: str,
+    entry: str,
+    dtypes: tuple[DType, ...],
+    threads: int,
+    dynamic_bytes: int,
+    device: Device,
 ) -> Assembled:
     try:
-        ptx = _ptx(source, dtypes, threads, divmod(device.capability, 10))
+        ptx = _ptx(source, entry, dtypes, threads, divmod(device.capability, 10))
         log = _linked(ptx, f"-arch=sm_{device.capability}")
     except Exception as problem:  # numba's and the linker's are of many kinds
         first = str(problem).strip().split("\n")[0]
@@ -89,16 +108,34 @@ def _assembled(
     return Assembled(ptx, registers, shared, spilled, held)
 
 
-def _ptx(source: str, dtypes: tuple[DType, ...], threads: int, capability: tuple[int, int]) -> str:
+def _ptx(
+    source: str, entry: str, dtypes: tuple[DType, ...], threads: int, capability: tuple[int, int]
+) -> str:
     cuda, types = import_module("numba.cuda"), import_module("numba.types")
     names: dict[str, Any] = {"__name__": "thread_block"}
     exec(source, names)
     numbers = (getattr(types, "boolean" if dtype == "bool" else dtype) for dtype in dtypes)
     signature = tuple(number[::1] for number in numbers)
-    found, _ = cuda.compile_ptx(
-        names["kernel"].py_func, signature, cc=capability, launch_bounds=threads
-    )
+    with _as_on(capability):
+        found, _ = cuda.compile_ptx(
+            names[entry].py_func, signature, cc=capability, launch_bounds=threads
+        )
     return str(found)
+
+
+@contextmanager
+def _as_on(capability: tuple[int, int]) -> Iterator[None]:
+    """Inside, functions that a kernel calls are compiled for a capability, where numba-cuda would
+    ask the device that is there; one thread at a time.
+    """
+    dispatcher: Any = import_module("numba.cuda.dispatcher")
+    with _ONE_AT_A_TIME:
+        before = dispatcher.get_current_device
+        dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+        try:
+            yield
+        finally:
+            dispatcher.get_current_device = before
 
 
 def _linked(ptx: str, arch: str) -> str:

@@ -22,19 +22,23 @@ from explorer.ir.tile_programs.statements import (
 )
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 
-HEAD = """\
+IMPORTS = """\
 import math
 
 from numba import cuda
 from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
-
+"""  # of every kernel, whichever of these it needs
+HEAD = (
+    IMPORTS
+    + """
 # {launch}
 
 @cuda.jit
 def kernel({arguments}):
-"""  # of every kernel, whichever of these it needs
+"""
+)
 
 
 def statement(e: Emitter, s: Statement) -> None:
@@ -76,14 +80,21 @@ def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
     """The source of a program; `arguments` are its tensors in order, `launch` is how it is
     launched.
     """
-    e = Emitter(threads_of(p.body))
+    lines = ["    _block = cuda.blockIdx.x", *block_lines(p, threads_of(p.body))]
+    return HEAD.format(launch=launch, arguments=", ".join(arguments)) + "\n".join(lines) + "\n"
+
+
+def block_lines(p: TileProgram, threads: int, asked: bool = False) -> list[str]:
+    """What `threads` threads do for block number `_block` of a program, of which it may need fewer;
+    `asked`: all shared memory is what the launch asks for.
+    """
+    e = Emitter(threads)
     e.line("_thread = cuda.threadIdx.x")
-    e.line("_block = cuda.blockIdx.x")
     e.tasks(p.grid)
-    shared(e, p)
+    shared(e, p, asked)
     for s in statements(p.body):
         if isinstance(s, Shuffle):
             begin_shuffle(e, s)
     for s in p.body:
         statement(e, s)
-    return HEAD.format(launch=launch, arguments=", ".join(arguments)) + "\n".join(e.lines) + "\n"
+    return e.lines

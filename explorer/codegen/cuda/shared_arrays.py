@@ -16,14 +16,14 @@ def in_shared_memory(p: TileProgram) -> list[Buffer]:
     return [b for b in p.buffers if b.kind == "scratch" and b.level != REGISTER]
 
 
-def shared(e: Emitter, p: TileProgram) -> None:
+def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
     """Arrays in shared memory: by name, or parts of what the launch asks for where that is more
-    than code may name ahead.
+    than code may name ahead, or where they are to be so (`asked`).
     """
     begins, buffers = beginnings(p), in_shared_memory(p)
     for b, begin in zip(buffers, begins):
         type_ = "boolean" if b.dtype == "bool" else b.dtype
-        if begins[-1] <= STATIC_BYTES:
+        if begins[-1] <= STATIC_BYTES and not asked:
             e.line(f"{b.name} = cuda.shared.array({b.size}, {type_})")
             continue
         first = begin // ITEM_BYTES[b.dtype]

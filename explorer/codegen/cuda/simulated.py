@@ -86,7 +86,7 @@ def launch(
     code: BlockCode, kernel: Kernel, args: Sequence[Array], sizes: Sizes, seed: int = 0
 ) -> tuple[Array, ...]:
     """What all blocks of a kernel make of its inputs, in new arrays; over a copy of what they are
-    written over.
+    written over, where they read it, too: one memory under two names, as a GPU has it.
     """
     arrays = dict(zip(kernel.inputs, args, strict=True))
     for name in kernel.outputs:
@@ -95,7 +95,9 @@ def launch(
         dtype = numpy_dtype(kernel.dtype(name))
         unwritten = np.nan if dtype.kind == "f" else UNWRITTEN
         room = np.full(shape, unwritten).astype(dtype)
-        arrays[name] = room if taken is None else np.array(arrays[taken]).reshape(shape)
+        if taken is not None:
+            room = arrays[taken] = np.array(arrays[taken]).reshape(shape)
+        arrays[name] = room
     flat = {t.local: np.ravel(arrays[t.name])[t.offset :] for t in code.tensors}
     run_block_source(code.source, code.grid, code.threads, code.dynamic_bytes, flat, seed)
     return tuple(arrays[name] for name in kernel.outputs)

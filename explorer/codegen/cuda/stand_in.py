@@ -2,15 +2,16 @@
 its names that are printed.
 
 The threads of a block go one after the other from one `syncthreads` to the next, in an order drawn
-anew each time, those of a warp from one shuffle to the next; blocks go in any order. Memory that
-nobody has written is poison, and no address lies outside.
+anew each time, those of a warp from one shuffle to the next; blocks go in any order, and those of a
+device program, which wait for each other, take turns. Memory that nobody has written is poison, and
+no address lies outside.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
+HELD_BACK = 0.3  # of the units, which go on only where no other one can; chosen
 WARP = 32  # threads, on every GPU that CUDA knows
 SYNCS = ("syncthreads", "syncwarp")
 MATH = SimpleNamespace(
@@ -99,7 +101,7 @@ class Type:
         return self.dtype.type(x) if is_float(self.name) else np.asarray(x).astype(self.dtype)[()]
 
 
-Step = Generator[Any, Any, None]
+Step = Generator[Any, Any, Any]
 Kernel = Callable[..., Step]
 
 
@@ -115,86 +117,236 @@ def run_block_source(
 
     Raises CheckFailed where a thread leaves an array, or threads do not come to the same Syncs.
     """
-    cuda = SimpleNamespace(blockIdx=SimpleNamespace(x=0), threadIdx=SimpleNamespace(x=0))
-    kernel = _kernel(_compiled(source), cuda)
-    given = [Memory(a, n) for n, a in arrays.items()]
+    cuda = _Cuda(grid)
+    kernel = _names(_compiled(source), cuda)["kernel"]
     order = np.random.default_rng(seed)
     with np.errstate(all="ignore"):
-        for block in order.permutation(grid):
-            cuda.shared = Shared(dynamic_bytes)
-            cuda.blockIdx.x = int(block)
-            _run_block(kernel, cuda, threads, given, order)
+        for number in order.permutation(grid):
+            block = _Block(kernel, cuda, int(number), threads, dynamic_bytes, arrays, order)
+            while block.left:
+                block.turn()
 
 
-def _run_block(
-    kernel: Kernel, cuda: Any, threads: int, given: list[Memory], order: np.random.Generator
+def run_program_source(
+    source: str,
+    units: int,
+    threads: int,
+    dynamic_bytes: int,
+    arrays: Mapping[str, np.ndarray],
+    seed: int = 0,
+    watched: bool = True,
 ) -> None:
-    running = [kernel(*given) for _ in range(threads)]
-    there, sent = list(range(threads)), [None] * threads
-    while there:
-        came: list[int] = []
-        turns, warps = order.permutation(there).tolist(), dict[int, dict[int, Any]]()
+    """The blocks of a launch that are resident together, and wait for each other: some are quick,
+    some slow or held back, and they take turns in an order drawn anew each time. The timer counts
+    how often it was read.
+
+    Raises what `run_block_source` raises, and CheckFailed where all that are left wait: a deadlock;
+    not `watched`, they are left to end it themselves.
+    """
+    cuda = _Cuda(units)
+    kernel = _names(_compiled(source), cuda)["program"]
+    order = np.random.default_rng(seed)
+    every = [_Block(kernel, cuda, n, threads, dynamic_bytes, arrays, order) for n in range(units)]
+    speeds = order.random(units) * (order.random(units) > HELD_BACK)
+    with np.errstate(all="ignore"):
+        while left := [b for b in every if b.left]:
+            quick = [b for b in left if order.random() < speeds[b.number]]
+            able = [b for b in left if speeds[b.number] > 0]
+            moved = any(any(_turns(some, order)) for some in (quick, able, left))
+            if watched and not moved:
+                names = ", ".join(str(b.number) for b in left)
+                raise CheckFailed(f"units {names} wait for what never comes: a deadlock")
+
+
+def _turns(blocks: Sequence[_Block], order: np.random.Generator) -> list[bool]:
+    """Each once; which of them did more than look."""
+    return [blocks[n].turn() for n in order.permutation(len(blocks))]
+
+
+class Or:
+    """A thread is at a Sync, at which all learn whether any brought a truth."""
+
+    __slots__ = ("truth",)
+
+    def __init__(self, truth: Any) -> None:
+        self.truth = bool(truth)
+
+
+PAUSE = object()  # a thread looks again later
+
+
+class _Cuda(SimpleNamespace):
+    """What `numba.cuda` is to the thread whose turn it is; `shown` is how often others were shown
+    a value that they may wait for.
+    """
+
+    def __init__(self, grid: int) -> None:
+        super().__init__(
+            blockIdx=SimpleNamespace(x=0),
+            threadIdx=SimpleNamespace(x=0),
+            gridDim=SimpleNamespace(x=grid),
+            local=SimpleNamespace(array=_local),
+            atomic=SimpleNamespace(add=self.add, exch=self.exchange, cas=self.exchange_if),
+            threadfence=lambda: None,
+        )
+        self.ticks = self.shown = 0
+
+    def timer(self) -> int:
+        """How often it was read."""
+        self.ticks += 1
+        return self.ticks
+
+    def add(self, memory: Memory, at: int, more: Any) -> Any:
+        """What was there before."""
+        before = memory[at]
+        if more:
+            self.exchange(memory, at, before + more)
+        return before
+
+    def exchange(self, memory: Memory, at: int, value: Any) -> Any:
+        """What was there before; others may have waited for the new value."""
+        self.shown += 1
+        before, memory[at] = memory[at], value
+        return before
+
+    def exchange_if(self, memory: Memory, at: int, known: Any, value: Any) -> Any:
+        """What was there before."""
+        return self.exchange(memory, at, value) if memory[at] == known else memory[at]
+
+
+def _local(size: int, dtype: Any) -> Memory:
+    return Memory(_poison(size, dtype.dtype), "registers")
+
+
+class _Block:
+    """A block: `ready` are its threads that may go on, `came` those at a Sync, with what they
+    brought, and `warps` those at a shuffle; `left` have not ended, of those that were `there` at
+    the last Sync.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cuda: _Cuda,
+        number: int,
+        threads: int,
+        dynamic_bytes: int,
+        arrays: Mapping[str, np.ndarray],
+        order: np.random.Generator,
+    ) -> None:
+        given = [Memory(a, n) for n, a in arrays.items()]
+        self.cuda, self.number, self.order = cuda, number, order
+        self.shared = Shared(dynamic_bytes)
+        self.running = [kernel(*given) for _ in range(threads)]
+        self.sent: list[Any] = [None] * threads
+        self.ready = list(range(threads))
+        self.left = self.there = threads
+        self.came: dict[int, Any] = {}
+        self.warps: dict[int, dict[int, Any]] = {}
+
+    def turn(self) -> bool:
+        """Every thread that may goes on, to where it waits; whether one did more than look."""
+        self.cuda.blockIdx.x, self.cuda.shared = self.number, self.shared
+        shown, moved = self.cuda.shown, False
+        turns, self.ready = self.order.permutation(self.ready).tolist(), []
         while turns:
             n = turns.pop()
-            cuda.threadIdx.x, cuda.shared.asked = n, 0
+            self.cuda.threadIdx.x, self.shared.asked = n, 0
             try:
-                step, sent[n] = running[n].send(sent[n]), None
+                step, self.sent[n] = self.running[n].send(self.sent[n]), None
             except StopIteration:
+                self.left, moved = self.left - 1, True
                 continue
-            if step is None:
-                came.append(n)
+            if step is PAUSE:
+                self.ready.append(n)
                 continue
-            warp = warps.setdefault(n // WARP, {})
-            warp[n] = step
-            if len(warp) == min(WARP, threads - n // WARP * WARP):
-                for k, (_, away) in warp.items():
-                    sent[k] = warp[k ^ away][0]
-                turns += order.permutation(list(warps.pop(n // WARP))).tolist()
-        if warps:
+            moved = True
+            if step is None or isinstance(step, Or):
+                self.came[n] = step
+            else:
+                turns += self._shuffled(n, step)
+        if not self.ready:
+            self._meet()
+        return moved or self.cuda.shown > shown
+
+    def _shuffled(self, n: int, step: Any) -> list[int]:
+        """A thread at a shuffle; the lanes of its warp, once all are there."""
+        number = n // WARP
+        warp = self.warps.setdefault(number, {})
+        warp[n] = step
+        if len(warp) < min(WARP, len(self.running) - number * WARP):
+            return []
+        for k, (_, away) in warp.items():
+            self.sent[k] = warp[k ^ away][0]
+        return [int(k) for k in self.order.permutation(list(self.warps.pop(number)))]
+
+    def _meet(self) -> None:
+        """Those at a Sync go on, for all are there."""
+        if self.warps:
             raise CheckFailed("some threads of a warp never come to a shuffle")
-        if came and len(came) < len(there):
-            raise CheckFailed(f"{len(there) - len(came)} threads never come to a Sync")
-        there = came
+        if self.came and len(self.came) < self.there:
+            raise CheckFailed(f"{self.there - len(self.came)} threads never come to a Sync")
+        told = any(step.truth for step in self.came.values() if step is not None)
+        for n, step in self.came.items():
+            self.sent[n] = None if step is None else told
+        self.ready, self.there, self.came = list(self.came), len(self.came), {}
 
 
 @lru_cache(maxsize=256)
 def _compiled(source: str) -> CodeType:
     tree = ast.parse(source)
-    (function,) = (s for s in tree.body if isinstance(s, ast.FunctionDef))
-    function.decorator_list = []
-    function.body.append(ast.parse("if False: yield").body[0])  # also without a Sync
-    made = ast.fix_missing_locations(_Yielding().visit(ast.Module([function], [])))
-    return compile(made, "<thread block>", "exec")
+    made: list[ast.stmt] = [s for s in tree.body if isinstance(s, ast.Assign)]
+    functions = [s for s in tree.body if isinstance(s, ast.FunctionDef) and _is_of_threads(s)]
+    yielding = _Yielding({f.name for f in functions})
+    for function in functions:
+        function.decorator_list = []
+        function.body.append(ast.parse("if False: yield").body[0])  # also without a Sync
+        made.append(yielding.visit(function))
+    return compile(ast.fix_missing_locations(ast.Module(made, [])), "<thread block>", "exec")
+
+
+def _is_of_threads(function: ast.FunctionDef) -> bool:
+    """Not what makes code itself, such as the timer, which stands in `_names`."""
+    return not any(ast.unparse(d) == "intrinsic" for d in function.decorator_list)
 
 
 class _Yielding(ast.NodeTransformer):
-    """A thread stops where it waits for others."""
+    """A thread stops where it waits for others, in a function that it calls, too."""
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """`cuda.syncthreads()` -> `yield`."""
-        match node.value:
-            case ast.Call(ast.Attribute(ast.Name("cuda"), name)) if name in SYNCS:
-                return ast.Expr(ast.Yield(None))
-        return node
+    def __init__(self, functions: set[str]) -> None:
+        self.functions = functions
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`cuda.shfl_xor_sync(lanes, x, away)` -> `(yield (x, away))`, which is the other's x."""
+        """`cuda.syncthreads()` -> `(yield None)`, and the like of whatever else waits:
+        `cuda.shfl_xor_sync(lanes, x, away)` -> `(yield (x, away))`, which is the other's x.
+        """
+        self.generic_visit(node)
         match node:
+            case ast.Call(ast.Attribute(ast.Name("cuda"), name)) if name in SYNCS:
+                return ast.Yield(None)
+            case ast.Call(ast.Attribute(ast.Name("cuda"), "nanosleep")):
+                return ast.Yield(ast.Name("_PAUSE", ast.Load()))
+            case ast.Call(ast.Attribute(ast.Name("cuda"), "syncthreads_or"), [truth]):
+                return ast.Yield(ast.Call(ast.Name("_Or", ast.Load()), [truth], []))
             case ast.Call(ast.Attribute(ast.Name("cuda"), "shfl_xor_sync"), [_, x, away]):
                 return ast.Yield(ast.Tuple([x, away], ast.Load()))
-        return self.generic_visit(node)
+            case ast.Call(ast.Name(name)) if name in self.functions:
+                return ast.YieldFrom(node)
+        return node
 
 
-def _kernel(code: CodeType, cuda: Any) -> Kernel:
+def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
     names: dict[str, Any] = {
         "math": MATH,
         "cuda": cuda,
         "libdevice": SimpleNamespace(rint=np.rint, rintf=np.rint),
+        "globaltimer": cuda.timer,
+        "_PAUSE": PAUSE,
+        "_Or": Or,
         "boolean": Type("bool"),
         **{name: Type(name) for name in (*WHOLE, *FLOATS)},
     }
     for name in ("float32", "float64"):
         names[name] = numpy_dtype(name).type
     exec(code, names)
-    kernel: Kernel = names["kernel"]
-    return kernel
+    return names

@@ -73,8 +73,8 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """The brick wall: units by time. `kind` is "planned", "measured" or "simulated"; only a clock
-    says measured.
+    """The brick wall: units by time. `kind` is "planned", "measured", "simulated" or
+    "recorded"; only a clock says measured, and what a file says was measured is recorded.
 
     `host` is what Python runs meanwhile, in a lane of its own below the units': number `units`.
     `ran` and `trips`, of a measured wall, are what its control flow did, and its first trips.

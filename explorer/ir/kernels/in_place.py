@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.affine import Affine
 from explorer.ir.calls import KernelCall, Var, updates_of
-from explorer.ir.kernel import Kernel, reads
+from explorer.ir.kernel import Compute, Expr, Kernel, reads
 from explorer.ir.kernels.normal import stores
+from explorer.ir.patterns.regions import Interval, Region, box
 from explorer.ir.program import Binding
+from explorer.ir.shapes.dims import Shape
 
 
 def read_after(kernel: Kernel, output: str, tensor: str) -> str:
@@ -26,6 +29,25 @@ def read_after(kernel: Kernel, output: str, tensor: str) -> str:
             if r.index != target or r.fill is not None:
                 return "it is read at another index than is written"
     return ""
+
+
+def reads_apart(kernel: Kernel, output: str, tensor: str) -> bool:
+    """Whether no element of an input is read that is written of an output, whatever the task, under
+    extents that are numbers: along some dim the ranges do not meet.
+    """
+    written = [_box(c, c.target, kernel.shape(output)) for c in stores(kernel) if c.out == output]
+    loads = ((c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor == tensor)
+    read = [_box(c, r.index, kernel.shape(tensor)) for c, r in loads]
+    return all(any(map(_are_apart, a, b)) for a in read for b in written)
+
+
+def _box(c: Compute, index: tuple[Affine | Expr, ...], shape: Shape) -> Region:
+    return box(index, {a.name: Interval(Affine(), a.extent) for a in (*c.axes, *c.reduce)}, shape)
+
+
+def _are_apart(a: Interval, b: Interval) -> bool:
+    first, second = (a, b) if int(a.lo.const) <= int(b.lo.const) else (b, a)
+    return int(first.lo.const) + int(first.size) <= int(second.lo.const)
 
 
 def is_whole(kernel: Kernel, output: str) -> bool:

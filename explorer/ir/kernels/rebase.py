@@ -70,8 +70,22 @@ def _touched(kernel: Kernel) -> dict[str, Touched]:
 
 
 def _start(indices: Touched) -> tuple[Dim, ...]:
-    """The constant part that the indices of a tensor share, by dim."""
-    return tuple(_least([i.const for i in entries]) for entries in zip(*(i for i, _ in indices)))
+    """What no index of a tensor is below, by dim."""
+    lows = ([_low(i, c) for i in index] for index, c in indices)
+    return tuple(_least(each) for each in zip(*lows))
+
+
+def _low(index: Affine, c: Compute) -> Dim:
+    """The least value of an index: its constant, where no axis goes backwards; 0 where that cannot
+    be told.
+    """
+    extents, low = {a.name: a.extent for a in (*c.axes, *c.reduce)}, index.const
+    for name, factor in index.terms:
+        if isinstance(factor, int) and factor < 0:
+            low = low + factor * (extents[name] - 1)
+        elif not isinstance(factor, int) and not factor.is_nonnegative:
+            return 0
+    return simplify(low)
 
 
 def _least(values: Sequence[Dim]) -> Dim:

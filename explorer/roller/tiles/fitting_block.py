@@ -6,7 +6,7 @@ them, knows nothing: 36 products of a filtered convolution lie there beside its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -29,23 +29,33 @@ def fitting(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Bloc
 
     Raises BadOption where the kernel has no program for thread blocks, with the reason.
     """
+    return next(fitting_each(kernel, block, env, device, (device.block_shared_bytes,)))
+
+
+def fitting_each(
+    kernel: Kernel, block: Block, env: ShapeEnv, device: Device, rooms: Sequence[int]
+) -> Iterator[Block]:
+    """The same of each room in shared memory, in bytes, the largest first; those that are the same
+    once.
+    """
 
     def used(b: Block) -> int:
         return shared_bytes(over_threads(lower_block(kernel, b, env, device), device), device)
 
-    left = used(block)
-    if left <= device.block_shared_bytes:
-        return block
+    left, given = used(block), None
     extents = shape_of(kernel, {}).extents
     once = [a for a in extents if cuts_all(kernel, a)]
-    for axes in (once, extents):
-        while left > device.block_shared_bytes:
-            smaller = _halved(kernel, block, extents, axes)
-            now = left if smaller is None else used(smaller)
-            if smaller is None or now >= left:
-                break
-            left, block = now, smaller
-    return block
+    for room in rooms:
+        for axes in (once, extents):
+            while left > room:
+                smaller = _halved(kernel, block, extents, axes)
+                now = left if smaller is None else used(smaller)
+                if smaller is None or now >= left:
+                    break
+                left, block = now, smaller
+        if block != given:
+            yield block
+        given = block
 
 
 def _halved(

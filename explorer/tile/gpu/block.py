@@ -21,9 +21,9 @@ from explorer.ir.kernel import (
     IndexValue,
     Kernel,
     Read,
-    reads,
     substitute,
 )
+from explorer.ir.kernels.in_place import read_after, reads_apart
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import propagate
@@ -55,10 +55,6 @@ class Tile:
 
 def unserved(kernel: Kernel) -> str:
     """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
-    read = {r.tensor for c in kernel.computes for r in reads(c.expr)}
-    for out, taken in kernel.updates:
-        if taken in read:
-            return f"{out} is written over {taken}, which other blocks may not have read yet"
     for c in kernel.computes:
         if running(kernel, c) is not None:
             return f"{c.out} is a running reduction, each element of which follows from the last"
@@ -69,6 +65,10 @@ def unserved(kernel: Kernel) -> str:
             return f"{c.out} has extents that only a binding knows"
         if any(n == 0 for n in known):
             return f"{c.out} has no elements, or sums none"
+    for out, taken in kernel.updates:
+        own = len(kernel.computes) == 1 and not read_after(kernel, out, taken)
+        if not own and not reads_apart(kernel, out, taken):
+            return f"{out} is written over {taken}, which other blocks may not have read yet"
     return ""
 
 

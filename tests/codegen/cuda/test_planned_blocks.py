@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.traversal import threads_of
 from explorer.rammer import Options
 from explorer.roller.thread_block import in_own_names, launched, thread_block_steps
+from explorer.runtime.executable import Executable
 from explorer.tile.gpu.block import unserved
 from explorer.tile.verify import shared_bytes
 
@@ -90,6 +92,12 @@ def test_a_walls_bricks_are_the_blocks_that_are_printed(model: str, sheet: str) 
 @pytest.mark.parametrize("model", [*TINY, *(f"zoo:small_{name}" for name in SMALL)])
 def test_all_walls_bricks_are_the_blocks_that_are_printed(model: str, sheet: str) -> None:
     check(model, sheet)
+
+
+def test_half_of_a_gpu_is_no_faster_than_all_of_it() -> None:
+    c = compile_model("zoo:small_bert", "a100", until="planned")
+    half = Executable(c.program, {}, replace(c.device, units=c.device.units // 2))
+    assert c.planned_wall().total_us <= half.planned_wall(c.hint).total_us * 1.001
 
 
 def test_a_block_under_a_kernels_own_names_is_the_same_one() -> None:

@@ -17,7 +17,8 @@ import explorer.codegen.cuda.shared_arrays as shared_arrays
 from explorer.codegen.cuda.build import BlockCode
 from explorer.codegen.cuda.stand_in import run_block_source
 from explorer.errors import BadOption, CheckFailed
-from explorer.ir.kernel import Compute, Kernel, TensorSpec, at, axes
+from explorer.ir.affine import var
+from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.shapes.dims import ShapeEnv
 from tests.architecture.imports import ROOT
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
@@ -93,6 +94,18 @@ def test_reductions_keep_nan_and_infinity(combiner: str, dtype: str) -> None:
         want = ufunc[combiner].reduce(x, axis=1, dtype=x.dtype)
     code = build.print_block(k, SMALL, ShapeEnv(), {})
     np.testing.assert_array_equal(launched(code, k, {"x": x}, {}), want)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_what_is_read_backwards_lies_inside(first: int) -> None:
+    """A thread's index counts from the least one that any has."""
+    a = axes("a", (6, 4))
+    read = Read("x", (var("a0") * -1 + 5 + first, var("a1")))
+    tensors = (TensorSpec("x", (12, 4)), TensorSpec("y", (6, 4)))
+    k = Kernel("backwards", tensors, (Compute("y", a, read),), ("x",), ("y",))
+    x = np.arange(48, dtype=np.float32).reshape(12, 4)
+    code = build.print_block(k, SMALL, ShapeEnv(), {})
+    np.testing.assert_array_equal(launched(code, k, {"x": x}, {}), x[first : first + 6][::-1])
 
 
 KERNELS = (

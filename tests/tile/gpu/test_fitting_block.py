@@ -11,11 +11,12 @@ from explorer.errors import CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.passes.convolution.winograd import ALGORITHMS, rewritten
+from explorer.roller.grids import grids
 from explorer.roller.thread_block import thread_block_steps
 from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV, Case, conv
-from tests.tile.gpu.blocks import SMALL, first_block, is_right
+from tests.tile.gpu.blocks import SMALL, V100, first_block, is_right
 
 ROOM = 1 << 16
 
@@ -43,6 +44,18 @@ def test_it_shrinks_until_it_fits(h: int) -> None:
         tight = program(c, gpu)
         assert 0 < shared_bytes(tight, gpu) <= used // share
         assert is_right(c, tight, share)
+
+
+def test_a_unit_can_hold_several_blocks_of_every_kernel() -> None:
+    """Else all other kernels would have one block a unit, too: they share the units."""
+    k = normalise(filtered(8).kernel)
+    roomy = replace(V100, capability=80)
+    used = max(b.shared_bytes for b in grids(k, roomy))
+    tight = replace(roomy, block_shared_bytes=used, unit_shared_bytes=used + used // 8)
+    found = grids(k, tight)
+    assert {b.resident(tight) for b in found} >= {1, 2, 4}
+    for b in found:
+        assert b.block is not None
 
 
 def test_what_fits_is_left_and_what_never_does_is_told() -> None:

@@ -9,10 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explorer.codegen.cuda.build import print_block
+from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
-from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes
+from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Reduce, Sync
@@ -92,9 +94,32 @@ def test_a_part_is_written_over_what_is_there() -> None:
         out = y.copy()
         Interpreter(program, {"x": x, "y": out}, {}).run()
         assert (out[:, 4:11] == -1).all() and (out[:, :4] == 3).all() and out[0, 12] == 3, name
-    over = Compute("y", axes("a", (5, 13)), Apply("neg", (at("old", axes("a", (5, 13))),)))
-    with pytest.raises(BadOption, match="written over old"):
-        thread_block_steps(replace(k, computes=(over,)), SMALL, ENV, {})
+
+
+def over_old(expr: Expr, rows: int, first: int) -> Kernel:
+    """Rows of y, from `first` on, over those of `old`."""
+    a = axes("a", (rows, 13))
+    made = Compute("y", a, expr, store=(var("a0") + first, var("a1")))
+    tensors = (TensorSpec("old", (5, 13)), TensorSpec("y", (5, 13)))
+    return Kernel("over", tensors, (made,), ("old",), ("y",), updates=(("y", "old"),))
+
+
+def test_what_is_written_over_may_be_read_where_no_other_block_writes() -> None:
+    """Rows that none writes, or each element by the thread that writes it."""
+    old = np.arange(65, dtype=np.float32).reshape(5, 13)
+    other = Apply("neg", (Read("old", (var("a0"), var("a1"))),))
+    mine = Apply("neg", (Read("old", (var("a0") + 3, var("a1"))),))
+    for k, source in ((over_old(other, 2, 3), old[:2]), (over_old(mine, 2, 3), old[3:])):
+        code = print_block(k, replace(SMALL, capability=80), ENV, {})
+        (found,) = launch(code, k, (old,), {})
+        assert (found == [*old[:3], *-source]).all() and (old[3:] > 0).all()
+
+
+def test_what_other_blocks_write_over_is_not_read() -> None:
+    for rows, first, shift in ((2, 3, 2), (3, 1, 0), (4, 0, 1)):
+        expr = Apply("neg", (Read("old", (var("a0") + shift, var("a1"))),))
+        with pytest.raises(BadOption, match="y is written over old"):
+            thread_block_steps(over_old(expr, rows, first), SMALL, ENV, {})
 
 
 def test_a_product_is_in_three_levels() -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from explorer.cached_property import cached_property
-from explorer.codegen.build import KernelCode
+from explorer.codegen.build import Argument
 from explorer.grinder import UProgram, UTask
 from explorer.grinder.siblings import first_of
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Schedule
 from explorer.runtime.planning.stacks import Frames
+
+
+class Code(Protocol):
+    """The code of a kernel call, whatever device it is for."""
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """In the order in which it takes them."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,7 @@ class Given:
     schedules: Mapping[str, Schedule]
     units: int
     sizes: Sizes
-    codes: Mapping[str, KernelCode]
+    codes: Mapping[str, Code]
     frames: Mapping[str, Frames]
     alone: Collection[str]
     dealt: Mapping[str, Sequence[int]]

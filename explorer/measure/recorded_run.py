@@ -1,0 +1,230 @@
+"""A measured wall in a file, with the card of the machine that it was measured on: what others can
+open beside a prediction of the same program. It is always named as a recording.
+
+A file is hostile until it is checked: plain JSON, of which every number is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, NoReturn
+
+from explorer.errors import BadOption, SnapshotError
+from explorer.ir.decisions.wall import Brick, Gap, Wall
+
+VERSION = 1
+LARGEST_BYTES = 256 << 20  # of a file: a bound on memory, chosen
+MOST_UNITS = 1 << 16  # as a data sheet may have
+RECORDED = "recorded"
+CAUSES = ("dependency", "tail", "imbalance", "barrier", "launch", "library", "preempted")
+TEXTS = ("model", "digest", "machine", "policy", "device")
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """What a call took of all units in a recording, and what it is predicted with."""
+
+    call: str
+    recorded_us: float
+    predicted_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One run of a model under one binding of its `sizes`. `digest` is that of the model, whatever
+    it is compiled for; `machine` is a card in words.
+    """
+
+    model: str
+    digest: str
+    machine: str
+    sizes: tuple[tuple[str, int], ...]
+    wall: Wall
+
+    def of(self, digest: str) -> RecordedRun:
+        """The same, where it is of that model; BadOption else."""
+        if digest != self.digest:
+            raise BadOption(
+                f"the recording is of another program than this one: of {self.model} as it was "
+                f"then, with the digest {self.digest[:12]}",
+                where=self.model,
+                expected=digest[:12],
+                found=self.digest[:12],
+            )
+        return self
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        return f"recording: {self.model} on {self.machine}, {self.wall.total_us:,.1f} us"
+
+    def beside(self, predicted: Wall) -> tuple[CallTime, ...]:
+        """The calls of both walls by what the recording has of them, the longest first; 0 where
+        one has none, since another device may have other kernels.
+        """
+        recorded, planned = _by_call(self.wall), _by_call(predicted)
+        found = (
+            CallTime(n, recorded.get(n, 0.0), planned.get(n, 0.0))
+            for n in dict.fromkeys([*recorded, *planned])
+        )
+        return tuple(sorted(found, key=lambda c: (-c.recorded_us, -c.predicted_us)))
+
+
+def _by_call(wall: Wall) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for b in wall.everything:
+        found[b.call] = found.get(b.call, 0.0) + b.end_us - b.start_us
+    return found
+
+
+def recording(
+    model: str, digest: str, machine: str, sizes: tuple[tuple[str, int], ...], wall: Wall
+) -> RecordedRun:
+    """A measured wall as a recording; what its control flow did is left out."""
+    kept = replace(wall, kind=RECORDED, ran=(), trips=())
+    return RecordedRun(model, digest, machine, sizes, kept)
+
+
+def write(run: RecordedRun, path: Path) -> None:
+    """The file, in the place of what was there; equal runs have equal files."""
+    wall = run.wall
+    names = list(dict.fromkeys((b.call, b.origin) for b in wall.everything))
+    number = {key: n for n, key in enumerate(names)}
+
+    def rows(bricks: tuple[Brick, ...]) -> list[list[float]]:
+        return [
+            [b.unit, b.start_us, b.end_us, number[b.call, b.origin], *_numbers(b)] for b in bricks
+        ]
+
+    text = {
+        "ironworks_recording": VERSION,
+        "model": run.model,
+        "digest": run.digest,
+        "machine": run.machine,
+        "policy": wall.policy,
+        "device": wall.device,
+        "sizes": [[name, n] for name, n in run.sizes],
+        "units": wall.units,
+        "total_us": wall.total_us,
+        "cuts_us": list(wall.cuts_us),
+        "calls": [[name, sorted(origin)] for name, origin in names],
+        "bricks": rows(wall.bricks),
+        "host": rows(wall.host),
+        "gaps": [[g.unit, g.start_us, g.end_us, CAUSES.index(g.cause)] for g in wall.gaps],
+    }
+    beside = path.with_name(f"{path.name}.part")  # who reads finds all of it or what was there
+    beside.write_text(json.dumps(text, allow_nan=False), encoding="utf-8")
+    beside.replace(path)
+
+
+def _numbers(b: Brick) -> tuple[int, int, int, int]:
+    return b.first, b.last, b.program, b.iteration
+
+
+def read(path: Path) -> RecordedRun:
+    """What a file holds. Raises SnapshotError, which names the file, where it is no recording."""
+    reader = _Reader(path.name)
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            reader.wrong("it is too large")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        reader.wrong(f"it cannot be read: {type(problem).__name__}")
+    return reader.run(found)
+
+
+class _Reader:
+    """Takes nothing for granted."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def wrong(self, why: str) -> NoReturn:
+        raise SnapshotError(f"{self.name} is no recording of a run: {why}", where=self.name)
+
+    def run(self, found: Any) -> RecordedRun:
+        if not isinstance(found, dict) or found.get("ironworks_recording") != VERSION:
+            self.wrong(f"it is not of version {VERSION}")
+        for name in TEXTS:
+            if not isinstance(found.get(name), str):
+                self.wrong(f"{name} is a text")
+        units = self.whole(found.get("units"), 1, MOST_UNITS, "units")
+        total = self.time(found.get("total_us"), "total_us")
+        calls = [self.call(c) for c in self.rows(found, "calls", 2)]
+        cuts = found.get("cuts_us")
+        sizes = [
+            (str(name), self.whole(n, 0, 1 << 62, "a size"))
+            for name, n in self.rows(found, "sizes", 2)
+        ]
+        wall = Wall(
+            RECORDED,
+            tuple(self.bricks(found, "bricks", calls, units, total)),
+            tuple(self.gaps(found, units, total)),
+            units,
+            total,
+            found["policy"],
+            found["device"],
+            tuple(self.time(c, "cuts_us") for c in (cuts if isinstance(cuts, list) else ())),
+            tuple(self.bricks(found, "host", calls, units + 1, total)),
+        )
+        return RecordedRun(found["model"], found["digest"], found["machine"], tuple(sizes), wall)
+
+    def rows(self, found: dict[str, Any], name: str, length: int) -> Iterator[list[Any]]:
+        rows = found.get(name)
+        if not isinstance(rows, list):
+            self.wrong(f"{name} is a list")
+        for row in rows:
+            if not isinstance(row, list) or len(row) != length:
+                self.wrong(f"{name} has rows of {length}")
+            yield row
+
+    def call(self, row: list[Any]) -> tuple[str, frozenset[str]]:
+        name, origin = row
+        known = isinstance(origin, list) and all(isinstance(o, str) for o in origin)
+        if not isinstance(name, str) or not known:
+            self.wrong("calls have a name and operators")
+        return name, frozenset(origin)
+
+    def bricks(
+        self,
+        found: dict[str, Any],
+        name: str,
+        calls: list[tuple[str, frozenset[str]]],
+        units: int,
+        total: float,
+    ) -> Iterator[Brick]:
+        for unit, start, end, call, *rest in self.rows(found, name, 8):
+            which, origin = calls[self.whole(call, 0, len(calls) - 1, "a brick's call")]
+            unit = self.whole(unit, 0, units - 1, "a brick's unit")
+            numbers = [self.whole(n, 0, 1 << 62, "a brick") for n in rest]
+            first, last, program, iteration = numbers
+            times = self.span(start, end, total)
+            yield Brick(unit, *times, which, first, last, origin, program, iteration)
+
+    def gaps(self, found: dict[str, Any], units: int, total: float) -> Iterator[Gap]:
+        for unit, start, end, cause in self.rows(found, "gaps", 4):
+            unit = self.whole(unit, 0, units - 1, "a gap's unit")
+            words = CAUSES[self.whole(cause, 0, len(CAUSES) - 1, "a gap's cause")]
+            yield Gap(unit, *self.span(start, end, total), words)
+
+    def span(self, start: Any, end: Any, total: float) -> tuple[float, float]:
+        a, b = self.time(start, "a beginning"), self.time(end, "an end")
+        if not a <= b <= total * (1 + 1e-9):
+            self.wrong("something ends before it begins, or after the run")
+        return a, b
+
+    def whole(self, n: Any, low: int, high: int, what: str) -> int:
+        if not isinstance(n, int) or isinstance(n, bool) or not low <= n <= high:
+            self.wrong(f"{what} is a whole number from {low} to {high}")
+        return n
+
+    def time(self, us: Any, what: str) -> float:
+        if isinstance(us, bool) or not isinstance(us, int | float) or not 0 <= us < 1e15:
+            self.wrong(f"{what} is a time in microseconds")
+        if not isfinite(us):
+            self.wrong(f"{what} is a time in microseconds")
+        return float(us)

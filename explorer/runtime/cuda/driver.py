@@ -1,0 +1,80 @@
+"""What a persistent kernel is launched with: a GPU, or its stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from explorer.codegen.cuda.persistent import ProgramSource
+from explorer.codegen.cuda.stand_in import run_program_source
+
+
+class Driver(Protocol):
+    """One memory and a way to launch; addresses count bytes from the memory's beginning. `kind` is
+    that of walls which are made of its stamps.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+    def resident(self, source: ProgramSource) -> int:
+        """How many blocks of it the device holds at the same time."""
+
+    def make_room(self, count: int) -> None:
+        """Memory of so many bytes, in the place of what there was."""
+
+    def write(self, at: int, array: np.ndarray) -> None:
+        """Copy an array there, behind what was asked for before."""
+
+    def read(self, at: int, array: np.ndarray) -> None:
+        """Fill an array from there, when all that was asked for is done."""
+
+    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Run to the end; what the kernel wrote to its tables is in `arrays` then."""
+
+
+class StandIn:
+    """A device in Python, of which `places` blocks are resident; `seed` is of the order in which
+    blocks and threads take turns. `watched`: it tells a deadlock; else the kernel's own clock does.
+    """
+
+    def __init__(self, places: int, seed: int = 0, watched: bool = True) -> None:
+        self.name, self.kind = "the stand-in", "simulated"
+        self.places, self.seed = places, seed
+        self.watched = watched
+        self.memory = np.zeros(0, np.uint8)
+
+    def resident(self, source: ProgramSource) -> int:
+        """As many as it was made with."""
+        return self.places
+
+    def make_room(self, count: int) -> None:
+        """All poison: NaN as a float of any width."""
+        self.memory = np.full(-(-count // 8) * 8, 0xFF, np.uint8)
+
+    def write(self, at: int, array: np.ndarray) -> None:
+        """At once."""
+        bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.memory[at : at + bytes_.size] = bytes_
+
+    def read(self, at: int, array: np.ndarray) -> None:
+        """At once."""
+        bytes_ = array.reshape(-1).view(np.uint8)
+        bytes_[:] = self.memory[at : at + bytes_.size]
+
+    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """All blocks in turns."""
+        views = {f"memory_{d}": self.memory.view(d) for d in source.memories}
+        run_program_source(
+            source.source,
+            units,
+            source.threads,
+            source.shared_bytes,
+            {**arrays, **views},
+            self.seed,
+            self.watched,
+        )

@@ -1,0 +1,147 @@
+"""A GPU through numba-cuda: one memory, one stream, pinned copies, persistent launches.
+
+What goes wrong there is one sentence each, and the context that it may have cost is made anew with
+the next memory; Python and the CPU go on as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
+from explorer.codegen.cuda.persistent import TABLES, ProgramSource
+from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
+from explorer.errors import DeviceFault
+
+CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
+    ("OUT_OF_MEMORY", "has no room for what was asked of it"),
+    ("INSUFFICIENT_DRIVER", "has a driver that is older than this CUDA: a newer driver"),
+    ("UNSUPPORTED_PTX", "has a driver that is older than this CUDA: a newer driver"),
+    ("COOPERATIVE_LAUNCH_TOO_LARGE", "does not hold so many blocks at the same time"),
+    ("LAUNCH_TIMEOUT", "ended a kernel that took too long"),
+    ("ILLEGAL_ADDRESS", "ended a kernel that left its memory"),
+    ("LAUNCH_FAILED", "ended a kernel that faulted"),
+)
+LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # after which a context does nothing
+
+
+def _allow(code: Any, shared_bytes: int) -> None:
+    """Let a kernel ask for more shared memory than every block may have."""
+    driver: Any = import_module("numba.cuda.cudadrv.driver")
+    binding: Any = import_module("cuda.bindings.driver")
+    asked = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    function = code._codelibrary.get_cufunc()
+    driver.driver.cuKernelSetAttribute(asked, shared_bytes, function.handle, function.device.id)
+
+
+class Gpu:
+    """The current device of numba-cuda; `cuda` stands for its module.
+
+    Raises DeviceFault where there is no device, or one that CUDA makes no code for any more.
+    """
+
+    kind = "measured"
+
+    def __init__(self, cuda: Any = None) -> None:
+        try:
+            self.cuda = import_module("numba.cuda") if cuda is None else cuda
+        except ImportError as missing:
+            what = "a GPU is used through numba-cuda, which is not installed"
+            raise DeviceFault(what, try_=f"pip install '{EXTRA}'") from missing
+        if not self.cuda.is_available():
+            raise DeviceFault("there is no GPU here, or no driver of one", try_='target="cuda-sim"')
+        device = self.cuda.get_current_device()
+        self.name = str(getattr(device.name, "decode", lambda: device.name)())
+        major, minor = device.compute_capability
+        if 10 * major + minor < LEAST_CAPABILITY:
+            raise DeviceFault(
+                f"{self.name} has compute capability {major}.{minor}, and CUDA 13 makes code from "
+                f"{LEAST_CAPABILITY / 10} on",
+                where=self.name,
+            )
+        self.stream = self.cuda.stream()
+        self.memory: Any = None
+        self.lost = False
+        self._kernels: dict[str, Any] = {}
+
+    def resident(self, source: ProgramSource) -> int:
+        """As the driver says of the code that it has."""
+        with self._told():
+            kernel = self._kernel(source)
+            (code,) = kernel.overloads.values()
+            return int(code.max_cooperative_grid_blocks(source.threads, source.shared_bytes))
+
+    def make_room(self, count: int) -> None:
+        """In the place of what there was; in a new context, where the old one is lost."""
+        self.memory = None
+        if self.lost:
+            self.cuda.close()
+            self._kernels.clear()
+            self.lost = False
+        with self._told():
+            self.stream = self.cuda.stream()
+            self.memory = self.cuda.device_array(-(-count // 8) * 8, np.uint8)
+
+    def write(self, at: int, array: np.ndarray) -> None:
+        """Through pinned memory, in the order of the stream."""
+        bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if not bytes_.size:
+            return
+        with self._told():
+            staged = self.cuda.pinned_array(bytes_.size, np.uint8)
+            staged[:] = bytes_
+            self.memory[at : at + bytes_.size].copy_to_device(staged, stream=self.stream)
+
+    def read(self, at: int, array: np.ndarray) -> None:
+        """When all that was asked for is done."""
+        bytes_ = array.reshape(-1).view(np.uint8)
+        if not bytes_.size:
+            return
+        with self._told():
+            self.memory[at : at + bytes_.size].copy_to_host(bytes_, stream=self.stream)
+            self.stream.synchronize()
+
+    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """One kernel; its tables come back with it."""
+        with self._told():
+            tables = [self.cuda.to_device(arrays[name], stream=self.stream) for name in TABLES]
+            views = [self.memory.view(np.dtype(d)) for d in source.memories]
+            configured = self._kernel(source)[
+                units, source.threads, self.stream, source.shared_bytes
+            ]
+            configured(*tables, *views)
+            for name in ("state", "stamps"):
+                tables[TABLES.index(name)].copy_to_host(arrays[name], stream=self.stream)
+            self.stream.synchronize()
+
+    def _kernel(self, source: ProgramSource) -> Any:
+        """The kernel of a source, compiled once for its arrays."""
+        if source.source not in self._kernels:
+            types, names = import_module("numba.types"), dict[str, Any](__name__="device_program")
+            exec(source.source, names)
+            kernel = names["program"]
+            words = [types.int64[::1] for _ in TABLES]
+            numbers = ("boolean" if d == "bool" else d for d in source.memories)
+            code = kernel.compile((*words, *(getattr(types, n)[::1] for n in numbers)))
+            if source.shared_bytes > STATIC_BYTES:
+                _allow(code, source.shared_bytes)
+            self._kernels[source.source] = kernel
+        return self._kernels[source.source]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the driver says, in a sentence."""
+        try:
+            yield
+        except Exception as problem:
+            words = str(problem)
+            cause = next((c for c in CAUSES if c[0] in words), None)
+            if cause is None:
+                raise
+            self.lost = self.lost or cause[0] in LOST
+            raise DeviceFault(f"{self.name} {cause[1]}", where=self.name, found=words) from problem

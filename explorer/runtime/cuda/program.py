@@ -1,0 +1,223 @@
+"""A compiled program as one persistent kernel for a GPU: its source, its launches, its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.cached_property import cached_property
+from explorer.codegen.build import Argument
+from explorer.codegen.cuda.assemble import Assembled, assemble_program, why_not
+from explorer.codegen.cuda.build import BlockCode, Tensor, print_block
+from explorer.codegen.cuda.persistent import ProgramSource, print_program
+from explorer.devices.model import Device
+from explorer.errors import BadOption, CheckFailed
+from explorer.ir.calls import efficient_binding
+from explorer.ir.dtypes import ITEM_BYTES, numpy_dtype
+from explorer.ir.program import Program
+from explorer.ir.shapes.dims import evaluate_dim
+from explorer.runtime.binding.launches.assemble import assemble
+from explorer.runtime.binding.launches.given import Given
+from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
+from explorer.runtime.cuda.deadlock import deadlock
+from explorer.runtime.cuda.tables import PATIENCE_NS, Tables, tables_of
+from explorer.runtime.device_program import instructions as isa
+from explorer.runtime.planning.allocations import straights
+from explorer.runtime.planning.plan import Plan
+
+ALIGNED_BYTES = 256  # where a value begins: what CUDA's own allocations keep to
+OPERATIONS = (
+    *("RUN", "WAIT", "BARRIER", "LOOK", "BRANCH", "LOOP", "LET", "NEXT", "STORE", "COPY"),
+    *("FILL", "JUMP", "POINT", "CALL", "RETURN", "DEEPEST", "QUIT"),
+)
+NUMBERS = {name: int(getattr(isa, name)) for name in OPERATIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The tensors of a call's thread block, in the order in which its code takes them."""
+
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of the one memory."""
+
+    begin: int
+    bytes: int
+
+
+class DeviceProgram:
+    """All kernel calls of a plan in one kernel, with one block for each unit of the plan, which
+    gives up what it waits for when the kernel has run for `patience_ns`.
+    """
+
+    def __init__(
+        self, program: Program, plan: Plan, device: Device, patience_ns: int = PATIENCE_NS
+    ) -> None:
+        """Raises BadOption, which names the first kernel call that has no thread block, or a
+        decision that only Python makes, and CheckFailed where units would wait for ever.
+        """
+        self.program, self.plan, self.device = program, plan, device
+        self.patience_ns = patience_ns
+        self.operators = {o.name: o for p in straights(plan.program.parts) for o in p.operators}
+        for s in plan.schedules.values():
+            if why := deadlock(s.programs):
+                raise CheckFailed(f"{program.name} would wait for ever: {why}")
+        self.blocks = dict(self._printed())
+        sources = dict.fromkeys(code.source for code in self.blocks.values())
+        number = {source: n for n, source in enumerate(sources)}
+        self.kernels = {name: number[code.source] for name, code in self.blocks.items()}
+        self.steps = assemble(self._given())
+        _check_steps(self.steps)
+
+    def _printed(self) -> Iterator[tuple[str, BlockCode]]:
+        """The code of every operator that has tasks, by its name."""
+        for s in self.plan.schedules.values():
+            for share in (share for program in s.placement.programs for share in program):
+                found = s.facts.operators[share.operator]
+                operator, block = self.operators[found.name], found.kernel(share.kernel).block
+                kernel = operator.call.kernel
+                if block is None:
+                    print_block(kernel, self.device, self.program.env, self.plan.sizes)
+                code = print_block(kernel, self.device, self.program.env, self.plan.sizes, block)
+                yield found.name, code
+
+    def _given(self) -> Given:
+        plan, codes = self.plan, dict[str, Arguments]()
+        for name, code in self.blocks.items():
+            binding = self.operators[name].binding
+            found = Arguments(tuple(map(_argument, code.tensors)))
+            codes[binding] = codes[efficient_binding(binding)] = found
+        return Given(
+            plan.program,
+            plan.schedules,
+            self.units,
+            plan.sizes,
+            codes,
+            plan.placed.frames,
+            plan.alone,
+            plan.dealt,
+        )
+
+    @property
+    def units(self) -> int:
+        """The blocks that must be resident together."""
+        return self.plan.units.units
+
+    @property
+    def launches(self) -> tuple[LaunchCode, ...]:
+        """One for all that runs between two library calls."""
+        return tuple(step for step in self.steps if isinstance(step, LaunchCode))
+
+    @cached_property
+    def printed(self) -> ProgramSource:
+        """The source."""
+        each = {self.kernels[name]: code for name, code in self.blocks.items()}
+        registers = max((code.registers for code in self.launches), default=1)
+        blocks = [each[n] for n in sorted(each)]
+        return print_program(blocks, NUMBERS, registers, self.units, self.device.lanes)
+
+    @property
+    def source(self) -> str:
+        """Numba CUDA, for all launches."""
+        return self.printed.source
+
+    @property
+    def assembled(self) -> Assembled:
+        """PTX and what the assembler predicts; raises BadOption or KernelCompileError."""
+        return assemble_program(self.printed, self.device)
+
+    @property
+    def figures(self) -> str:
+        """What the assembler predicts and how many blocks can be resident, in a sentence, or why
+        there is nothing of it.
+        """
+        why = why_not(self.device)
+        if why:
+            return why
+        found = self.assembled
+        held = found.occupancy.blocks * self.device.units
+        return (
+            f"predicted for {self.device.name}: {found.words}, {held} in all, of which the plan "
+            f"has {self.units}"
+        )
+
+    @cached_property
+    def regions(self) -> Mapping[str, Region]:
+        """Where the arena, and each root outside of it, lies in the one memory."""
+        found, end = dict[str, Region](), 0
+        values, plan = self.plan.program.values, self.plan
+        sizes = [("", plan.placed.bytes)]
+        for name, value in values.items():
+            if value.root == name and value.home in ("input", "constant", "shape"):
+                sizes.append((name, plan.extents.bytes(name)))
+        sizes += [(name, plan.extents.bytes(name)) for name in plan.direct]
+        for name, count in sizes:
+            found[name] = Region(end, count)
+            end += -(-max(1, count) // ALIGNED_BYTES) * ALIGNED_BYTES
+        return found
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the one memory."""
+        last = list(self.regions.values())[-1]
+        return -(-(last.begin + max(1, last.bytes)) // ALIGNED_BYTES) * ALIGNED_BYTES
+
+    def address(self, name: str) -> int:
+        """Of a value's first element, in bytes from the beginning."""
+        root = self.plan.program.values[name].root
+        if root in self.regions:
+            begin = self.regions[root].begin
+        else:
+            begin = self.plan.placed.offsets[root]
+        return begin + self.plan.offset_bytes(name)
+
+    def operands(self, name: str) -> list[int]:
+        """The addresses of an operator's tensors, in the order of its code."""
+        operator, code = self.operators[name], self.blocks[name]
+        kernel = operator.call.kernel
+        values = dict(zip(kernel.inputs, operator.args, strict=True))
+        values |= zip(kernel.outputs, operator.results, strict=True)
+        return [self.address(values[t.name]) + t.offset * ITEM_BYTES[t.dtype] for t in code.tensors]
+
+    def tables(self, code: LaunchCode) -> Tables:
+        """What a launch reads beside the one memory."""
+        return tables_of(code, self.kernels, self.operands, self.address, self.patience_ns)
+
+    def fixed(self) -> Iterator[tuple[int, np.ndarray]]:
+        """What no run changes, with where it lies: constants, and values made of shapes."""
+        for name, value in self.plan.program.values.items():
+            if value.root != name:
+                continue
+            if value.home == "constant":
+                yield self.address(name), self.program.constants[name].array
+            elif value.home == "shape":
+                dims = [evaluate_dim(d, self.plan.sizes) for d in value.dims]
+                yield self.address(name), np.array(dims, np.int64)
+
+    def outputs(self) -> Iterator[tuple[str, int, tuple[int, ...], np.dtype]]:
+        """Of each output its name, and where it lies when all is over."""
+        program = self.plan.program
+        for name, value in zip(program.output_names, program.outputs, strict=True):
+            dtype = numpy_dtype(program.values[value].type.element)
+            yield name, self.address(value), self.plan.shape(value), dtype
+
+
+def _argument(t: Tensor) -> Argument:
+    size = ITEM_BYTES[t.dtype]
+    return Argument("tensor", t.name, t.local, item_bytes=size, offset=t.offset)
+
+
+def _check_steps(steps: Sequence[Step]) -> None:
+    for step in steps:
+        if isinstance(step, HostLoop | HostBranch):
+            what = "loop" if isinstance(step, HostLoop) else "branch"
+            raise BadOption(
+                f"Python decides on the {what} {step.task.name}: no one kernel holds it",
+                where=step.task.name,
+                try_='grinder="lowest", which leaves it to the device where that can be',
+            )

@@ -1,0 +1,119 @@
+"""Runs a device program: inputs in, its launches and what Python does between, outputs out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from explorer.codegen.cuda.persistent import HUNG
+from explorer.errors import BadOption, DeviceFault
+from explorer.grinder import LibraryTask
+from explorer.ir.decisions.wall import Brick, Wall
+from explorer.ir.dtypes import numpy_dtype
+from explorer.ops.reference.evaluate import too_deep
+from explorer.ops.reference.libraries import call_library
+from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.runtime.cuda.deadlock import too_many
+from explorer.runtime.cuda.driver import Driver
+from explorer.runtime.cuda.program import DeviceProgram
+from explorer.runtime.cuda.tables import Tables
+
+
+class ProgramRun:
+    """A device program on a device, where what no run changes lies already. One run at a time;
+    `traced` are the launches of the last one.
+    """
+
+    def __init__(self, program: DeviceProgram, driver: Driver) -> None:
+        """Raises BadOption where the device does not hold all blocks at the same time."""
+        self.program, self.driver = program, driver
+        resident = driver.resident(program.printed)
+        if why := too_many(program.units, resident, driver.name):
+            most = f"rammer.threads of {resident} or fewer"
+            raise BadOption(why, where="rammer.threads", found=program.units, try_=most)
+        driver.make_room(program.memory_bytes)
+        for at, array in program.fixed():
+            driver.write(at, array)
+        self.traced: list[tuple[LaunchCode, Tables]] = []
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The outputs by name, in new arrays.
+
+        Raises DeviceFault where the kernel hung or faulted, and TooDeep where a recursion was.
+        """
+        program, driver = self.program, self.driver
+        for name in program.plan.program.inputs:
+            driver.write(program.address(name), inputs[name])
+        self.traced = []
+        for step in program.steps:
+            if isinstance(step, LaunchCode):
+                self._launch(step)
+            elif isinstance(step, LibraryTask):
+                self._library(step)
+        found = {}
+        for name, at, shape, dtype in program.outputs():
+            found[name] = np.empty(shape, dtype)
+            driver.read(at, found[name])
+        return found
+
+    def _launch(self, code: LaunchCode) -> None:
+        tables = self.program.tables(code)
+        self.driver.launch(self.program.printed, tables.units, tables.arrays)
+        self.traced.append((code, tables))
+        if tables.fault == HUNG:
+            raise DeviceFault(
+                f"{self.program.program.name} hung on {self.driver.name}: a unit waited too long "
+                "for a step of another one, and all of them gave up",
+                where=self.driver.name,
+            )
+        if tables.fault:
+            raise too_deep(*code.recursions[tables.fault - 1])
+
+    def _library(self, task: LibraryTask) -> None:
+        """Python calls a library with copies."""
+        call, made = task.call, [self._empty(name) for name in task.results]
+        args = [None if name is None else self._read(name) for name in task.args]
+        found = call_library(call.library, call.function, call.attrs, args, len(made), made)
+        for name, place, value in zip(task.results, made, found, strict=True):
+            np.copyto(place, value, casting="same_kind")
+            self.driver.write(self.program.address(name), place)
+
+    def _empty(self, name: str) -> np.ndarray:
+        value = self.program.plan.program.values[name]
+        return np.empty(self.program.plan.shape(name), numpy_dtype(value.type.element))
+
+    def _read(self, name: str) -> np.ndarray:
+        array = self._empty(name)
+        self.driver.read(self.program.address(name), array)
+        return array
+
+    def wall(self) -> Wall:
+        """The bricks of the last run, by its stamps; a stand-in's are simulated: thousandths
+        of a microsecond are looks at its timer, and no time.
+        """
+        bricks, cuts, begin, end = list[Brick](), list[float](), 0.0, 0.0
+        for code, tables in self.traced:
+            stamps = [tables.stamps(place) for place in range(tables.units)]
+            made = [s for s in stamps if len(s)]
+            first = min((float(s[:, 1].min()) for s in made), default=0.0)
+            begin = end
+            for place, (unit, own) in enumerate(zip(code.units, stamps, strict=True)):
+                times = Counter[int]()
+                for row, began, ended in own.tolist():
+                    run, at = code.runs[place][row], begin - first / 1e3
+                    times[row] += 1
+                    o = run.operator
+                    brick = Brick(
+                        unit, began / 1e3 + at, ended / 1e3 + at, o.name, run.first, run.last,
+                        o.origin, run.program, times[row] - 1,
+                    )  # fmt: skip
+                    bricks.append(brick)
+                    end = max(end, brick.end_us)
+            cuts.append(end)
+        named = self.driver.kind, self.driver.name
+        return Wall(
+            named[0], tuple(bricks), (), self.program.units, end, device=named[1],
+            cuts_us=tuple(cuts[:-1]),
+        )  # fmt: skip

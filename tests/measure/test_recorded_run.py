@@ -1,0 +1,96 @@
+"""A recording is what was measured of the model that it says; of a file all is checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import explorer
+from explorer.errors import BadOption, SnapshotError
+from explorer.measure.machine import machine
+from explorer.measure.recorded_run import read, write
+
+MODEL = "zoo:small_bert"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    c = explorer.compile(MODEL)
+    path = tmp_path_factory.mktemp("runs") / "here.run.json"
+    c.record(path, c.random_inputs(), runs=3)
+    return path
+
+
+def test_what_was_measured_is_read_again(file: Path, tmp_path: Path) -> None:
+    c = explorer.compile(MODEL)
+    found = c.record(tmp_path / "again.json", c.random_inputs(), runs=1)
+    assert c.recorded(tmp_path / "again.json") == found
+    assert found.wall.kind == "recorded" and found.words.startswith("recording: ")
+    assert found.machine == str(machine()) and found.wall.bricks
+    write(found, tmp_path / "copy.json")
+    assert (tmp_path / "copy.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+
+
+def test_it_stands_beside_a_prediction_for_another_machine(file: Path) -> None:
+    c = explorer.compile(MODEL, target="a100", until="planned")
+    run = c.recorded(file)
+    rows = run.beside(c.planned_wall())
+    assert sum(r.recorded_us for r in rows) == pytest.approx(
+        sum(b.end_us - b.start_us for b in run.wall.bricks)
+    )
+    assert any(r.recorded_us > 0 and r.predicted_us > 0 for r in rows)
+    assert [r.recorded_us for r in rows] == sorted((r.recorded_us for r in rows), reverse=True)
+
+
+def test_one_of_another_model_is_refused(file: Path) -> None:
+    with pytest.raises(BadOption, match="of another program than this one: of"):
+        explorer.compile("zoo:small_lstm", until="planned").recorded(file)
+
+
+def changed(found: Any, path: tuple[Any, ...], value: Any) -> str:
+    at = found
+    for part in path[:-1]:
+        at = at[part]
+    at[path[-1]] = value
+    return json.dumps(found)
+
+
+BROKEN = [
+    (("ironworks_recording",), 2, "not of version 1"),
+    (("model",), 3, "model is a text"),
+    (("units",), 0, "units is a whole number"),
+    (("units",), True, "units is a whole number"),
+    (("total_us",), -1, "total_us is a time"),
+    (("total_us",), float("inf"), "total_us is a time"),
+    (("total_us",), float("nan"), "total_us is a time"),
+    (("bricks",), {}, "bricks is a list"),
+    (("bricks", 0), [1, 2], "rows of 8"),
+    (("bricks", 0, 0), 999, "a brick's unit"),
+    (("bricks", 0, 2), 1e14, "ends before it begins, or after"),
+    (("bricks", 0, 3), -1, "a brick's call"),
+    (("bricks", 0, 5), 1.5, "a brick is a whole number"),
+    (("calls", 0, 1), [3], "calls have a name"),
+    (("gaps",), [[0, 0.0, 0.0, 99]], "a gap's cause"),
+    (("sizes",), [["n", "x"]], "a size"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "why"), BROKEN)
+def test_what_is_no_recording_is_told(
+    file: Path, tmp_path: Path, path: tuple[Any, ...], value: Any, why: str
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text(changed(json.loads(file.read_text()), path, value))
+    with pytest.raises(SnapshotError, match=rf"broken\.json is no recording of a run: .*{why}"):
+        read(broken)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "\x00", '{"ironworks_recording": 1}'])
+def test_a_file_of_something_else_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.json").write_text(text)
+    for name in ("other.json", "absent.json"):
+        with pytest.raises(SnapshotError, match="is no recording of a run"):
+            read(tmp_path / name)

@@ -1,0 +1,1 @@
+"""Device programs of GPUs, in the stand-in for one."""

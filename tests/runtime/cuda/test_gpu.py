@@ -1,0 +1,142 @@
+"""What a GPU is asked for, and what it answers where something is wrong, by a driver that is none:
+its device is the stand-in.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from explorer.codegen.cuda.persistent import TABLES, ProgramSource
+from explorer.codegen.cuda.stand_in import run_program_source
+from explorer.errors import BadOption, DeviceFault
+from explorer.runtime.cuda.gpu import Gpu
+from explorer.runtime.cuda.run import ProgramRun
+from tests.runtime.cuda.test_program import UNITS, agree, compiled
+
+
+class Array(np.ndarray):
+    """Device memory: copies are asked for with the one stream that there is."""
+
+    def copy_to_device(self, source: np.ndarray, stream: Any) -> None:
+        assert stream.number == 1 and not isinstance(source, Array)
+        self[:] = source
+
+    def copy_to_host(self, target: np.ndarray, stream: Any) -> None:
+        assert stream.number == 1
+        target[:] = self
+
+
+class Cuda(SimpleNamespace):
+    """The part of numba.cuda that is used; `fails` are the words of the driver at a launch."""
+
+    def __init__(self, places: int = UNITS, room: int = 1 << 24, capability: Any = (8, 0)) -> None:
+        super().__init__()
+        self.places, self.room, self.capability, self.fails = places, room, capability, ""
+        self.contexts, self.pinned, self.there = 1, 0, True
+
+    def is_available(self) -> bool:
+        return self.there
+
+    def get_current_device(self) -> Any:
+        return SimpleNamespace(name=b"a device", compute_capability=self.capability)
+
+    def stream(self) -> Any:
+        return SimpleNamespace(number=1, synchronize=lambda: None)
+
+    def close(self) -> None:
+        self.contexts += 1
+
+    def device_array(self, count: int, dtype: Any) -> Array:
+        if count > self.room:
+            raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+        return np.full(count, 0xFF, dtype).view(Array)
+
+    def pinned_array(self, count: int, dtype: Any) -> np.ndarray:
+        self.pinned += 1
+        return np.empty(count, dtype)
+
+    def to_device(self, array: np.ndarray, stream: Any) -> Array:
+        return array.copy().view(Array)
+
+
+class OnStandIn(Gpu):
+    """Its kernels run in Python."""
+
+    def _kernel(self, source: ProgramSource) -> Any:
+        def configured(units: int, threads: int, stream: Any, shared: int) -> Any:
+            def run(*arrays: Array) -> None:
+                if self.cuda.fails:
+                    raise RuntimeError(f"[719] Call to cuLaunchKernel results in {self.cuda.fails}")
+                names = (*TABLES, *(f"memory_{d}" for d in source.memories))
+                given = {n: np.asarray(a) for n, a in zip(names, arrays, strict=True)}
+                run_program_source(source.source, units, threads, shared, given)
+
+            return run
+
+        places = SimpleNamespace(max_cooperative_grid_blocks=lambda *_: self.cuda.places)
+
+        class Kernel(SimpleNamespace):
+            def __getitem__(self, config: tuple[int, int, Any, int]) -> Any:
+                return configured(*config)
+
+        return Kernel(overloads={0: places})
+
+
+def test_a_gpu_makes_what_the_cpu_makes() -> None:
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    run = ProgramRun(c.device_program(units=UNITS), OnStandIn(cuda))
+    inputs = c.random_inputs()
+    want = compiled("zoo:small_lstm", "cpu").run(inputs)
+    agree(run.run(inputs), want)
+    before = cuda.pinned
+    agree(run.run(inputs), want)
+    assert cuda.pinned - before == len(inputs)  # constants lie there already
+    assert run.wall().kind == "measured" and run.wall().device == "a device"
+
+
+def test_what_is_missing_is_one_sentence() -> None:
+    with pytest.raises(DeviceFault, match="there is no GPU here"):
+        cuda = Cuda()
+        cuda.there = False
+        Gpu(cuda)
+    with pytest.raises(DeviceFault, match=r"capability 7\.0, and CUDA 13 makes code from 7"):
+        Gpu(Cuda(capability=(7, 0)))
+    program = compiled("zoo:small_lstm").device_program(units=UNITS)
+    with pytest.raises(DeviceFault, match="a device has no room"):
+        ProgramRun(program, OnStandIn(Cuda(room=100)))
+    with pytest.raises(BadOption, match="3 blocks wait for each other and a device holds 2"):
+        ProgramRun(program, OnStandIn(Cuda(places=2)))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "contexts"),
+    [
+        ("CUDA_ERROR_ILLEGAL_ADDRESS", "a device ended a kernel that left its memory", 2),
+        ("CUDA_ERROR_LAUNCH_FAILED", "a device ended a kernel that faulted", 2),
+        ("CUDA_ERROR_LAUNCH_TIMEOUT", "a device ended a kernel that took too long", 2),
+        ("CUDA_ERROR_INSUFFICIENT_DRIVER", "older than this CUDA", 1),
+    ],
+)
+def test_a_lost_context_is_made_anew(words: str, sentence: str, contexts: int) -> None:
+    """And the CPU knows nothing of it."""
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    gpu, program, inputs = OnStandIn(cuda), c.device_program(units=UNITS), c.random_inputs()
+    run, cpu = ProgramRun(program, gpu), compiled("zoo:small_lstm", "cpu")
+    cuda.fails = words
+    with pytest.raises(DeviceFault, match=sentence):
+        run.run(inputs)
+    want, cuda.fails = cpu.run(inputs), ""
+    agree(ProgramRun(program, gpu).run(inputs), want)
+    assert cuda.contexts == contexts
+
+
+def test_what_the_driver_does_not_say_is_no_fault_of_a_device() -> None:
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    run = ProgramRun(c.device_program(units=UNITS), OnStandIn(cuda))
+    cuda.fails = "something else"
+    with pytest.raises(RuntimeError, match="something else"):
+        run.run(c.random_inputs())

@@ -1,0 +1,155 @@
+"""A whole model as one persistent kernel makes what the CPU makes, control flow included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.codegen.cuda.persistent import HUNG
+from explorer.errors import BadOption, CheckFailed, DeviceFault
+from explorer.runtime.binding.launches.launch_code import LaunchCode
+from explorer.runtime.cuda.driver import StandIn
+from explorer.runtime.cuda.program import DeviceProgram
+from explorer.runtime.cuda.run import ProgramRun
+from explorer.runtime.device_program import instructions as isa
+
+DATA = Path(__file__).parents[2] / "data"
+QUICK = ("zoo:small_lstm", "tiny_while.onnx", "tiny_skip.onnx", "zoo:small_looped_lstm")
+MORE = (
+    *("zoo:small_bert", "zoo:small_moe", "zoo:small_vit", "zoo:small_seq2seq", "zoo:small_swin"),
+    *("zoo:small_resnext29", "zoo:small_seq2seq_decoder", "zoo:small_beam_search"),
+    *("zoo:small_blockdrop", "zoo:small_skipnet", "zoo:small_nasrnn", "zoo:small_lstm_tc"),
+)
+UNITS = 3
+
+
+def compiled(model: str, target: str = "cuda-sim") -> explorer.Compilation:
+    return explorer.compile(model if model[:4] == "zoo:" else str(DATA / model), target=target)
+
+
+def agree(got: Any, want: Any) -> None:
+    assert [*got] == [*want]
+    for name, values in want.items():
+        scale = max(1.0, float(np.abs(values).max(initial=0)))
+        np.testing.assert_allclose(got[name], values, 1e-4, 1e-5 * scale)
+
+
+def check(model: str) -> ProgramRun:
+    c, cpu = compiled(model), compiled(model, "cpu")
+    program = c.device_program(units=UNITS)
+    assert program.units == UNITS
+    for seed in range(2):
+        run = ProgramRun(program, StandIn(UNITS, seed))
+        inputs = c.random_inputs()
+        agree(run.run(inputs), cpu.run(inputs))
+        agree(run.run(inputs), cpu.run(inputs))
+    return run
+
+
+@pytest.mark.parametrize("model", QUICK)
+def test_a_program_makes_what_the_cpu_makes(model: str) -> None:
+    run = check(model)
+    wall = run.wall()
+    assert {b.unit for b in wall.bricks} <= {*range(UNITS)}
+    assert len(wall.bricks) >= sum(len(r) for code in run.program.launches for r in code.runs) // 2
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", MORE)
+def test_more_programs_make_what_the_cpu_makes(model: str) -> None:
+    check(model)
+
+
+def test_a_loop_makes_as_many_trips_as_the_cpu() -> None:
+    run = check("tiny_while.onnx")
+    bricks = run.wall().bricks
+    trips = max(b.iteration for b in bricks) + 1
+    c = compiled("tiny_while.onnx", "cpu")
+    assert trips > 1
+    measured = c.measured_wall(c.random_inputs())
+    assert max(b.iteration for b in measured.bricks) + 1 == trips
+
+
+def without_one(program: DeviceProgram) -> Iterator[tuple[LaunchCode, ...]]:
+    """The launches of a program with one wait, or one barrier of all units, taken away."""
+    (code,) = program.launches
+    for op in (isa.WAIT, isa.BARRIER):
+        found = ((u, n) for u, r in enumerate(code.rows) for n in np.flatnonzero(r[:, 0] == op))
+        for unit, n in found:
+            rows = [r.copy() for r in code.rows]
+            rows[unit][n] = (isa.JUMP, n + 1, 0, 0, 0)
+            yield (replace(code, rows=tuple(rows)),)
+
+
+def test_a_wait_too_few_shows() -> None:
+    """As a wrong value, in one order of blocks or another: all but one in a hundred at most."""
+    c = compiled("zoo:small_lstm")
+    inputs, program = c.random_inputs(), c.device_program(units=UNITS)
+    want = ProgramRun(program, StandIn(UNITS)).run(inputs)["state"]
+    broken = [*without_one(program)]
+    assert len(broken) > 5
+    shown = 0
+    for steps in broken:
+        found = []
+        for seed in range(30):
+            run = ProgramRun(program, StandIn(UNITS, seed))
+            program.steps = steps
+            try:
+                found.append(bool(np.allclose(run.run(inputs)["state"], want, equal_nan=True)))
+            except CheckFailed:
+                found.append(False)
+            if not found[-1]:
+                break
+        shown += not all(found)
+    assert shown == len(broken), f'{shown} of {len(broken)}'
+
+
+def test_more_units_than_are_resident_are_refused() -> None:
+    program = compiled("zoo:small_lstm").device_program(units=UNITS)
+    with pytest.raises(BadOption, match="3 blocks wait for each other and the stand-in holds 2"):
+        ProgramRun(program, StandIn(UNITS - 1))
+
+
+def test_a_hang_is_told_by_the_kernel_itself() -> None:
+    """Each unit has a clock, and gives up; nobody else need end it."""
+    c = compiled("zoo:small_lstm")
+    program = c.device_program(units=UNITS)
+    (code,) = program.launches
+    rows = [r.copy() for r in code.rows]
+    shown = next((u, n) for u, r in enumerate(rows) for n in np.flatnonzero(r[:, 4] > 0))
+    rows[shown[0]][shown[1], 4] = 0
+    program.steps = (replace(code, rows=tuple(rows)),)
+    run = ProgramRun(program, StandIn(UNITS))
+    with pytest.raises(CheckFailed, match="a deadlock"):
+        run.run(c.random_inputs())
+    program.patience_ns = 2_000
+    run = ProgramRun(program, StandIn(UNITS, watched=False))
+    with pytest.raises(DeviceFault, match="hung on the stand-in"):
+        run.run(c.random_inputs())
+    assert run.traced[-1][1].fault == HUNG
+
+
+def test_a_kernel_without_thread_blocks_is_named() -> None:
+    @explorer.trace
+    def running(x: explorer.tensor("float32", 5, 13)):  # type: ignore[valid-type,no-untyped-def]
+        return explorer.np.cumsum(x, 1)
+
+    with pytest.raises(BadOption, match="is a running reduction"):
+        explorer.compile(running, target="cuda-sim").device_program()
+    with pytest.raises(BadOption, match="has no thread blocks on this-cpu"):
+        explorer.compile(running).device_program()
+
+
+@pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+@pytest.mark.parametrize("sheet", ["a100", "h100"])
+def test_a_program_is_assembled(sheet: str) -> None:
+    found = compiled("zoo:small_lstm", sheet).device_program().assembled
+    assert "globaltimer" in found.ptx and 0 < found.registers <= 255
+    assert found.occupancy.blocks >= 1
