@@ -122,7 +122,7 @@ def test_a_point_of_the_curve_is_taken_by_pointer_and_by_key(room: Page) -> None
     room.keyboard.press("Home")
     room.keyboard.press("ArrowRight")
     words = room.inner_text(".room .said")
-    assert words.startswith("tile ") and " from memory" in words
+    assert words.startswith("tile ") and " held in " in words
     room.keyboard.press("Enter")
     room.wait_for_function(f"{tile} !== {places[0]['rank'] + 1}")
     assert room.evaluate("document.activeElement.className") == "chart"
@@ -265,7 +265,7 @@ def test_a_group_that_is_chosen_is_shown_in_every_room(room: Page, session: Sess
     name = session.now.compiled.program.decisions.tile_graph.groups[3].name  # type: ignore[union-attr]
     for title in ("Memory levels", "Tile curve", "What if"):
         enter(room, title)
-        room.wait_for_function(HAS, arg=[".drawn", f"{name} on this-cpu"])
+        room.wait_for_function(HAS, arg=[".picture", f"{name} on this-cpu"])
 
 
 def test_a_policy_is_chosen_where_its_groups_are_seen(room: Page, session: Session) -> None:

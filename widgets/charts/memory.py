@@ -31,7 +31,7 @@ def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Fi
         name="live",
         mode="lines+markers",
         line={"color": c["ink2"], "shape": "hvh", "width": 1},
-        marker={"color": c["accent"], "size": 9},
+        marker={"color": c["accent"], "size": 9, "opacity": 0},
         selected={"marker": {"opacity": 1}},
         unselected={"marker": {"opacity": 0}},
         selectedpoints=[],
