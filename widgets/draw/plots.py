@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from explorer.errors import BadOption
 from widgets.draw.theme import EITHER, FONTS, LIGHT, SCHEMES
@@ -82,4 +82,5 @@ def for_page(figure: go.Figure) -> dict[str, Any]:
 @cache
 def library() -> bytes:
     """The script that draws figures, as it comes with plotly, compressed by gzip."""
-    return gzip.compress(get_plotlyjs().encode(), 9, mtime=0)
+    script = files("plotly") / "package_data" / "plotly.min.js"
+    return gzip.compress(script.read_bytes(), 9, mtime=0)
