@@ -5,7 +5,7 @@ a room, `figure` its chart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from explorer.garbage import rare_collections
 
@@ -82,7 +82,7 @@ def data(
 
 
 def figure(
-    c: Compiled,
+    c: Compiled | Result,
     room: str,
     op: str = "",
     *,
@@ -91,13 +91,21 @@ def figure(
     measured: bool = False,
     theme: str = "either",
 ) -> Any:
-    """The chart of a room as a `plotly.graph_objects.Figure`, of the same rows as `data`; `theme`
-    is "light", "dark", or "either", on a ground of any.
+    """The chart of a room, or "race" of what `explorer.race` found, as a
+    `plotly.graph_objects.Figure`, of the same rows as `data`; `theme` is
+    "light", "dark", or "either", on a ground of any.
 
     Raises BadOption where the room has no chart, naming those that have, or nothing to show.
     """
     from widgets.rooms import gallery
 
+    if room == "race":
+        from widgets.charts import race as charts
+        from widgets.rammer import race_chart
+
+        rows = race_chart.data(cast("Result", c))
+        return charts.chart(rows, gallery.titled(race_chart.caption(rows)), theme)
+    c = cast("Compiled", c)
     picture = gallery.charted(room)
     session = _session(c, picture, op, sizes, inputs, measured)
     return gallery.chart(picture, session, op, theme)

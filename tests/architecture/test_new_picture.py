@@ -18,7 +18,7 @@ from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
-from widgets.page.report import page
+from widgets.page.report import document, page
 from widgets.rooms import gallery
 from widgets.session import state
 from widgets.session.session import Session
@@ -76,7 +76,9 @@ def test_the_report_has_it(session: Session) -> None:
     session.measure()
     text = page(session)
     assert "<b>All names</b>" in text and MINE.words in text
-    assert '"picture|0|names"' in text and '"name":"names"' in text
+    held = document(session)
+    assert "picture|0|names" in held["answers"]
+    assert "names" in [told["name"] for told in held["parts"]["pictures"]]
 
 
 @pytest.mark.browser

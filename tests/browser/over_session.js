@@ -6,6 +6,7 @@ globalThis.sent = [];
 const asking = { ...page.fileHost(content), alive: true, has: undefined,
   get: name => content.parts[name], bytes: name => bytes[name] ? decode(bytes[name]) : null,
   on: (name, act) => { (acts[name] ??= []).push(act); },
+  library: async () => (await asking.ask("library")).buffers[0],
   async ask(kind, args = {}) {
     const answer = await askPython(kind, args);
     if (answer.error) throw answer.error;

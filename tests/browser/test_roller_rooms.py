@@ -68,7 +68,7 @@ def test_every_device_has_its_pictures(room: Page) -> None:
     for title, device in zip(titles, ("v100", "mi50", "h100", "a100"), strict=True):
         room.locator(".rbar select").first.select_option(device)
         enter(room, title)
-        room.wait_for_function(HAS, arg=[".room svg", device])
+        room.wait_for_function(HAS, arg=[".picture :is(.drawn svg, .chart .words)", device])
     room.locator("svg [data-rank='1']").click()
     room.wait_for_function("document.querySelectorAll('.rbar select')[1].selectedIndex === 1")
 

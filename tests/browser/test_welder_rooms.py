@@ -76,17 +76,56 @@ def level(page: Page, value: str) -> str | None:
 
 def test_below_the_picture_stands_its_curve(room: Page) -> None:
     assert room.locator(".drawn svg").count() == 2
-    assert "traffic against the output tile" in room.inner_text(".drawn.below")
+    room.wait_for_selector(".chart + .drawn.below")
+    room.wait_for_selector(".chart .xtitle")
+    assert "size of the output tile" in (room.text_content(".chart .xtitle") or "")
+    assert "Bytes per level" in (room.text_content(".drawn.below") or "")
+
+
+def points(page: Page) -> list[dict[str, float]]:
+    """Where the marks of a chart lie that stand for a tile, with its number; none near another."""
+    found: list[dict[str, float]] = page.evaluate(
+        """() => {
+          const plot = document.querySelector(".chart .js-plotly-plot");
+          const box = plot.getBoundingClientRect();
+          const { xaxis: x, yaxis: y } = plot._fullLayout;
+          return plot._fullData.flatMap(trace => (trace.meta?.take ?? []).map(({ rank }, n) => ({
+            rank,
+            x: box.x + x._offset + x.c2p(x.d2c(trace.x[n])),
+            y: box.y + y._offset + y.c2p(y.d2c(trace.y[n])),
+          })));
+        }"""
+    )
+    apart = [
+        p
+        for p in found
+        if all(
+            q["rank"] == p["rank"] or abs(q["x"] - p["x"]) + abs(q["y"] - p["y"]) > 24
+            for q in found
+        )
+    ]
+    assert apart
+    return apart
 
 
 def test_a_point_of_the_curve_is_taken_by_pointer_and_by_key(room: Page) -> None:
     enter(room, "Tile curve")
-    room.locator("svg [data-rank='0']").click()
-    room.wait_for_function("document.querySelectorAll('.rbar select')[1].selectedIndex === 1")
-    assert room.evaluate("document.activeElement.dataset.rank") == "0"
+    tile = "document.querySelectorAll('.rbar select')[1].selectedIndex"
+    room.wait_for_selector(".chart .scatterlayer .point")
+    shown = room.evaluate(tile)
+    places = [p for p in points(room) if p["rank"] != shown - 1]
+    room.mouse.move(places[0]["x"], places[0]["y"])
+    room.wait_for_selector(".chart .hoverlayer .hovertext")
+    room.mouse.click(places[0]["x"], places[0]["y"])
+    room.wait_for_function(f"{tile} === {places[0]['rank'] + 1}")
+    room.locator(".chart").focus()
+    room.keyboard.press("Home")
     room.keyboard.press("ArrowRight")
+    words = room.inner_text(".room .said")
+    assert words.startswith("tile ") and " held in " in words
     room.keyboard.press("Enter")
-    room.wait_for_function("document.querySelectorAll('.rbar select')[1].selectedIndex === 2")
+    room.wait_for_function(f"{tile} !== {places[0]['rank'] + 1}")
+    assert room.evaluate("document.activeElement.className") == "chart"
     chosen = room.evaluate("document.querySelectorAll('.rbar select')[1].value").split(": ")[1]
     enter(room, "Memory levels")
     assert f"tile {chosen}" in (room.locator(".drawn svg").first.text_content() or "")
@@ -226,7 +265,7 @@ def test_a_group_that_is_chosen_is_shown_in_every_room(room: Page, session: Sess
     name = session.now.compiled.program.decisions.tile_graph.groups[3].name  # type: ignore[union-attr]
     for title in ("Memory levels", "Tile curve", "What if"):
         enter(room, title)
-        room.wait_for_function(HAS, arg=[".drawn", f"{name} on this-cpu"])
+        room.wait_for_function(HAS, arg=[".picture", f"{name} on this-cpu"])
 
 
 def test_a_policy_is_chosen_where_its_groups_are_seen(room: Page, session: Session) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from plotly.offline import get_plotlyjs
 
 import explorer
 import explorer.np as enp
 import widgets
 from explorer.errors import BadOption
+from explorer.measure.compare import Measurement
+from explorer.tuning.races.race import RaceResult, Runner
 from widgets.draw.theme import SCHEMES
-from widgets.rooms.gallery import CHARTS
+from widgets.rooms import gallery
+from widgets.session.session import Session
+
+CHARTS = tuple(gallery.CHARTS)
 
 
 @explorer.trace
@@ -40,7 +49,8 @@ def test_the_roofline_s_points_are_the_rows(c: Any) -> None:
     peaks = dict(rows.peaks)
     for r in rows.roofs:
         units = "1 unit" if r.units == 1 else f"{r.units} units"
-        (line,) = [t for t in figure.data if t.name == f"{r.level}, {units}"]
+        (line,) = [t for t in figure.data if t.customdata[0].startswith(f"{r.level} of {units}:")]
+        assert line.name.startswith(f"roofs of {units}")
         expected = [min(peaks[r.units], r.gb_per_s * x) for x in line.x]
         assert list(line.y) == pytest.approx(expected)
         assert max(line.y) == peaks[r.units] or line.y[-1] == pytest.approx(r.gb_per_s * line.x[-1])
@@ -69,20 +79,27 @@ def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
 def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
     rows, figure = widgets.data(c, "policies"), widgets.figure(c, "policies")
     assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.sides]] * len(figure.data)
+    *parts, ends = figure.data
     for n, s in enumerate(rows.sides):
-        assert sum(t.x[n] for t in figure.data) == pytest.approx(s.account.total_us)
-        assert figure.data[0].x[n] == pytest.approx(s.account.busy * s.account.total_us)
+        assert sum(t.x[n] for t in parts) == pytest.approx(s.account.total_us)
+        assert parts[0].x[n] == pytest.approx(s.account.busy * s.account.total_us)
+        assert ends.x[n] == s.account.total_us
+        assert ("chosen" in ends.text[n]) == (s is rows.chosen)
+        assert all(t.meta["take"][n] == {"more": {"policy": s.policy}} for t in parts)
     assert rows.kind in figure.layout.xaxis.title.text
-    hatches = [t.marker.pattern.shape for t in figure.data]
+    hatches = [t.marker.pattern.shape for t in parts]
     assert hatches[0] == "" and len(set(hatches)) == len(hatches)
 
 
 def test_memory_over_time_is_what_lives(c: Any) -> None:
-    (rows, _), figure = widgets.data(c, "memory"), widgets.figure(c, "memory")
-    live, arena, unshared = figure.data
+    (rows, policies), figure = widgets.data(c, "memory"), widgets.figure(c, "memory")
+    live, *lines = figure.data
     assert [round(y * 2**20) for y in live.y] == list(rows.live)
-    assert {y * 2**20 for y in arena.y} == {rows.planned_bytes}
-    assert {y * 2**20 for y in unshared.y} == {rows.naive_bytes}
+    assert [t.name for t in lines] == [p.name for p in policies.policies if p.curve]
+    for line, policy in zip(lines, [p for p in policies.policies if p.curve], strict=True):
+        assert [round(y * 2**20) for y in line.y] == list(policy.curve)
+    begun = {op for ops in live.meta["ops"] for op in ops}
+    assert begun == {op for b in (*rows.buffers, *rows.aliases) for op in b.origin}
 
 
 @pytest.mark.parametrize("room", CHARTS)
@@ -107,3 +124,40 @@ def test_what_has_no_chart_is_refused() -> None:
         widgets.figure(early, "roofline")
     with pytest.raises(BadOption, match="no chart 'curve'"):
         widgets.figure(early, "curve")
+
+
+@pytest.mark.parametrize("room", CHARTS)
+def test_a_page_is_told_the_same_figure_without_a_colour_of_its_own(c: Any, room: str) -> None:
+    session = Session(c)
+    told = session.answer("picture", {"room": room})
+    figure, same = told["figure"], widgets.figure(c, room)
+    assert [t["name"] for t in figure["data"] if "name" in t] == [
+        t.name for t in same.data if t.name
+    ]
+    for trace, other in zip(figure["data"], same.data, strict=True):
+        assert list(trace["x"]) == list(other.x) and list(trace["y"]) == list(other.y)
+    text = json.dumps(figure)
+    assert "var(--ink" in text and not re.search(r"#[0-9a-f]{6}", text)
+    assert told["said"] == gallery.picture(room, session)[1].caption
+
+
+def test_what_draws_is_plotly_s_own_script() -> None:
+    (packed,) = Session(explorer.compile(model, until="typed")).answer("library", {}).buffers
+    text = gzip.decompress(packed).decode()
+    assert text == get_plotlyjs() and len(packed) < 1_600_000
+
+
+def test_a_race_is_a_dot_and_an_interval_a_runtime() -> None:
+    ours = Runner("ironworks", "0.1", Measurement(70, 66, 75, 60), 0.0)
+    theirs = Runner("onnxruntime", "1.22", Measurement(80, 78, 90, 50), 1e-6)
+    missing = (("torch", "it is <not> installed"),)
+    result = RaceResult("hand", 2, "this-cpu", (theirs, ours), missing)
+    (dots,) = widgets.figure(result, "race").data
+    assert (list(dots.y), list(dots.x)) == (["ironworks", "onnxruntime"], [70, 80])
+    assert list(dots.error_x.array) == [5, 10] and list(dots.error_x.arrayminus) == [4, 2]
+    title = widgets.figure(result, "race").layout.title.text
+    assert "torch did not run: it is &lt;not&gt; installed" in title
+    room = widgets.race(result)
+    assert room.chart["figure"]["data"][0]["y"] == ["ironworks", "onnxruntime"]
+    bundle: Any = room._repr_mimebundle_()
+    assert "onnxruntime" in (bundle[0] if isinstance(bundle, tuple) else bundle)["image/svg+xml"]

@@ -21,6 +21,7 @@ from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
 from tests.widgets.of_family import of_family
 from tests.widgets.test_roller_rooms import outside
+from widgets.charts import tile_curve as tile_curve_chart
 from widgets.draw.table import time_text
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move, Outcome, Totals
@@ -230,13 +231,17 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
         seen(golden, rank=99)
 
 
-def test_every_point_can_be_reached_by_key_and_says_what_it_is(golden: Session) -> None:
+def test_every_point_stands_for_its_tile_and_says_what_it_is(golden: Session) -> None:
     rows = tile_curve.data(seen(golden))
-    tree = ElementTree.fromstring(curve_picture.figure(rows).text())
-    points = [g for g in tree.iter() if g.get("data-rank")]
-    assert len(points) == len(rows.points)
-    for g in points:
-        assert g.get("tabindex") == "0" and "from memory" in g.get("aria-label", "")
+    figure = tile_curve_chart.chart(rows, "", "page")
+    places = [
+        (take["rank"], words)
+        for trace in figure.data
+        if trace.meta and trace.name != "on show"
+        for take, words in zip(trace.meta["take"], trace.customdata, strict=True)
+    ]
+    assert sorted(rank for rank, _ in places) == list(range(len(rows.points)))
+    assert all(words == tile_curve.point_words(rows, rank) for rank, words in places)
     assert outside(curve_picture.figure(rows)) == []
 
 

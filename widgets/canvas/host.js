@@ -26,7 +26,7 @@ export function kernelHost(model) {
   };
   model.on("msg:custom", heard);
   const unwatch = watchKernel(model, stop);
-  return {
+  const host = {
     get: name => model.get(name),
     bytes: name => model.get(name),
     on: (name, act) => model.on(`change:${name}`, act),
@@ -42,8 +42,10 @@ export function kernelHost(model) {
         try { model.send({ id, kind, args }); } catch { stop(); } // a kernel that was shut down takes nothing
       });
     },
+    library: () => host.ask("library").then(({ buffers }) => buffers[0]),
     close() { unwatch(); model.off("msg:custom", heard); waiting.forEach(w => clearTimeout(w.timer)); waiting.clear(); },
   };
+  return host;
 }
 
 const OVER = ["restarting", "autorestarting", "terminating", "dead"];
@@ -87,6 +89,7 @@ export function fileHost({ parts, bytes, answers }) {
     },
     on() {}, remember() {}, onGone() {}, close() {},
     alive: false,
+    library: async () => decode(bytes.library),
     has: (kind, args) => questionKey(kind, args) in answers,
     ask(kind, args = {}) {
       const found = answers[questionKey(kind, args)];

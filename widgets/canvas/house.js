@@ -11,7 +11,7 @@ import { wallView } from "./wall.js";
 import { knobsView } from "./knobs.js";
 import { inspectorView } from "./inspector.js";
 import { roomsView } from "./rooms.js";
-import { renderRoom } from "./room.js";
+import { renderPicture, renderRoom } from "./room.js";
 
 const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
@@ -60,7 +60,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const rooms = roomsView({ host, pictures: known, say, op: () => state.op, pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
+  const rooms = roomsView({ host, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -68,6 +68,7 @@ export function mount(el, host) {
   const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, line, body,
     h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: `keyhint ${k ?? ""}` }, h("kbd", {}, key), text))));
   root.append(house);
+  rooms.within(root);
 
   // Words
   function say(text, passing = false) { live.textContent = text; if (!passing) spoken = text; }
@@ -99,7 +100,7 @@ export function mount(el, host) {
     graph.light(); wall.draw();
     counted.program = program.light(); counted.source = source.light();
     picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(operators()[state.op][0]))));
-    times(); status();
+    rooms.light(); times(); status();
   }
   function times() {
     const info = heads.w.querySelector(".selinfo");
@@ -408,7 +409,7 @@ export function mount(el, host) {
   const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(follow);
   scheme.addEventListener("change", follow);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  cleanups = [() => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => graph.close(), () => wall.close(), () => host.close()];
+  cleanups = [() => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
 
   thread([]);
   everything();
@@ -454,6 +455,7 @@ export function mount(el, host) {
 /** anywidget's entry: the house, or rooms alone. */
 export function render({ model, el }) {
   if (model.get("rooms")) return renderRoom({ model, el });
+  if (model.get("html")) return renderPicture({ model, el });
   const driver = mount(el, kernelHost(model));
   return () => driver.close();
 }

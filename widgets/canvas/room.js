@@ -1,6 +1,7 @@
 // The rooms of one system alone, without the house around them.
 import { h, keepKeys, put, tabs } from "./dom.js";
 import { kernelHost } from "./host.js";
+import { chartInto } from "./chart.js";
 import { roomsView } from "./rooms.js";
 
 /** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators, and the `room` and the operator `op` to begin with. */
@@ -8,7 +9,7 @@ export function mountRoom(el, host) {
   const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: host.get("room") ?? rooms[0].name, table: false, op: host.get("op") };
   const root = keepKeys(h("div", { class: "ironworks" })), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
-  const view = roomsView({ host, pictures: rooms, say, op: () => state.op, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
+  const view = roomsView({ host, pictures: rooms, say, op: () => state.op, names: () => names, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
   const word = name => name.replaceAll(" ", "%20"); // as widgets/draw/svg.py writes it
   /** All rooms are about the group of this operator. */
   function choose(op) {
@@ -17,7 +18,7 @@ export function mountRoom(el, host) {
     say(names[op]);
     show();
   }
-  const light = () => picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(names[state.op] ?? ""))));
+  const light = () => { view.light(); picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(names[state.op] ?? "")))); };
   picture.addEventListener("click", event => {
     const mine = event.target.closest("[data-op]")?.dataset.op.split(" ") ?? [];
     choose(names.findIndex(name => mine.includes(word(name))));
@@ -36,14 +37,25 @@ export function mountRoom(el, host) {
     if (!act || act() === false) return;
     event.preventDefault(); event.stopPropagation();
   }
+  view.within(root);
   root.append(article);
   el.append(root);
   show();
-  return { state, show, view, close: () => host.close() };
+  return { state, show, view, close: () => { view.close(); host.close(); } };
 }
 
 /** anywidget's entry for rooms alone. */
 export function renderRoom({ model, el }) {
   const driver = mountRoom(el, kernelHost(model));
   return () => driver.close();
+}
+
+/** anywidget's entry for one picture alone: its words and its drawing, and its chart over them. */
+export function renderPicture({ model, el }) {
+  const root = h("div", { class: "ironworks" }), data = model.get("chart");
+  root.innerHTML = model.get("html");
+  el.append(root);
+  if (!data) return () => {};
+  const host = kernelHost(model), close = chartInto(root.querySelector(".picture"), host, data, model.get("name"));
+  return () => { close(); host.close(); };
 }

@@ -1,5 +1,6 @@
 // A room's picture with what belongs to it: the choice of device and tile, the stepper, the form to try a tile; or its table.
 import { h, put, clamp } from "./dom.js";
+import { chartView } from "./chart.js";
 import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
@@ -11,7 +12,7 @@ const MEANS = { // of what may be chosen
   policy: "How waves of tasks become programs.",
 };
 
-/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), say(text), take(kind, args), pick(ops). */
+/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
@@ -19,6 +20,9 @@ export function roomsView(ctx, picture) {
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 
   const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
+
+  const charted = { host: ctx.host, say: ctx.say, op: ctx.op, names: ctx.names, take: patch => choose(patch.more ? { more: { ...viewOf(shown.room).more, ...patch.more } } : patch), pick: names => ctx.pick(names.map(name => ctx.names().indexOf(name)).filter(op => op >= 0)) };
+  const chart = chartView(charted), lower = chartView(charted); // of the picture and of the one below
 
   /** The device and tile of a room's family; another operator begins with the tile in use. */
   function viewOf(room) {
@@ -49,12 +53,16 @@ export function roomsView(ctx, picture) {
     controls(data.controls, ctx.op());
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     below.innerHTML = more ? more.data.svg : "";
+    const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
     if (!table) steps = stepperBar(drawn);
     const live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, drawn, more ? below : null);
+    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, over?.box, table || data.svg ? drawn : null, under?.box, more ? below : null);
+    if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     if (form === tuning.box) tuning.load(ctx.op());
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }
     picture.querySelectorAll("[data-rank]").forEach(choosing);
+    over?.draw(data.figure, data.said, room);
+    under?.draw(more.data.figure, more.data.said, known[room].below);
     scaled();
     return true;
   }
@@ -123,7 +131,11 @@ export function roomsView(ctx, picture) {
   /** A picture has the width of its room; one that would be cut off below is smaller, as long as its words stay as large as they were drawn. */
   function scaled() {
     picture.classList.toggle("zoomed", scale > 1);
-    const wide = picture.clientWidth;
+    const wide = picture.clientWidth, inside = getComputedStyle(picture).position === "absolute"; // a room alone is as high as what is in it
+    for (const { box, resize } of [chart, lower].filter(c => c.box.isConnected)) {
+      const rest = [...picture.children].reduce((sum, node) => sum + (node === box ? 0 : node.offsetHeight), 0), alone = !picture.querySelector(".drawn");
+      resize(Math.floor(wide * scale), Math.floor((inside ? alone ? picture.clientHeight - rest : clamp(picture.clientHeight * 0.75, 240, 420) : 400) * scale));
+    }
     picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
       const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, least = Math.min(1, wide / width);
       const fits = clamp((picture.clientHeight - rest) / height, least, wide / width);
@@ -133,6 +145,10 @@ export function roomsView(ctx, picture) {
   new ResizeObserver(() => { if (shown && !shown.table) scaled(); }).observe(picture);
   return {
     show, tableOf, zoom,
+    /** The selection has changed. */
+    light: () => { chart.light(); lower.light(); },
+    within: root => { chart.within(root); lower.within(root); },
+    close: () => { chart.close(); lower.close(); },
     /** A step on or back, where the picture has steps. */
     step: by => steps ? (steps.move(by), true) : false,
     end: which => steps ? (steps.end(which), true) : false,

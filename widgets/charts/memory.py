@@ -10,41 +10,65 @@ from widgets.memory.memory_plan import MemoryRows
 from widgets.memory.memory_policies import PolicyRows
 
 MIB = 2**20
+FAR = 3  # times all others: what bounds take may be so much
+LINES = {  # of a policy: ink, width and dashes
+    "unshared": ("ink3", 1, "dash"),
+    "arena": ("ink", 1.6, "solid"),
+    "storages": ("ink2", 1.6, "longdash"),
+    "bounded": ("ink2", 2, "dot"),
+}
 
 
 def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Figure:
-    """Bytes of intermediates that live at each call, and what the arena and unshared buffers
-    take.
+    """Bytes of intermediates that live at each call, filled, and a line a policy: the bytes that it
+    has taken by then. What is far above all others is off until its name is clicked.
     """
-    (rows, _), c, figure = found, colours(theme), go.Figure()
+    (rows, policies), c, figure = found, colours(theme), go.Figure()
     calls = list(range(len(rows.live)))
     figure.add_scatter(
         x=calls,
         y=[count / MIB for count in rows.live],
         name="live",
-        mode="lines",
+        mode="lines+markers",
         line={"color": c["ink2"], "shape": "hvh", "width": 1},
+        marker={"color": c["accent"], "size": 9, "opacity": 0},
+        selected={"marker": {"opacity": 1}},
+        unselected={"marker": {"opacity": 0}},
+        selectedpoints=[],
         fill="tozeroy",
         fillcolor=c["line"],
         customdata=[_words(rows, n) for n in calls],
+        meta={"ops": [_ops(rows, n) for n in calls]},
         hovertemplate="%{customdata}<extra></extra>",
     )
-    for name, count, dash in (
-        ("arena", rows.planned_bytes, "solid"),
-        ("unshared", rows.naive_bytes, "dash"),
-    ):
+    tops = {p.name: max(p.curve, default=0) for p in policies.policies}
+    near = FAR * max((most for name, most in tops.items() if name != "bounded"), default=0)
+    for policy in policies.policies:
+        if not policy.curve:
+            continue
+        ink, width, dash = LINES[policy.name]
         figure.add_scatter(
-            x=calls[:1] + calls[-1:],
-            y=[count / MIB] * len(calls[:1] + calls[-1:]),
-            name=name,
+            x=list(range(len(policy.curve))),
+            y=[count / MIB for count in policy.curve],
+            name=policy.name,
             mode="lines",
-            line={"color": c["ink"], "dash": dash, "width": 1.5},
-            customdata=[f"{name}: {size_text(count)}"] * len(calls[:1] + calls[-1:]),
+            visible="legendonly" if tops[policy.name] > near > 0 else True,
+            line={"color": c[ink], "dash": dash, "width": width, "shape": "hvh"},
+            customdata=[
+                f"call {n}: {policy.name} has taken {size_text(count)}"
+                for n, count in enumerate(policy.curve)
+            ],
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_xaxes(title="call (position in the launch order)")
     figure.update_yaxes(title="intermediates (MiB)", rangemode="tozero")
     return styled(figure, theme, title, 420)
+
+
+def _ops(rows: MemoryRows, call: int) -> list[str]:
+    """The operators whose values begin to live at a call."""
+    mine = (b for b in (*rows.buffers, *rows.aliases) if b.first == call)
+    return sorted({op for b in mine for op in b.origin})
 
 
 def _words(rows: MemoryRows, call: int) -> str:

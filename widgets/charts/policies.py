@@ -45,10 +45,28 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
                     "size": 6,
                 },
             },
+            meta={"take": [{"more": {"policy": s.policy}} for s in sides]},
             customdata=_words(sides, [part.get(cause, 0.0) for part in parts], cause),
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_xaxes(title=f"length of the wall (µs), {found.kind}", rangemode="tozero")
+    ends = [s.account.total_us for s in sides]
+    figure.add_scatter(
+        x=ends,
+        y=[s.policy for s in sides],
+        mode="text",
+        text=[
+            f" {time_text(us)}{', chosen' if s is found.chosen else ''}"
+            for s, us in zip(sides, ends)
+        ],
+        textposition="middle right",
+        textfont={"color": [c["accent"] if s is found.chosen else c["ink"] for s in sides]},
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    figure.update_xaxes(
+        title=f"length of the wall (µs), {found.kind}", range=[0, 1.25 * max(ends, default=1.0)]
+    )
     figure.update_yaxes(title="policy", autorange="reversed")
     return styled(figure, theme, title, 180 + 40 * max(3, len(sides)), barmode="stack")
 

@@ -47,6 +47,7 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
     peaks = dict(rows.peaks)
     most = max(peaks, default=1)
     low, high = _ends(rows, most)
+    named: set[int] = set()
     for r in rows.roofs:
         peak = peaks[r.units]
         if r.gb_per_s <= 0 or peak <= 0:
@@ -56,8 +57,13 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         figure.add_scatter(
             x=at,
             y=[min(peak, r.gb_per_s * x) for x in at],
-            name=f"{r.level}, {_units(r)}",
-            mode="lines",
+            name=f"roofs of {_units(r)}{', as all load together' if whole and most > 1 else ''}",
+            legendgroup=_units(r),
+            showlegend=r.units not in named,
+            mode="lines+text" if whole else "lines",
+            text=[f"{r.level} {r.gb_per_s:,.4g} GB/s", *[""] * (len(at) - 1)],
+            textposition="bottom right",
+            textfont={"color": c["ink"], "size": 11},
             line={
                 "color": c["ink"] if whole else c["ink3"],
                 "width": 1.5 if whole else 1,
@@ -69,6 +75,7 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
             * len(at),
             hovertemplate=WORDS,
         )
+        named.add(r.units)
 
 
 def _units(r: Roof) -> str:
@@ -95,6 +102,7 @@ def _tiles(
                     "size": 9,
                 },
                 customdata=[point_words(p, n) for p, n in zip(points, found)],
+                meta={"take": [{"rank": n} for n in found]},
                 hovertemplate=WORDS,
             )
 

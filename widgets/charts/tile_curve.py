@@ -65,5 +65,6 @@ def _points(
             mode="markers",
             marker=marker,
             customdata=[point_words(rows, n) for n in shown],
+            meta={"take": [{"rank": n} for n in shown]},
             hovertemplate=WORDS,
         )

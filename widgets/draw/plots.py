@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import plotly.graph_objects as go
 
 from explorer.errors import BadOption
-from widgets.draw.theme import EITHER, FONTS, SCHEMES
+from widgets.draw.theme import EITHER, FONTS, LIGHT, SCHEMES
 
-THEMES = {**SCHEMES, "either": EITHER}
+PAGE = {name: f"var(--{name})" for name in LIGHT}  # canvas/chart.js puts the colours in
+THEMES = {**SCHEMES, "either": EITHER, "page": PAGE}
 
 
 def colours(theme: str) -> dict[str, str]:
-    """The tokens of a theme, "either" on a ground of any; BadOption where there is none of that
-    name.
+    """The tokens of a theme, "either" on a ground of any, "page" for one of our pages, which puts
+    its colours in; BadOption where there is none of that name.
     """
     if theme not in THEMES:
         raise BadOption(f"there is no theme {theme!r}", where=theme, expected=", ".join(THEMES))
@@ -31,6 +35,7 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         "ticks": "outside",
         "tickcolor": c["line2"],
         "automargin": True,
+        "title": {"font": {"size": 11}, "standoff": 6},
     }
     figure.update_layout(
         paper_bgcolor=c["pane"],
@@ -62,3 +67,20 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
     figure.update_annotations(font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
     figure.update_layout(title_font={"size": 14, "color": c["ink"]})
     return figure
+
+
+def for_page(figure: go.Figure) -> dict[str, Any]:
+    """The traces and axes of a figure of the theme "page": what stands around them, size, title and
+    legend, is the page's.
+    """
+    found: dict[str, Any] = figure.to_plotly_json()
+    layout = found["layout"]
+    kept = ("xaxis", "yaxis", "barmode", "font", "hoverlabel", "paper_bgcolor", "plot_bgcolor")
+    return {"data": found["data"], "layout": {k: layout[k] for k in kept if k in layout}}
+
+
+@cache
+def library() -> bytes:
+    """The script that draws figures, as it comes with plotly, compressed by gzip."""
+    script = files("plotly") / "package_data" / "plotly.min.js"
+    return gzip.compress(script.read_bytes(), 9, mtime=0)

@@ -1,8 +1,10 @@
-"""The drawing and the words of the Memory room: the arena as a map, then every policy."""
+"""The drawing and the words of the Memory room: below its chart the arena as a map, then every
+policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
@@ -18,13 +20,6 @@ from widgets.relax.shapes_picture import around
 
 LEFT, RIGHT = 84.0, 668.0
 STORAGES, TURNS = 8, 5
-FAR = 3  # above so many times all others, bounds leave the chart
-LINES = {
-    "unshared": ("var(--ink3)", 'stroke-dasharray="3 2"'),
-    "arena": ("var(--ink)", 'stroke-width="1.6"'),
-    "storages": ("var(--ink2)", 'stroke-width="1.6" stroke-dasharray="8 2"'),
-    "bounded": ("var(--ink2)", 'stroke-width="2" stroke-dasharray="1.5 2"'),
-}
 
 
 def table(rows: MemoryRows, policies: PolicyRows) -> Table:
@@ -43,9 +38,9 @@ def table(rows: MemoryRows, policies: PolicyRows) -> Table:
 def figure(
     rows: MemoryRows, policies: PolicyRows, symbols: Sequence[str] = (), selected: str = ""
 ) -> Svg:
-    """The arena, the curves and peaks of all policies, and the storages with their proofs."""
-    marks = [*memory_plan.arena(rows, selected), *_curves(policies)]
-    y = 366.0
+    """The arena, the peaks of all policies, and the storages with their proofs."""
+    marks = memory_plan.arena(rows, selected)
+    y = 262.0
     marks.append(label(12, y, "Peaks", "i w"))
     marks.append(label(RIGHT, y, "every storage begins at a multiple of 64 B", "q", anchor="end"))
     most = max((p.bytes or 0 for p in policies.policies), default=0) or 1
@@ -68,48 +63,10 @@ def figure(
     return Svg(680, y, "".join(marks), "Memory plan: " + memory_plan.caption(rows))
 
 
-def _curves(policies: PolicyRows) -> Iterator[str]:
-    top, floor = 264.0, 328.0
-    steps = max((len(p.curve) for p in policies.policies), default=0) or 1
-    tops = {p.name: max(p.curve, default=0) for p in policies.policies}
-    bounded = tops.pop("bounded", 0)
-    most = max(tops.values(), default=0)
-    high = 1.04 * (most if bounded > FAR * most > 0 else max(most, bounded)) or 1.0
-
-    def points(values: Sequence[int]) -> str:
-        wide = (RIGHT - LEFT) / steps
-        parts = (
-            f"V{floor - min(v / high, 1) * (floor - top):.1f}H{LEFT + (i + 1) * wide:.1f}"
-            for i, v in enumerate(values)
-        )
-        return f"M{LEFT:g} {floor:g}" + "".join(parts)
-
-    yield label(12, 254, "Bytes taken so far", "i w")
-    yield label(
-        LEFT + 66,
-        254,
-        "filled: values that are still needed; lines: the policies",
-        "q",
-    )
-    yield f'<path d="{points(policies.live)}V{floor:g}Z" fill="var(--tint)" stroke="var(--line2)"/>'
-    for policy in policies.policies:
-        if policy.curve:
-            yield path(points(policy.curve), *LINES[policy.name])
-    yield label(LEFT - 6, floor, "0", "q", anchor="end")
-    yield label(LEFT - 6, top + 8, size_text(high / 1.04), "q", anchor="end")
-    if bounded > high:
-        said = f"bounded goes up to {size_text(bounded)}"
-        yield label(RIGHT, 254, said, "q", anchor="end")
-    yield label(LEFT, 342, "0", "q")
-    yield label((LEFT + RIGHT) / 2, 342, "launch order", "q", anchor="middle")
-    yield label(RIGHT, 342, f"call {steps}", "q", anchor="end")
-
-
 def _peak(p: PolicyRow, most: int, symbols: Sequence[str], marks: list[str], y: float) -> float:
-    """A policy's line, its bar, what it is, and its formula."""
-    ink, extra = LINES[p.name]
+    """A policy's bar, what it is, and its formula."""
     at = LEFT + 66
-    marks += [path(f"M12 {y - 4:g}H40", ink, extra), label(48, y, p.name, "i w")]
+    marks.append(label(12, y, p.name, "i w"))
     if p.bytes is None:
         for line in wrapped(f"not possible: {p.note}", RIGHT - at):
             marks.append(label(at, y, line))

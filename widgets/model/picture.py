@@ -13,7 +13,8 @@ from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
 
-Drawn = tuple[Any, Svg, Table]  # the rows, the drawing and the words of a picture
+# The rows, the drawing and the words of a picture; a picture that is all chart has no drawing.
+Drawn = tuple[Any, Svg | None, Table]
 Draw = Callable[[OnShow, str], Drawn]
 
 

@@ -26,6 +26,7 @@ MODULES = (
     "inspector",
     "strip",
     "sheets",
+    "chart",
     "stepper",
     "tuning",
     "weld",
@@ -39,6 +40,8 @@ ENTRIES = (
     "mount: house.mount",
     "mountRoom: room.mountRoom",
     "fileHost: host.fileHost",
+    "questionKey: host.questionKey",
+    "chartInto: chart.chartInto",
 )
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (function|const) (\w+)", re.MULTILINE)

@@ -5,6 +5,7 @@ a drawing.
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from html import escape
 from typing import Any
 
 from explorer.errors import BadOption, InternalFault, IronworksError
+from widgets.draw import plots
 from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
@@ -49,10 +51,11 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
         for language in LANGUAGES:
             ask("kernel", call=call, language=language)
     _pictures(session, answers)
+    held = {**session.buffers(), "library": plots.library()}
     return {
         "parts": {**gallery.page_parts(), **session.parts()},
         "answers": answers,
-        "bytes": {n: base64.b64encode(b).decode() for n, b in session.buffers().items()},
+        "bytes": {n: base64.b64encode(b).decode() for n, b in held.items()},
         "saved": "A saved page: everything can be looked at, nothing can be compiled again.",
     }
 
@@ -89,7 +92,7 @@ def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tu
         elif heavy is None or operator.calls[0] in heavy:
             mine = (operator.name,) if picture.about == "operator" else operator.calls
             if mine not in shared:
-                shared[mine] = {"svg": _about(session, picture, operator.name)} | _chosen(whole)
+                shared[mine] = _about(session, picture, operator.name) | _chosen(whole)
             yield op, shared[mine]
 
 
@@ -99,12 +102,13 @@ def _chosen(whole: Mapping[str, Any]) -> dict[str, Any]:
     return {"controls": found | {"tiles": []}} if found else {}
 
 
-def _about(session: Session, picture: Picture, op: str) -> str:
+def _about(session: Session, picture: Picture, op: str) -> dict[str, Any]:
     """The picture around an operator. The page lights the selection, so that neighbours may have
     one picture; tables are asked for without an operator.
     """
-    _, figure, _ = picture.draw(session, op)
-    return replace(figure, selected="").text()
+    rows, figure, table = picture.draw(session, op)
+    unlit = replace(figure, selected="") if figure else None
+    return gallery.for_page(picture, (rows, unlit, table))
 
 
 def page(session: Session, *, code: bool = True) -> str:
@@ -122,18 +126,22 @@ def page(session: Session, *, code: bool = True) -> str:
             '<div id="house"></div>',
             "<noscript>The house needs a script; the drawings below do not.</noscript>",
             f'<section class="rooms">{rooms}</section>',
-            f'<script id="content" type="application/json">{_packed(document(session, code=code))}',
+            f'<script id="content" type="text/plain">{_packed(document(session, code=code))}',
             f'</script><script type="module">{script}{front_end.text("report.js")}</script>',
             "</body></html>",
         )
     )
 
 
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+)
 
 
 def _packed(content: dict[str, Any]) -> str:
-    """As JSON, equal answers once: `answers` maps questions to positions in `values`."""
+    """As JSON, compressed, in letters: equal answers once, `answers` maps questions to positions in
+    `values`.
+    """
     values: list[str] = []
     known: dict[str, int] = {}
     places = {}
@@ -143,25 +151,21 @@ def _packed(content: dict[str, Any]) -> str:
         if places[key] == len(values):
             values.append(text)
     rest = json.dumps({**content, "answers": places}, separators=(",", ":"))
-    return _inert(f'{rest[:-1]},"values":[{",".join(values)}]}}')
-
-
-def _inert(text: str) -> str:
-    """The same JSON with no "</" and no "<!--": after "<!--<script" the next end tag would not end
-    the script element that this stands in.
-    """
-    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+    whole = f'{rest[:-1]},"values":[{",".join(values)}]}}'
+    return base64.b64encode(gzip.compress(whole.encode(), 9, mtime=0)).decode()
 
 
 def _room(session: Session, picture: Picture) -> str:
     title, words = escape(picture.title), escape(picture.words)
     head = f'<article class="room"><header><b>{title}</b><span class="s">{words}</span></header>'
     try:
-        _, figure, table = picture.draw(session, "")
+        drawn = picture.draw(session, "")
     except BadOption as problem:
         return f"{head}<p>{escape(problem.sentence)}</p></article>"
+    found, table = gallery.for_page(picture, drawn), drawn[2]
+    at = f' data-room="{picture.name}"' if "figure" in found else ""
     return (
-        f'{head}<div class="picture">{figure.text()}</div>'
+        f'{head}<div class="picture"{at}>{found["svg"]}</div>'
         f"<details><summary>Table</summary>{table.html()}</details></article>"
     )
 

@@ -13,16 +13,17 @@ import traitlets
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
 from explorer.options import Options
+from widgets.charts.race import chart
+from widgets.draw import plots
 from widgets.draw.svg import Svg, stacked
-from widgets.draw.table import Table
+from widgets.draw.table_drawing import drawn_table
 from widgets.grinder.iterations_picture import TRIPS
 from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
-from widgets.model.picture import Picture
+from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
 from widgets.page.opening import opened
-from widgets.program import stages_picture
-from widgets.rammer import brick_wall_picture, png, race_chart
+from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
 from widgets.session.session import Session
@@ -123,11 +124,12 @@ class House(Asked):
         table.
         """
         bundle = super()._repr_mimebundle_(**kwargs)
-        walls, stages = self.session.walls, stages_picture.PICTURE.draw(self.session, "")
+        walls = self.session.walls
+        figure, stages = gallery.picture("stages", self.session)
         if walls.planned is None:
-            return _with_still(bundle, stages[1], stages[2].text())
-        _, figure, table = brick_wall_picture.PICTURE.draw(self.session, "")
-        words = f"{table.caption}\n{stages[2].text()}"
+            return _with_still(bundle, figure, stages.text())
+        figure, table = gallery.picture("rammer", self.session)
+        words = f"{table.caption}\n{stages.text()}"
         return _with_still(bundle, figure, words, png.wall(walls.planned, walls.measured))
 
 
@@ -213,9 +215,9 @@ class Rooms(Asked):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live rooms; and for pages without a kernel all pictures below each other."""
         bundle = super()._repr_mimebundle_(**kwargs)
-        found = [p.draw(self.session, self.mine) for p in self.still]
-        text = "\n\n".join(table.text(12) for _, _, table in found)
-        return _with_still(bundle, stacked([figure for _, figure, _ in found]), text)
+        found = [gallery.picture(p.name, self.session, self.mine) for p in self.still]
+        text = "\n\n".join(table.text(12) for _, table in found)
+        return _with_still(bundle, stacked([figure for figure, _ in found]), text)
 
 
 def _about(session: Session, first: Picture, op: str) -> str:
@@ -224,24 +226,33 @@ def _about(session: Session, first: Picture, op: str) -> str:
     return op if not ops or op in ops else ops[0]
 
 
-class Room(anywidget.AnyWidget):
-    """One picture alone, in the colours of the page."""
+class Room(Asked):
+    """One picture alone, in the colours of the page: its chart over its drawing, or over its words
+    where it is all chart.
+    """
 
-    _esm = """function render({ model, el }) {
-      const root = document.createElement("div");
-      root.className = "ironworks";
-      root.innerHTML = model.get("html");
-      el.append(root);
-    }
-    export default { render };"""
+    _esm = front_end.script()
     _css = front_end.styles()
+    name = traitlets.Unicode("").tag(sync=True)
     html = traitlets.Unicode("").tag(sync=True)
+    chart = _part()
 
-    def __init__(self, title: str, about: str, figure: Svg, table: Table) -> None:
-        self.figure, self.table = figure, table
+    def __init__(
+        self, name: str, title: str, about: str, found: dict[str, Any], drawn: Drawn
+    ) -> None:
+        _, svg, self.table = drawn
+        self.figure = svg or drawn_table(self.table)
         head = f'<header><b>{escape(title)}</b><span class="s">{escape(about)}</span></header>'
-        body = f'<div class="picture">{figure.text()}</div>'
-        super().__init__(html=f'<article class="room">{head}{body}</article>')
+        words = f"<details><summary>Table</summary>{self.table.html()}</details>"
+        body = f'<div class="picture">{found["svg"]}{"" if svg else words}</div>'
+        told = found if "figure" in found else None
+        html = f'<article class="room">{head}{body}</article>'
+        super().__init__(name=name, html=html, chart=told)
+        self.on_msg(self._asked)
+
+    def _asked(self, _: Any, message: Mapping[str, Any], __: Any) -> None:
+        """The one thing that it asks for: what draws its chart."""
+        self.send({"id": message.get("id"), "data": {}}, [plots.library()])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -291,11 +302,13 @@ def show(
         session.time_shown(picture, op)
     if _opens(picture):
         return Rooms(session, picture, op)
-    _, figure, table = picture.draw(session, op)
-    return Room(picture.title, c.model.name, figure, table)
+    drawn = picture.draw(session, op)
+    return Room(picture.name, picture.title, c.model.name, gallery.for_page(picture, drawn), drawn)
 
 
 def race(result: race_chart.Result) -> Room:
     """The chart of a race."""
     rows = race_chart.data(result)
-    return Room("Race", result.model, race_chart.figure(rows), race_chart.table(rows))
+    table = race_chart.table(rows)
+    found = {"svg": "", "figure": plots.for_page(chart(rows, "", "page")), "said": table.caption}
+    return Room("race", "Race", result.model, found, (rows, None, table))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from widgets.draw.svg import Svg, fit, label, path, rect
-from widgets.draw.table import Table, time_text
+from widgets.draw.table import Table
 from widgets.model.compiled import Measurement
-from widgets.rammer.brick_wall_picture import tick_step
 
 
 class Ran(Protocol):
@@ -103,50 +101,15 @@ def _verdict(result: Result) -> str:
     return f"{versus.ratio:.2f}× {versus.verdict} than {other.name}, {interval}"
 
 
+def caption(rows: RaceRows) -> str:
+    """The verdict, where it was found, and who did not run."""
+    out = "".join(f"; {name} did not run: {reason}" for name, reason in rows.skipped)
+    return f"{rows.verdict}; {rows.machine}{out}"
+
+
 def table(rows: RaceRows) -> Table:
     """One row a runtime; those that did not run last, with the reason."""
     ran = [(r.name, r.median_us, r.low_us, r.high_us, r.n, r.max_abs_error) for r in rows.runners]
     out = [(name, "", "", "", "", reason) for name, reason in rows.skipped]
     columns = ("runtime", "median µs", "low µs", "high µs", "n", "largest error")
-    return Table(columns, (*ran, *out), (), rows.verdict)
-
-
-def figure(rows: RaceRows) -> Svg:
-    """A dot for the median and a bar for the interval, on one axis that starts at zero."""
-    left, right, top = 130, 520, 52
-    most = max((r.high_us for r in rows.runners), default=1) * 1.05 or 1
-
-    def x(us: float) -> float:
-        return left + us / most * (right - left)
-
-    floor = top + 28 * len(rows.runners)
-    marks = [label(12, 20, rows.verdict, "i w"), label(12, 37, fit(rows.machine, 656), "q")]
-    step = tick_step(most, 6)
-    for i in range(int(most / step) + 1):
-        at = x(i * step)
-        marks += [
-            path(f"M{at:.1f} {top}V{floor}", "var(--line)"),
-            label(at, floor + 15, time_text(i * step) if i else "0", "q", anchor="middle"),
-        ]
-    for i, runner in enumerate(rows.runners):
-        marks += _runner(runner, x, top + 28 * i + 14)
-    for i, (name, reason) in enumerate(rows.skipped):
-        said = fit(f"{name} did not run: {reason}", 650)
-        marks.append(label(12, floor + 36 + 16 * i, said, "q"))
-    height = floor + 28 + 16 * len(rows.skipped)
-    return Svg(680, height, "".join(marks), f"Race. {rows.verdict}")
-
-
-def _runner(runner: Runner, x: Callable[[float], float], y: float) -> list[str]:
-    low, mid, high = x(runner.low_us), x(runner.median_us), x(runner.high_us)
-    return [
-        label(120, y + 4, runner.name, "i", anchor="end"),
-        rect(x(0), y - 0.5, mid - x(0), 1, "var(--line2)"),
-        path(
-            f"M{low:.1f} {y}H{high:.1f}M{low:.1f} {y - 4}v8M{high:.1f} {y - 4}v8",
-            "var(--ink)",
-            'stroke-width="2"',
-        ),
-        f'<circle cx="{mid:.1f}" cy="{y}" r="4" fill="var(--ink)"/>',
-        label(532, y + 4, f"{time_text(runner.median_us)}, n = {runner.n}", "i"),
-    ]
+    return Table(columns, (*ran, *out), (), caption(rows))

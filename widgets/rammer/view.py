@@ -152,11 +152,11 @@ def _at(values: tuple[int, ...], value: int) -> int:
 WALLS = Family("walls", _controls)
 
 
-def of_walls(figure: Callable[[Rammed], Svg], table: Callable[[Rammed], Table]) -> Draw:
-    """A picture about walls of any device and policy."""
+def of_walls(figure: Callable[[Rammed], Svg] | None, table: Callable[[Rammed], Table]) -> Draw:
+    """A picture about walls of any device and policy; without a drawing where it is a chart."""
 
     def draw(s: OnShow, op: str) -> Drawn:
         found = rammed(s)
-        return found, figure(found), table(found)
+        return found, figure(found) if figure else None, table(found)
 
     return draw

@@ -147,15 +147,15 @@ TILES = Family("tiles", _controls, _about, heaviest_calls, SHEETS)
 
 
 def of_tile(
-    data: Callable[[Rolled], R], figure: Callable[[R], Svg], table: Callable[[R], Table]
+    data: Callable[[Rolled], R], figure: Callable[[R], Svg] | None, table: Callable[[R], Table]
 ) -> Draw:
-    """A picture about what Roller made of one kernel."""
+    """A picture about what Roller made of one kernel; without a drawing where it is a chart."""
 
     def draw(s: OnShow, op: str) -> Drawn:
         found = rolled(s, op)
         if found is None:
             return nothing("Roller has tiled nothing.")
         rows = data(found)
-        return rows, figure(rows), table(rows)
+        return rows, figure(rows) if figure else None, table(rows)
 
     return draw

@@ -9,13 +9,15 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.charts import memory, policies, roofline, tile_curve
+from widgets.draw import plots
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
+from widgets.draw.table_drawing import drawn_table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
 from widgets.memory import memory_picture
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Picture
+from widgets.model.picture import Drawn, Picture
 from widgets.program import dataflow_picture, generated_source, program_diff, stages_picture
 from widgets.rammer import (
     accept_picture,
@@ -79,6 +81,8 @@ PICTURES: tuple[Picture, ...] = (
     backward_picture.PICTURE,
     cache_panel.PICTURE,
 )
+
+
 CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
     "roofline": roofline.chart,
     "curve": tile_curve.chart,
@@ -107,9 +111,9 @@ def choices() -> tuple[str, ...]:
 
 
 def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:
-    """A picture's drawing and its words."""
+    """A picture's drawing, or its words where it is all chart, and its words."""
     _, figure, table = named(name).draw(on_show, op)
-    return figure, table
+    return figure or drawn_table(table), table
 
 
 def charted(name: str) -> Picture:
@@ -126,9 +130,25 @@ def chart(picture: Picture, on_show: OnShow, op: str, theme: str) -> Any:
     rows, _, table = picture.draw(on_show, op)
     if rows == ():
         raise BadOption(f"there is no chart {picture.name!r} to draw: {table.caption}")
-    head, _, rest = escape(table.caption, quote=False).partition("; ")
-    title = f'{head}<br><span style="font-size:12px">{rest}</span>'
-    return CHARTS[picture.name](rows, title, theme)
+    return CHARTS[picture.name](rows, titled(table.caption), theme)
+
+
+def titled(caption: str) -> str:
+    """A caption as a figure's title: its first part, and the rest smaller."""
+    head, _, rest = escape(caption, quote=False).partition("; ")
+    return f'{head}<br><span style="font-size:12px">{rest}</span>'
+
+
+def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
+    """What a page draws of a picture: its chart's `figure`, where it has one, what the chart
+    `said`, and its `svg`, "" where it is all chart.
+    """
+    rows, svg, table = drawn
+    found: dict[str, Any] = {"svg": svg.text() if svg else ""}
+    if picture.name in CHARTS and rows != ():
+        figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
+        found |= {"figure": figure, "said": table.caption}
+    return found
 
 
 def page_parts() -> dict[str, Part]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.runtime.control.way_times import Timed
+from widgets.draw import plots
 from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
@@ -20,6 +21,7 @@ from widgets.program.generated_source import data as source_data
 from widgets.program.program_diff import DiffLine
 from widgets.rooms import gallery, inspection
 from widgets.session.questions import check_question, item, position
+from widgets.session.wall_views import Binary
 
 
 def program(s: OnShow, step: int) -> Any:
@@ -123,8 +125,8 @@ def picture(
     check_question("picture", _more, more)
     seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_more(**more)))
     mine = gallery.named(room)
-    _, figure, table = mine.draw(seen, name)
-    found = {"svg": figure.text(), "table": table_part(table, s.house)}
+    drawn = mine.draw(seen, name)
+    found = {**gallery.for_page(mine, drawn), "table": table_part(drawn[2], s.house)}
     if mine.family is not None:
         found["controls"] = mine.family.controls(seen, name)
     return found
@@ -149,10 +151,16 @@ def _more(
     }
 
 
+def library(s: OnShow) -> Binary:
+    """The script that draws charts, compressed."""
+    return Binary({}, (plots.library(),))
+
+
 READERS: Mapping[str, Callable[..., Any]] = {
     "program": program,
     "imported": imported,
     "kernel": kernel,
     "operator": operator,
     "picture": picture,
+    "library": library,
 }

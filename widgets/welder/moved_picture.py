@@ -9,18 +9,18 @@ from widgets.draw.table import size_text
 from widgets.welder.stream_marks import NAMES
 from widgets.welder.tile_curve import CurveRows
 
-MIDDLE, RIGHT = 436.0, 768.0
-BAR, END = 556.0, 700.0
+LEFT, RIGHT = 12.0, 768.0
+BAR, END = 220.0, 690.0
 
 
 def bars(rows: CurveRows) -> tuple[list[str], float]:
     """Bytes at each border of two levels: apart outlined, welded filled; then the program's."""
     marks = [
-        label(MIDDLE, 20, "Bytes per level", "i w"),
-        label(MIDDLE, 36, "outlined: operators apart, filled: welded", "q"),
+        label(LEFT, 20, "Bytes per level", "i w"),
+        label(LEFT, 36, "outlined: operators apart, filled: welded", "q"),
     ]
     y = 62.0
-    marks.append(label(MIDDLE, y, f"this group, {rows.device}", "i"))
+    marks.append(label(LEFT, y, f"this group, {rows.device}", "i"))
     shown = [
         (f"{_named(m.farther)} ↔ {_named(m.level)}", m.before, m.after)
         for m in reversed(rows.moved)
@@ -28,11 +28,11 @@ def bars(rows: CurveRows) -> tuple[list[str], float]:
     found, y = _pairs(shown, y + 8)
     marks += found
     if any(rows.program):
-        marks.append(label(MIDDLE, y + 16, "all groups of the program, each tensor once", "i"))
+        marks.append(label(LEFT, y + 16, "all groups of the program, each tensor once", "i"))
         found, y = _pairs([("memory", *rows.program)], y + 24)
         marks += found
-    for line in wrapped(_change(rows), RIGHT - MIDDLE):
-        marks.append(label(MIDDLE, y + 18, line, "q"))
+    for line in wrapped(_change(rows), RIGHT - LEFT):
+        marks.append(label(LEFT, y + 18, line, "q"))
         y += 15
     return marks, y + 14
 
@@ -41,7 +41,7 @@ def _pairs(rows: Sequence[tuple[str, int | None, int]], y: float) -> tuple[list[
     most = max((n or 0 for _, a, b in rows for n in (a, b)), default=1) or 1
     marks = []
     for name, before, after in rows:
-        marks.append(label(MIDDLE, y + 13, fit(name, BAR - MIDDLE - 6), "i", title=name))
+        marks.append(label(LEFT, y + 13, fit(name, BAR - LEFT - 6), "i", title=name))
         said = f"{name}: welded {size_text(after)}"
         if before is not None:
             said += f", apart {size_text(before)}"

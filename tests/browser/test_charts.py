@@ -1,0 +1,194 @@
+"""Charts in the house: linked to the selection, in the colours of the page, by pointer and key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import explorer
+import explorer.np as enp
+from widgets.draw.theme import DARK, LIGHT
+from widgets.page.report import page as report
+from widgets.session.session import Session
+
+pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+W = np.ones((96, 96), np.float32)
+CHARTS = {"curve": "WELDED", "roofline": "ROLLED", "policies": "RAMMED", "memory": "PLANNED"}
+
+
+@explorer.trace
+def model(x: explorer.tensor("float32", 63, 96)):  # type: ignore[no-untyped-def,valid-type]
+    return enp.exp(x @ W) @ W @ W
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = Session(explorer.compile(model))
+    found.run_once()
+    return found
+
+
+@pytest.fixture
+def house(
+    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    from tests.browser.over_session import house
+
+    width, scheme = getattr(request, "param", (1440, "light"))
+    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        yield page
+
+
+def enter(page: Page, room: str) -> None:
+    page.evaluate("room => { driver.state.room = room; }", room)
+    page.locator(".stage", has_text=CHARTS[room]).click()
+    page.wait_for_function(
+        "room => driver.state.room === room && document.querySelector('.chart .plot-container')"
+        " && document.querySelector('.picture .chart .js-plotly-plot')?._fullLayout.width > 200",
+        arg=room,
+    )
+    page.wait_for_timeout(300)
+
+
+def ink(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.querySelector('.xtitle')).fill"))
+
+
+def rgb(colour: str) -> str:
+    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+@pytest.mark.parametrize("house", [(900, "light"), (1600, "dark")], indirect=True)
+def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
+    for room in CHARTS:
+        enter(house, room)
+        assert house.locator(".chart .xtitle").count() == 1
+        over: list[str] = house.evaluate(
+            """() => {
+              const box = document.querySelector(".chart .main-svg").getBoundingClientRect();
+              const out = r => r.left < box.left - 1 || r.right > box.right + 1
+                || r.top < box.top - 1 || r.bottom > box.bottom + 1;
+              return [...document.querySelectorAll(".chart .infolayer text, .chart .xtick text")]
+                .filter(t => t.textContent && out(t.getBoundingClientRect()))
+                .map(t => t.textContent);
+            }"""
+        )
+        assert over == [], room
+        wide = "[document.querySelector('.picture').clientWidth, "
+        wide += "document.querySelector('.picture').scrollWidth]"
+        assert len(set(house.evaluate(wide))) == 1, room
+
+
+def test_a_chart_follows_the_theme(house: Page) -> None:
+    enter(house, "roofline")
+    assert ink(house) == rgb(LIGHT["ink2"])
+    house.locator("[aria-label='Light or dark']").click()
+    house.wait_for_timeout(300)
+    assert ink(house) == rgb(DARK["ink2"])
+    house.evaluate("document.body.setAttribute('data-jp-theme-light', 'true')")
+    house.wait_for_timeout(300)
+    assert ink(house) == rgb(LIGHT["ink2"])
+
+
+def test_the_script_that_draws_comes_once_and_leads_nowhere(house: Page) -> None:
+    for room in CHARTS:
+        enter(house, room)
+    sizes = [n for n in house.evaluate("sent") if n > 1_000_000]
+    assert len(sizes) == 1
+    assert house.evaluate("window.Plotly === undefined")
+    titles = house.evaluate(
+        "[...document.querySelectorAll('.chart .modebar-btn')].map(b => b.dataset.title)"
+    )
+    assert {"Save as PNG", "Save as SVG", "Zoom", "Pan"} <= set(titles)
+    assert not any("loud" in t for t in titles)
+
+
+def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session: Session) -> None:
+    enter(house, "memory")
+    marked = """(() => { const t = document.querySelector(".chart .js-plotly-plot").data[0];
+      return t.selectedpoints.flatMap(n => t.meta.ops[n]); })()"""
+    names = [o.name for o in session.house.operators]
+    ops: list[list[str]] = house.evaluate(
+        "document.querySelector('.chart .js-plotly-plot').data[0].meta.ops"
+    )
+    assert house.evaluate(marked) == []
+    chosen = names.index(next(filter(None, ops))[0])
+    house.evaluate("op => driver.select(op)", chosen)
+    house.wait_for_timeout(300)
+    assert names[chosen] in house.evaluate(marked)
+    house.locator(".chart").focus()
+    house.keyboard.press("Home")
+    for _ in range(len(ops) - 1):
+        house.keyboard.press("ArrowRight")
+    assert f"call {len(ops) - 1}:" in house.inner_text(".status")
+    house.wait_for_selector(".chart .hoverlayer .hovertext")
+    last = next(n for n in range(len(ops) - 1, -1, -1) if ops[n])
+    for _ in range(len(ops) - 1 - last):
+        house.keyboard.press("ArrowLeft")
+    house.keyboard.press("Enter")
+    house.wait_for_timeout(300)
+    assert names[house.evaluate("driver.state.op")] in ops[last]
+
+
+def test_a_bar_takes_its_policy(house: Page) -> None:
+    enter(house, "policies")
+    house.locator(".chart").focus()
+    house.keyboard.press("Home")
+    house.keyboard.press("ArrowRight")
+    house.keyboard.press("Enter")
+    policy = "document.querySelector('.rbar select[aria-label=policy]')"
+    house.wait_for_function(f"{policy}.selectedIndex === 1")
+    said = str(house.evaluate(f"{policy}.value"))
+    house.wait_for_function(
+        "name => document.querySelector('.chart .words').textContent.startsWith(name)", arg=said
+    )
+    assert house.evaluate("document.activeElement.className") == "chart"
+
+
+def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:
+    enter(house, "memory")
+    house.locator(".chart .legendtoggle").nth(1).click()
+    off = "document.querySelector('.chart .js-plotly-plot').data[1].visible"
+    house.wait_for_function(f"{off} === 'legendonly'")
+    house.locator("[aria-label='Light or dark']").click()
+    house.wait_for_timeout(300)
+    assert house.evaluate(
+        "document.querySelector('.chart .js-plotly-plot')._fullData[1].visible"
+    ) == ("legendonly")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "SVG"])
+def test_a_chart_is_kept_as_an_image(house: Page, kind: str) -> None:
+    enter(house, "roofline")
+    with house.expect_download() as download:
+        house.locator(f".chart [data-title='Save as {kind}']").click()
+    path = download.value.path()
+    assert download.value.suggested_filename == f"ironworks-roofline.{kind.lower()}"
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG") if kind == "PNG" else b"<svg" in data[:200]
+
+
+def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session: Session) -> None:
+    from tests.browser.driver import Tab
+
+    path = tmp_path / "report.html"
+    path.write_text(report(session, code=False), encoding="utf-8")
+    tab = Tab(browser)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector("#house .stage")
+    for room in CHARTS:
+        where = f".rooms [data-room={room}]"
+        tab.page.locator(where).scroll_into_view_if_needed()
+        tab.page.wait_for_selector(f"{where} .xtitle")
+    told: Any = tab.page.evaluate("driver => document.querySelectorAll('.rooms .chart').length")
+    assert told == len(CHARTS) and not tab.faults and not tab.outside
+    tab.close()

@@ -1,0 +1,32 @@
+"""A table as a drawing: what stands for a chart where no script runs, as in a saved notebook."""
+
+from __future__ import annotations
+
+from widgets.draw.svg import Svg, fit, label, path, text_width, wrapped
+from widgets.draw.table import Table, written
+
+WIDTH, LEFT, ROW, GAP = 780.0, 12.0, 18.0, 14.0
+ROWS, WIDEST = 24, 150.0
+
+
+def drawn_table(table: Table) -> Svg:
+    """The caption, the first rows, and how many more there are."""
+    y, marks = 20.0, []
+    for line in wrapped(table.caption, WIDTH - 2 * LEFT):
+        marks.append(label(LEFT, y, line, "i w"))
+        y += 16
+    shown = [table.columns, *(tuple(map(written, row)) for row in table.rows[:ROWS])]
+    x = LEFT
+    for column in zip(*shown):
+        wide = min(WIDEST, max(map(text_width, column)))
+        if x + wide > WIDTH:
+            break
+        for n, cell in enumerate(column):
+            marks.append(label(x, y + 6 + n * ROW, fit(cell, wide), "i" if n else "q", title=cell))
+        x += wide + GAP
+    marks.append(path(f"M{LEFT:g} {y + 11:g}H{WIDTH - LEFT:g}", "var(--line2)"))
+    y += ROW * len(shown)
+    if len(table.rows) > ROWS:
+        marks.append(label(LEFT, y + 6, f"and {len(table.rows) - ROWS} more", "q"))
+        y += ROW
+    return Svg(WIDTH, y + 6, "".join(marks), table.caption)
