@@ -25,6 +25,7 @@ from explorer.errors import BadOption
 from explorer.ops import own_operators
 from explorer.passes.pipeline.own_pass import article, said
 from explorer.passes.pipeline.registry import passes, restored
+from explorer.trial.line import at_line
 
 __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 
@@ -116,7 +117,9 @@ def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
     except (Exception, SystemExit) as problem:  # a plug-in's code may raise anything
         where = f" ({value})" if value != name else ""
         raise BadOption(
-            f"the plug-in {name!r}{where} failed to load: {said(problem)}", where=name, found=value
+            f"the plug-in {name!r}{where} failed to load: {said(problem)}{at_line(problem)}",
+            where=name,
+            found=value,
         ) from problem
 
 

@@ -20,6 +20,7 @@ from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
 from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.site import Site
+from explorer.trial.line import at_line
 
 LONGEST = 200  # characters of what somebody else's code says
 SAID = (IronworksError, Unprovable, ImpliedBound)  # what a rule may answer
@@ -141,7 +142,8 @@ def _asked(name: str, rule: str, ask: Callable[..., Any], *args: Any) -> Any:
         raise
     except (Exception, SystemExit) as problem:  # a user's code may raise anything
         raise BadOperator(
-            f"the operator {name!r} failed in its rule {rule!r}: {_words(problem)}", where=name
+            f"the operator {name!r} failed in its rule {rule!r}: {_words(problem)}{at_line(problem)}",
+            where=name,
         ) from problem
 
 

@@ -27,6 +27,7 @@ from explorer.ir.types import Tensor
 from explorer.options import Options
 from explorer.passes.pipeline import registry
 from explorer.passes.pipeline.own_pass import OwnPass
+from explorer.trial import helper
 from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
 
@@ -438,7 +439,10 @@ def test_check_blames_the_pass_that_broke_the_values_and_no_step_after_it(model:
 # Endless ones
 
 
-def test_an_endless_pass_is_interrupted_and_leaves_nothing(model: Model) -> None:
+def test_an_endless_pass_is_interrupted_and_leaves_nothing(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "CAN_FORK", False)  # it runs in this process at once
     begun = Event()
 
     def endless(p: Program) -> Program:

@@ -23,11 +23,18 @@ from explorer.options import Options
 from explorer.passes.pipeline.progress import telling
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
+from explorer.trial import helper
 from explorer.welder import Options as WelderOptions
 from tests.ops.test_own_operators import rules, traced
 
 BEGUN = Event()
 X = np.ones((3, 8), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process cannot fork: a pass runs in this one at once, and nothing ends it."""
+    monkeypatch.setattr(helper, "CAN_FORK", False)
 
 
 def endless(*_: Any) -> Any:

@@ -14,6 +14,7 @@ from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.passes.pipeline import registry
+from explorer.trial import helper
 from tests.passes.test_own_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
 from widgets.model import stage_strip
@@ -131,7 +132,10 @@ def test_a_value_that_an_option_does_not_take_is_refused() -> None:
     ]
 
 
-def test_cancel_ends_an_endless_pass_that_a_question_has_begun(session: Session) -> None:
+def test_cancel_ends_an_endless_pass_that_a_question_has_begun(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper, "CAN_FORK", False)  # it runs in this process at once
     begun, ends = Event(), Event()
     ends.set()
 

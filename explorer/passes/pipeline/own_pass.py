@@ -28,6 +28,8 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.text_tokens import print_type
 from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.reference.verify import same, verify
+from explorer.trial.helper import Ended, Limits, in_helper, is_helper
+from explorer.trial.line import at_line
 
 Judge = Callable[[Program], str]
 LONGEST_CHARACTERS = 300  # of what somebody else's code says; chosen
@@ -38,12 +40,16 @@ class OwnPass:
     """A user's pass under its name. `judge` says what else is wrong with a program at this place,
     empty where nothing is. BadPass where it raises, gives no program, or one that is not
     well formed at its stage, has lost source operators or takes or gives something else.
+
+    It is run in a helper process first: BadPass where it takes more than `limits` there, or
+    crashes. None: it is not.
     """
 
     name: str
     run: Callable[[Program], Program]
     paper: str = ""
     judge: Judge | None = None
+    limits: Limits | None = Limits()
 
     @property
     def promise(self) -> str:
@@ -55,12 +61,14 @@ class OwnPass:
         given = replace(program, constants=MappingProxyType(program.constants))
         try:
             with while_wanted(f"the pass {self.name!r}"):
+                self._try_out(given)
                 after = self.run(given)
-        except Cancelled:
+        except (Cancelled, _Unsafe):
             raise
         except (Exception, SystemExit) as problem:  # a user's code may raise anything
             raise BadPass(
-                f"the pass {self.name!r} failed: {said(problem)}", where=self.name
+                f"the pass {self.name!r} failed: {said(problem)}{at_line(problem)}",
+                where=self.name,
             ) from problem
         if after is given:
             return program
@@ -73,6 +81,30 @@ class OwnPass:
         except Exception as problem:  # nor need what it gave be anything that can be looked at
             raise self._refused(f"gave what is no program: {said(problem)}") from problem
         return replace(after, constants=dict(after.constants))
+
+    def _try_out(self, given: Program) -> None:
+        """Raises BadPass where it takes too much, or its process dies. What it raises itself, it
+        raises here again.
+        """
+        if self.limits is None or is_helper():
+            return
+        try:
+            in_helper(lambda tell: self._alone(given), self.limits)
+        except Ended as ended:
+            raise _Unsafe(
+                f"the pass {self.name!r} {ended.why}: it ran in a helper process, and was ended",
+                where=self.name,
+                expected=f"at most {self.limits.seconds:g} s and {self.limits.mib:,} MiB",
+                try_="@explorer.compiler_pass(..., seconds=60, mib=4096) where it needs more",
+            ) from None
+
+    def _alone(self, given: Program) -> None:
+        try:
+            self.run(given)
+        except MemoryError:
+            raise
+        except (Exception, SystemExit):  # a user's code may raise anything
+            pass
 
     def _refused(self, words: str) -> BadPass:
         return BadPass(
@@ -114,6 +146,10 @@ def blaming(step: str, own: Sequence[str]) -> Iterator[None]:
             where=own[-1],
             try_="compile with check=True, or without the pass",
         ) from problem
+
+
+class _Unsafe(BadPass):
+    """What a helper process told of a pass."""
 
 
 class _Broken(Exception):

@@ -16,7 +16,7 @@ from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.own_pass import Judge, OwnPass
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.ranges import shown
-from explorer.passes.pipeline.registry import Passes, called, name_of, passes
+from explorer.passes.pipeline.registry import Passes, PassRecord, called, name_of, passes
 
 
 def named(given: Any) -> Passes:
@@ -33,15 +33,19 @@ def named(given: Any) -> Passes:
         if not isinstance(run, OwnPass):
             name = name_of(run)
             record = passes().get(name)
-            run = OwnPass(name, called(run, name), record.paper if record else "")
+            run = _own(record, name, run) if record else OwnPass(name, called(run, name))
         _check_values(run.name, run.run)
         taken = [p.name for _, p in out]
         out.append((after, run if run.name not in taken else _again(run, taken)))
     return tuple(out)
 
 
+def _own(record: PassRecord, name: str, run: Any) -> OwnPass:
+    return OwnPass(name, called(run, name), record.paper, limits=record.limits)
+
+
 def _again(run: OwnPass, taken: Sequence[str]) -> OwnPass:
-    return OwnPass(fresh(run.name, taken), run.run, run.paper)
+    return replace(run, name=fresh(run.name, taken), judge=None)
 
 
 def _malformed(found: object) -> BadOption:
@@ -98,7 +102,7 @@ def entered(given: Passes) -> Passes:
     """
     taken = {run.name for _, run in of(given)}
     registered = tuple(
-        (r.after, OwnPass(r.name, called(r.run, r.name), r.paper))
+        (r.after, _own(r, r.name, r.run))
         for r in passes().values()
         if r.after and r.name not in taken
     )

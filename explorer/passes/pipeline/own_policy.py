@@ -16,6 +16,7 @@ from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.own_pass import said
+from explorer.trial.line import at_line
 
 LONGEST_CHARACTERS = 200  # of what somebody else's value looks like; chosen
 
@@ -81,7 +82,7 @@ class Asked:
             told.where = problem.where or told.where
             raise told from problem
         except (Exception, SystemExit) as problem:  # a user's code may raise anything
-            raise self.refused(f"failed: {said(problem)}") from problem
+            raise self.refused(f"failed: {said(problem)}{at_line(problem)}") from problem
 
     def taken(self, ask: Callable[[], object], most: int, what: str) -> tuple[object, ...]:
         """What the policy gives one by one, at most so many; BadPolicy where it is no iterable."""

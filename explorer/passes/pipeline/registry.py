@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from explorer.errors import BadOption
+from explorer.trial.helper import Limits
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 
@@ -20,13 +21,14 @@ Registered = TypeVar("Registered", bound=Callable[..., Any])
 class PassRecord:
     """A pass under its name: a function of a program, or a frozen dataclass whose instances are.
     One that names the step it comes `after` enters every pipeline; the others are those of the
-    default pipeline.
+    default pipeline. `limits`: what it may take in the helper process that tries it first.
     """
 
     name: str
     run: Callable[..., Any]
     paper: str = ""
     after: str = ""
+    limits: Limits = Limits()
 
     @property
     def promise(self) -> str:
@@ -40,24 +42,33 @@ _passes: dict[str, PassRecord] = {}
 
 
 def compiler_pass(
-    name: str, paper: str = "", after: str = ""
+    name: str, paper: str = "", after: str = "", *, seconds: float = 20.0, mib: int = 2048
 ) -> Callable[[Registered], Registered]:
     """Register a pass; a later one of the same name takes its place, as when a notebook cell is run
     again. With `after`, the name of a step, it enters every pipeline that is run from now on.
 
-    Raises BadOption where the name is none, and where a pass that enters could not be called.
+    It is tried in a helper process, where it may compute so many `seconds` and take so many `mib`
+    of memory, before it runs in this one. Raises BadOption where the name is none, and where a
+    pass that enters could not be called.
     """
     _check_name(name)
     if not isinstance(after, str):
         raise BadOption(f"`after` names a step, and is {after!r}", where=name, found=after)
+    limits = Limits(_positive(name, "seconds", seconds), int(_positive(name, "mib", mib)))
 
     def register(run: Registered) -> Registered:
         if after:
             called(run, name)
-        _passes[name] = PassRecord(name, run, paper, after)
+        _passes[name] = PassRecord(name, run, paper, after, limits)
         return run
 
     return register
+
+
+def _positive(name: str, what: str, number: object) -> float:
+    if isinstance(number, int | float) and 0 < number < float("inf"):
+        return number
+    raise BadOption(f"the {what} of a pass are a number above 0, not {number!r}", where=name)
 
 
 def _check_name(name: object) -> None:
