@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from explorer.ir.stage import Stage
     from explorer.options import Options
     from explorer.passes.pipeline.registry import compiler_pass, forget_pass
+    from explorer.passes.pipeline.rewrite import rewrite
     from explorer.passes.simplify.bind_symbols import bind_symbols
     from explorer.plugins import load as plugin
     from explorer.relax.dispatch import library
@@ -61,6 +62,7 @@ _HOME = {
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
+    "rewrite": ("explorer.passes.pipeline.rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     # models written in Python
@@ -105,6 +107,7 @@ __all__ = [
     "operator",
     "plugin",
     "race",
+    "rewrite",
     "scan",
     "shape",
     "sweep",

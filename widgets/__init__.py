@@ -4,7 +4,7 @@ a room, `figure` its chart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from explorer.garbage import rare_collections
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from widgets.model.picture import Picture
     from widgets.page.shell import House, Room, Rooms
     from widgets.rammer.race_chart import Result
+    from widgets.rooms.own_picture import Rows
     from widgets.session.session import Session
 
-__all__ = ["data", "explore", "figure", "race", "show", "sweep"]
+__all__ = ["data", "explore", "figure", "forget_picture", "picture", "race", "show", "sweep"]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without, and
@@ -128,6 +129,26 @@ def _session(
     if measured:
         session.time_shown(picture, op)
     return session
+
+
+def picture(
+    name: str, *, title: str, unit: str, words: str = "", stage: str = "TASKED"
+) -> Callable[[Rows], Rows]:
+    """Register a picture of one's own: a function from a compilation to pairs of a name and a
+    number of a `unit`, a bar each, under the tab of a stage. Registered again, as when a cell is
+    run again, it takes the place of the first. Raises BadOption where the name is none, or taken.
+    """
+    from explorer.compiler import stage_of
+    from widgets.rooms import own_picture
+
+    return own_picture.picture(name, title=title, unit=unit, words=words, stage=stage_of(stage))
+
+
+def forget_picture(name: str) -> None:
+    """A picture of one's own is gone; BadOption where there is none of that name."""
+    from widgets.rooms import own_picture
+
+    own_picture.forget_picture(name)
 
 
 def race(result: Result) -> Room:

@@ -141,9 +141,9 @@ def _asked(name: str, rule: str, ask: Callable[..., Any], *args: Any) -> Any:
     except SAID:  # Cancelled is one of ours
         raise
     except (Exception, SystemExit) as problem:  # a user's code may raise anything
+        words = f"{_words(problem)}{at_line(problem)}"
         raise BadOperator(
-            f"the operator {name!r} failed in its rule {rule!r}: {_words(problem)}{at_line(problem)}",
-            where=name,
+            f"the operator {name!r} failed in its rule {rule!r}: {words}", where=name
         ) from problem
 
 

@@ -1,0 +1,86 @@
+"""A picture of one's own: a function from a compilation to rows, shown as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from explorer.passes.pipeline.own_pass import said
+from explorer.trial.line import at_line
+from widgets.draw.svg import Svg, fit, label, rect
+from widgets.draw.table import Table
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture, nothing
+from widgets.rooms import gallery
+
+Rows = Callable[[Any], Iterable[tuple[str, float]]]
+WIDTH, LEFT, RIGHT, ROW, TOP = 780, 220, 90, 20, 30
+MOST_ROWS = 200  # that are drawn; chosen
+
+_own: dict[str, Picture] = {}
+
+
+def picture(
+    name: str, *, title: str, unit: str, words: str = "", stage: Stage = Stage.TASKED
+) -> Callable[[Rows], Rows]:
+    """Register a picture: `rows(compilation)` gives names and numbers of a `unit`, a bar each. It
+    has its tab under a stage, its table, its link and its place in reports; registered again, it
+    takes the place of the first.
+
+    Raises BadOption where the name is none, or that of a picture that ships.
+    """
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise BadOption(f"a picture's name is a word, found {str(name)[:40]!r}", where="picture")
+    if name not in _own and any(p.name == name for p in gallery.PICTURES):
+        raise BadOption(f"there is a picture {name!r} already: give yours another name", where=name)
+
+    def register(rows: Rows) -> Rows:
+        def draw(s: OnShow, op: str) -> Drawn:
+            return _drawn(name, title, unit, _asked(name, rows, s.now.compiled))
+
+        made = Picture(name, title, words or f"{title}, in {unit}.", draw, stage)
+        gallery.PICTURES = (*(p for p in gallery.PICTURES if p.name != name), made)
+        _own[name] = made
+        return rows
+
+    return register
+
+
+def forget_picture(name: str) -> None:
+    """The picture is gone; BadOption where it is none of one's own."""
+    if name not in _own:
+        known = ", ".join(_own) or "none"
+        raise BadOption(f"no picture of your own is named {name!r}", where=name, expected=known)
+    del _own[name]
+    gallery.PICTURES = tuple(p for p in gallery.PICTURES if p.name != name)
+
+
+def _asked(name: str, rows: Rows, compiled: Any) -> tuple[tuple[str, float], ...]:
+    try:
+        return tuple((str(what), float(number)) for what, number in rows(compiled))
+    except (Exception, SystemExit) as problem:  # a user's code may raise anything
+        raise BadOption(
+            f"the picture {name!r} failed: {said(problem)}{at_line(problem)}",
+            where=name,
+            expected="pairs of a name and a number",
+        ) from problem
+
+
+def _drawn(name: str, title: str, unit: str, rows: tuple[tuple[str, float], ...]) -> Drawn:
+    if not rows:
+        return nothing(f"{title}: nothing to show")
+    most = max((abs(number) for _, number in rows), default=0.0) or 1.0
+    marks = [label(LEFT, 16, f"{unit}, from 0 to {most:g}", "i")]
+    for n, (what, number) in enumerate(rows[:MOST_ROWS]):
+        y = TOP + ROW * n
+        wide = (WIDTH - LEFT - RIGHT) * abs(number) / most
+        marks.append(label(12, y + 12, fit(what, LEFT - 24)))
+        marks.append(rect(LEFT, y + 2, max(0.5, wide), ROW - 6, "var(--ink2)", title=what))
+        marks.append(label(LEFT + wide + 6, y + 12, f"{number:g}", "i"))
+    left = len(rows) - MOST_ROWS
+    more = f"; {left} more are in the table" if left > 0 else ""
+    table = Table(("name", unit), rows, (), f"{title}, in {unit}{more}")
+    height = TOP + ROW * min(len(rows), MOST_ROWS) + 8
+    return rows, Svg(WIDTH, height, "".join(marks), title), table
