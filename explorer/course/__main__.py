@@ -1,0 +1,51 @@
+"""`python -m explorer.course`: assignments from their one source, and their grades."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from explorer.course.assignment import graded, table, write
+from explorer.course.exercises import EXERCISES
+from explorer.errors import IronworksError
+
+BAD = 2  # what was given is wrong, as for `ironworks`
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; what is wrong with what it was given is one line on stderr."""
+    parser = ArgumentParser("python -m explorer.course", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="every exercise, its chapter and its points")
+    build = commands.add_parser("build", help="the exercises of a chapter as a notebook")
+    build.add_argument("chapter", help="06_extending, or 06")
+    build.add_argument(
+        "--as", dest="kind", default="student", choices=("student", "solution", "nbgrader", "otter")
+    )
+    build.add_argument("-o", "--output", type=Path, default=Path("."), metavar="FOLDER")
+    build.add_argument("--seed", type=int, default=1, help="of hidden checks: keep it to yourself")
+    grade = commands.add_parser("grade", help="points of notebooks that were handed in")
+    grade.add_argument("notebooks", nargs="+", type=Path)
+    grade.add_argument("--seed", type=int, default=1)
+    grade.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        if given.command == "list":
+            for e in EXERCISES.values():
+                print(f"{e.chapter:13} {e.name:16} {e.points} points  {e.title}")
+        elif given.command == "build":
+            print(write(given.chapter, given.kind, given.output, given.seed))
+        else:
+            found = [graded(path, given.seed) for path in given.notebooks]
+            print(json.dumps(found, indent=1) if given.json else table(found))
+    except IronworksError as problem:
+        print(problem.sentence, file=sys.stderr)
+        return BAD
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""An exercise as cells: for students, with its solution, and as nbgrader and otter take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+from explorer.course.exercise import Exercise
+
+Kind = Literal["student", "solution", "nbgrader", "otter"]
+Cell = dict[str, Any]
+TODO = "raise NotImplementedError"
+
+
+def notebook(cells: Sequence[Cell]) -> dict[str, Any]:
+    """A notebook of version 4.5, as JSON holds it."""
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    head = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return {"cells": list(cells), "metadata": head, "nbformat": 4, "nbformat_minor": 5}
+
+
+def markdown(name: str, text: str) -> Cell:
+    """A cell of words."""
+    return {"cell_type": "markdown", "id": name, "metadata": {}, "source": text}
+
+
+def code(name: str, text: str, **metadata: Any) -> Cell:
+    """A cell of code, without outputs."""
+    head = {"cell_type": "code", "id": name, "metadata": metadata}
+    return {**head, "execution_count": None, "outputs": [], "source": text.rstrip("\n")}
+
+
+def raw(name: str, text: str) -> Cell:
+    """A cell that is told to a tool."""
+    return {"cell_type": "raw", "id": name, "metadata": {}, "source": text}
+
+
+def cells(e: Exercise, kind: Kind, seed: int = 0) -> list[Cell]:
+    """The cells of one exercise; hidden checks of other graders draw from `seed`."""
+    match kind:
+        case "student":
+            return [_goal(e), _answer(e, e.stub), *_checked(e), _end(e)]
+        case "solution":
+            return [_goal(e), _answer(e, e.solution), *_checked(e), _end(e)]
+        case "nbgrader":
+            return [_goal(e), *_for_nbgrader(e, seed)]
+        case "otter":
+            return list(_for_otter(e, seed))
+
+
+def _goal(e: Exercise) -> Cell:
+    words = f"*{e.points} points.* {e.goal}"
+    return markdown(f"goal-{e.name}", f"## Exercise: {e.title}\n\n{words}")
+
+
+def _answer(e: Exercise, text: str) -> Cell:
+    return code(f"answer-{e.name}", text, ironworks={"exercise": e.name, "role": "answer"})
+
+
+def _checked(e: Exercise) -> Iterator[Cell]:
+    yield code(
+        f"check-{e.name}",
+        f'from explorer import course\n\ncourse.check("{e.name}", {e.answer})',
+    )
+    words = (
+        f'Stuck? `course.hint("{e.name}")` gives a hint, and the next one when it is asked again; '
+        f'`print(course.solution("{e.name}"))` a worked solution, and the log keeps that '
+        f"you looked."
+    )
+    yield markdown(f"hints-{e.name}", words)
+
+
+def _end(e: Exercise) -> Cell:
+    return markdown(f"exit-{e.name}", f"*Before you go.* {e.exit_question}")
+
+
+def _regions(e: Exercise) -> Iterator[tuple[bool, str]]:
+    """The lines of the solution; with each whether the stub leaves it out."""
+    stub, whole = e.stub.splitlines(), e.solution.splitlines()
+    for kind, _, _, first, last in SequenceMatcher(None, stub, whole, False).get_opcodes():
+        for line in whole[first:last]:
+            yield kind != "equal", line
+
+
+def _marked(e: Exercise, begin: str, end: Sequence[str]) -> str:
+    """The solution, with marks around what a student writes; `end` is as deep as its first line."""
+    out: list[str] = []
+    depth: str | None = None
+    for own, line in (*_regions(e), (False, "")):
+        own = own or (depth is not None and not line)  # an empty line ends no region
+        if own and depth is None and line:
+            depth = line[: len(line) - len(line.lstrip())]
+            out.append(depth + begin)
+        if not own and depth is not None:
+            blank = 0
+            while not out[-1]:
+                out.pop()
+                blank += 1
+            out += [depth + text for text in end] + [""] * blank
+            depth = None
+        out.append(line)
+    if depth is not None:
+        while not out[-1]:
+            out.pop()
+        out += [depth + text for text in end]
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _expect(e: Exercise, number: int, seed: int) -> str:
+    more = f", seed={seed}" if e.checks[number].hidden else ""
+    return f'course.expect("{e.name}", {e.answer}, {number}{more})'
+
+
+def _for_nbgrader(e: Exercise, seed: int) -> Iterator[Cell]:
+    answer = _answer(e, _marked(e, "### BEGIN SOLUTION", ("### END SOLUTION",)))
+    answer["metadata"]["nbgrader"] = _nbgrader(f"answer-{e.name}", solution=True)
+    yield answer
+    for n, check in enumerate(e.checks):
+        test = _expect(e, n, seed)
+        if check.hidden:
+            test = (
+                "# Grading runs a check here that you do not see.\n"
+                f"### BEGIN HIDDEN TESTS\n{test}\n### END HIDDEN TESTS"
+            )
+        name = f"test-{e.name}-{n}"
+        metadata = _nbgrader(name, points=check.points)
+        yield code(name, f"from explorer import course\n\n{test}", nbgrader=metadata)
+
+
+def _nbgrader(name: str, solution: bool = False, points: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "grade": not solution,
+        "grade_id": name,
+        "locked": not solution,
+        "schema_version": 3,
+        "solution": solution,
+        "task": False,
+    }
+    return found if solution else {**found, "points": points}
+
+
+def _for_otter(e: Exercise, seed: int) -> Iterator[Cell]:
+    yield raw(f"begin-{e.name}", f"# BEGIN QUESTION\nname: {e.name}\npoints: {e.points}")
+    yield _goal(e)
+    yield raw(f"solution-{e.name}", "# BEGIN SOLUTION")
+    ends = ("# END SOLUTION", f'""" # BEGIN PROMPT\n{TODO}\n""" # END PROMPT')
+    yield _answer(e, _marked(e, "# BEGIN SOLUTION NO PROMPT", _prompt(ends)))
+    yield raw(f"solved-{e.name}", "# END SOLUTION")
+    yield raw(f"tests-{e.name}", "# BEGIN TESTS")
+    for n, check in enumerate(e.checks):
+        hidden = str(check.hidden).lower()
+        head = f'""" # BEGIN TEST CONFIG\npoints: {check.points}\nhidden: {hidden}\n'
+        test = f'{head}""" # END TEST CONFIG\nfrom explorer import course\n{_expect(e, n, seed)}'
+        yield code(f"test-{e.name}-{n}", test)
+    yield raw(f"tested-{e.name}", "# END TESTS")
+    yield raw(f"end-{e.name}", "# END QUESTION")
+
+
+def _prompt(ends: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line for text in ends for line in text.splitlines())

@@ -1,0 +1,136 @@
+"""A pass of one's own: minus minus x is x."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.compiler import compile
+from explorer.course.counterexample import counterexample
+from explorer.course.exercise import Check, Exercise, require
+from explorer.frontends.load import load
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.annotations import tensor
+from explorer.ir.calls import OpCall
+from explorer.ir.program import Program
+from explorer.options import Options
+
+AFTER = "fold constants"
+
+
+def _negated(times: int) -> Any:
+    def run(x: Any) -> Any:
+        y = enp.exp(x)
+        for _ in range(times):
+            y = enp.negative(y)
+        return enp.tanh(y)
+
+    return load(trace(lambda x: run(x))(tensor("float32", 3, 4)))
+
+
+def _negs_that_count(program: Program) -> int:
+    """Negations on the way from the output back."""
+    made = {b.var.name: b.expr for b in program.main.body}
+    wanted, seen, found = [v.name for v in program.main.outputs], set(), 0
+    while wanted:
+        name = wanted.pop()
+        expr = made.get(name)
+        if name in seen or not isinstance(expr, OpCall):
+            continue
+        seen.add(name)
+        found += expr.op == "Neg"
+        wanted += [a.name for a in expr.args if a is not None]
+    return found
+
+
+def _left(answer: Any, times: int) -> int:
+    """How many negations an answer leaves. One that changes nothing at all is not begun."""
+    options = Options(passes=((AFTER, answer),), registered=False)
+    c = compile(_negated(times), options=options, until="typed")
+    step = next(s for s in c.snapshots if s.own)
+    if step.after is step.before and times > 1:
+        raise NotImplementedError
+    return _negs_that_count(step.after)
+
+
+def _counted(answer: Any, seed: int) -> None:
+    for times in (1, 2, 3, 4):
+        left = _left(answer, times)
+        require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+
+
+def _many(answer: Any, seed: int) -> None:
+    times = 20 + int(np.random.default_rng(seed).integers(10))
+    left = _left(answer, times)
+    require(left == times % 2, f"of {times} negations {left} are left; {times % 2} need be")
+
+
+def _right(answer: Any, seed: int) -> None:
+    found = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(found is None, f"this program is not what it was:\n{found}")
+
+
+EXERCISE = Exercise(
+    name="double_negation",
+    chapter="06_extending",
+    title="Your pass: minus minus x",
+    goal="Write a pass `no_double_negation`: where a negation reads a negation, neither is "
+    "needed. It "
+    "comes after the step 'fold constants', and enters every compilation from then on: you find it "
+    "among the stages of the house.",
+    answer="no_double_negation",
+    stub='''\
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall
+
+
+@explorer.compiler_pass("no double negation", after="fold constants")
+def no_double_negation(program):
+    """After: no negation reads a negation. `t = -x; y = -t` becomes `y = x`."""
+    return program
+''',
+    solution='''\
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall
+
+
+@explorer.compiler_pass("no double negation", after="fold constants")
+def no_double_negation(program):
+    """After: no negation reads a negation. `t = -x; y = -t` becomes `y = x`."""
+    negated = {}  # the name of a value -> the value that it negates
+    body = []
+    for binding in program.main.body:
+        expr = binding.expr
+        if isinstance(expr, OpCall) and expr.op == "Neg":
+            (value,) = expr.args
+            if value.name in negated:
+                expr = OpCall("Identity", (negated[value.name],), ())
+            else:
+                negated[binding.var.name] = value
+        body.append(replace(binding, expr=expr))
+    return program.with_body(tuple(body))
+''',
+    hints=(
+        "A program is a tuple of bindings, `program.main.body`; a negation is `OpCall` "
+        "with op 'Neg'.",
+        "Remember for each value that a negation made what it negates. Do not drop "
+        "bindings: dead code "
+        "is removed by a step of its own, and every binding has an origin that must be "
+        "found again.",
+        "`y = -t` becomes `OpCall('Identity', (x,), ())`; then y is what x is, also if x is a "
+        "negation.",
+    ),
+    checks=(
+        Check("one to four negations in a row", 2, _counted),
+        Check("small random programs compute what they did", 3, _right),
+        Check("many negations in a row", 1, _many, True),
+        Check("other random programs", 2, _right, True),
+    ),
+    exit_question="Is the same rule right for 1 / (1 / x)? For which x is it not?",
+)

@@ -1,0 +1,101 @@
+"""A loop that Python does not turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from explorer.compiler import compile
+from explorer.counters import counters
+from explorer.course.exercise import Check, Exercise, require
+from explorer.frontends.load import load
+
+
+def _given(size: int, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    half = rng.normal(size=(size, size))
+    return {
+        "a": (half @ half.T / size + np.eye(size)).astype(np.float32),
+        "x": np.ones((size, 1), np.float32),
+    }
+
+
+def _want(given: dict[str, np.ndarray], k: int) -> np.ndarray:
+    a, x = (given[name].astype(np.float64) for name in ("a", "x"))
+    for _ in range(k):
+        x = a @ x
+        x = x / np.sqrt((x * x).sum())
+    return x
+
+
+def _values(answer: Any, seed: int) -> None:
+    c = compile(load(answer))
+    for size, k in ((1, 3), (7, 0), (8, 1), (16, 20)):
+        given = _given(size, seed)
+        got = next(iter(c.run({**given, "k": np.array(k)}).values()))
+        off = float(np.abs(got - _want(given, k)).max())
+        require(off < 1e-3, f"{size} by {size}, {k} trips: off by {off:.2g}")
+
+
+def _counters(answer: Any, seed: int) -> None:
+    c = compile(load(answer))
+    given = _given(8, seed)
+    c.run({**given, "k": np.array(2)})
+    with counters.delta() as did:
+        for k in (3, 50):
+            c.run({**given, "k": np.array(k)})
+    seen = did.counts
+    require(seen.kernel_compiles == 0, f"{seen.kernel_compiles} kernels compiled for another k")
+    require(seen.host_reads == 0, f"Python looked {seen.host_reads} times at what a trip computed")
+
+
+EXERCISE = Exercise(
+    name="loop_inside",
+    chapter="05_grinder",
+    title="A loop that Python does not turn",
+    goal="Power iteration: `k` times, `x` becomes `a @ x` divided by its length. Write it "
+    "as a traced "
+    "function whose loop is part of the program: one compilation serves every `k`, and no run asks "
+    "Python.",
+    answer="power_iteration",
+    stub="""\
+import explorer
+from explorer import np as enp
+from explorer import tensor
+
+
+@explorer.trace
+def power_iteration(
+    a: tensor("float32", "n", "n"), x: tensor("float32", "n", 1), k: tensor("int64")
+):
+    raise NotImplementedError
+""",
+    solution="""\
+import explorer
+from explorer import np as enp
+from explorer import tensor
+
+
+@explorer.trace
+def power_iteration(
+    a: tensor("float32", "n", "n"), x: tensor("float32", "n", 1), k: tensor("int64")
+):
+    for _ in range(k):
+        x = a @ x
+        x = x / enp.sqrt((x * x).sum())
+    return x
+""",
+    hints=(
+        "Where only a run knows `k`, Python's own `for _ in range(k)` becomes a loop of "
+        "the program.",
+        "What a trip changes and the next one reads is a state: here it is `x`, and nothing else.",
+        "The length of a vector is `enp.sqrt((x * x).sum())`.",
+    ),
+    checks=(
+        Check("the values of NumPy, also for no trip", 2, _values),
+        Check("nothing compiled for another k, nothing asked of Python", 2, _counters),
+        Check("other matrices", 1, lambda answer, seed: _values(answer, seed + 1), True),
+    ),
+    exit_question="How many barriers has a trip on two units, and what decides it?",
+)

@@ -1,0 +1,87 @@
+"""Faster, slower, or not distinguishable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from explorer.course.exercise import Check, Exercise, require
+
+TRIALS = 100
+TURNS = 30
+WORDS = ("faster", "slower", "not distinguishable")
+
+
+def _times(rng: np.random.Generator, ratio: float) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of times in turns, in us: a machine that drifts, noise, and now and then a hiccup.
+    Every share is chosen.
+    """
+    drift = 100 * (1 + 0.2 * np.sin(np.linspace(0, rng.uniform(1, 6), TURNS)))
+    pair = [drift * np.exp(rng.normal(0, 0.02, TURNS)) for _ in range(2)]
+    for one in pair:
+        one[rng.random(TURNS) < 0.05] *= 3
+    return pair[0], pair[1] * ratio
+
+
+def _share(answer: Any, seed: int, ratio: float, want: str, least: int) -> None:
+    rng = np.random.default_rng(seed)
+    said = [answer(*_times(rng, ratio)) for _ in range(TRIALS)]
+    odd = next((s for s in said if s not in WORDS), None)
+    require(odd is None, f"{odd!r} is none of {', '.join(WORDS)}")
+    right = said.count(want)
+    require(
+        right >= least,
+        f"b takes {ratio:g} of a's time: {right} of {TRIALS} times it said {want!r}; wanted "
+        f"{least}",
+    )
+
+
+EXERCISE = Exercise(
+    name="measuring",
+    chapter="02_roller",
+    title="Faster, slower, or not distinguishable",
+    goal="Two programs were timed in turns: `a[i]` and `b[i]` were taken one after the other, on a "
+    "machine that drifts and sometimes stops for a moment. Write `verdict(a, b)`: 'faster' where b "
+    "takes less time than a, 'slower' where it takes more, else 'not distinguishable'. It "
+    "may be wrong "
+    "about equal programs 5 times in 100, and must find one tenth 95 times in 100.",
+    answer="verdict",
+    stub='''\
+import numpy as np
+
+
+def verdict(a, b):
+    """What b is against a: "faster", "slower", or "not distinguishable"."""
+    raise NotImplementedError
+''',
+    solution='''\
+import numpy as np
+
+
+def verdict(a, b):
+    """What b is against a: "faster", "slower", or "not distinguishable"."""
+    ratios = np.sort(np.log(np.asarray(b) / np.asarray(a)))
+    n = len(ratios)
+    # The sign test: order statistics around the median hold it 99 times in 100.
+    k = max(0, int(np.floor(n / 2 - 2.576 * np.sqrt(n) / 2)))
+    low, high = ratios[k], ratios[n - 1 - k]
+    return "faster" if high < 0 else "slower" if low > 0 else "not distinguishable"
+''',
+    hints=(
+        "The drift is the same in a[i] and b[i]: look at their ratios, pair by pair.",
+        "A mean follows the hiccups; a median does not.",
+        "An interval of the median: of n sorted ratios, those at n / 2 -+ 1.29 * sqrt(n) "
+        "hold it 99 "
+        "times in 100. If 1 lies outside, the two differ.",
+    ),
+    checks=(
+        Check("equal programs", 2, lambda a, s: _share(a, s, 1.0, WORDS[2], 95)),
+        Check("one tenth less", 1, lambda a, s: _share(a, s, 0.9, WORDS[0], 95)),
+        Check("one tenth more", 1, lambda a, s: _share(a, s, 1.1, WORDS[1], 95)),
+        Check(
+            "equal programs, other days", 1, lambda a, s: _share(a, s + 1, 1, WORDS[2], 95), True
+        ),
+    ),
+    exit_question="How many turns would you need to find one hundredth?",
+)

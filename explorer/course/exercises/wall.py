@@ -1,0 +1,94 @@
+"""A Rammer policy that leaves no unit idle while there is work."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from explorer.compiler import compile
+from explorer.course.exercise import Check, Exercise, require
+from explorer.options import Options
+from explorer.rammer import Facts, ROperator, VDevice, schedule
+from explorer.rammer import Options as Rammer
+
+
+def _within(answer: Any, facts: Facts) -> None:
+    total = schedule(facts, Rammer(policy=answer)).wall.total_us
+    work = sum(o.work_us for o in facts.operators)
+    longest = max(o.task_us for o in facts.operators)
+    most = work / facts.device.units + longest
+    require(
+        total <= most + 1e-9,
+        f"{len(facts.operators)} operators on {facts.device.units} units take {total:g} us: a unit "
+        f"was idle while there was work, or {most:g} us had been enough",
+    )
+
+
+def _twenty(answer: Any, seed: int) -> None:
+    times = (7, 5, 5, 4, 4, 4, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1)
+    tasks = tuple(ROperator(f"op{n}", 1, float(us)) for n, us in enumerate(times))
+    _within(answer, Facts(tasks, VDevice(units=4)))
+
+
+def _random(answer: Any, seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(20):
+        operators = tuple(
+            ROperator(f"op{n}", rng.randint(1, 5), float(rng.randint(1, 9)))
+            for n in range(rng.randint(1, 12))
+        )
+        _within(answer, Facts(operators, VDevice(units=rng.randint(1, 5))))
+
+
+def _model(answer: Any, seed: int) -> None:
+    """In the pipeline: the plan is legal, with every dependency of a real model."""
+    c = compile("zoo:small_nerf", options=Options(rammer=Rammer(policy=answer)))
+    wall = c.planned_wall()
+    require(bool(wall.bricks), "the wall of zoo:small_nerf has no bricks")
+
+
+EXERCISE = Exercise(
+    name="wall",
+    chapter="04_rammer",
+    title="A policy that leaves no unit idle",
+    goal="Write a policy `earliest(facts)`: each task goes to the unit that is free first. For "
+    "operators that do not read each other, the wall is then never longer than all work "
+    "divided by the "
+    "units, and one task more (Graham 1966).",
+    answer="earliest",
+    stub='''\
+from explorer.rammer import Facts, Placement, Share
+
+
+def earliest(facts: Facts) -> Placement:
+    """Each task on the unit that is free first."""
+    raise NotImplementedError
+''',
+    solution='''\
+from explorer.rammer import Facts, Placement, Share
+
+
+def earliest(facts: Facts) -> Placement:
+    """Each task on the unit that is free first."""
+    free = [0.0] * facts.device.units
+    shares = []
+    for number, operator in enumerate(facts.operators):
+        for task in range(operator.tasks):
+            unit = free.index(min(free))
+            free[unit] += operator.task_us
+            shares.append(Share(number, unit, task, task + 1))
+    return Placement((tuple(shares),))
+''',
+    hints=(
+        "`like_cards` of section 6 deals tasks without looking at their length: begin with it.",
+        "Keep a list of the time at which each unit is free, and add `operator.task_us` to one.",
+        "`Share(operator, unit, first, last)` is tasks first to last - 1; a Placement has "
+        "one program.",
+    ),
+    checks=(
+        Check("twenty tasks on four units", 1, _twenty),
+        Check("random operators, within Graham's bound", 2, _random),
+        Check("a real model is laid by it", 2, _model, True),
+    ),
+    exit_question="What does this policy ignore when operators do read each other?",
+)

@@ -1,0 +1,166 @@
+"""Cells as a notebook runs them, and three wrong answers for each exercise, with the sentence that
+tells why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from explorer.course.exercises import EXERCISES
+
+
+def made(folder: Path, exercise: str, text: str) -> Any:
+    """What a cell makes; its text lies in a file, as Jupyter keeps it."""
+    file = folder / "ipykernel_1" / f"{abs(hash(text))}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, str(file), "exec"), space)
+    return space[EXERCISES[exercise].answer]
+
+
+def edited(exercise: str, old: str, new: str) -> str:
+    """The worked solution with a mistake."""
+    text = EXERCISES[exercise].solution
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+WRONG: dict[str, dict[str, tuple[str, str]]] = {
+    "provenance": {
+        "one kernel alone": (
+            "def kernels_of(c, name):\n"
+            "    return {k.name for k in c.program.kernel_calls if name in sorted(k.origin)[:1]}\n",
+            "expected \\[.*\\], found \\[\\]",
+        ),
+        "by the kernel's name": (
+            "def kernels_of(c, name):\n"
+            "    return {k.name for k in c.program.kernel_calls if name in k.name}\n",
+            "expected \\[.*\\], found \\[\\]",
+        ),
+        "every kernel": (
+            "def kernels_of(c, name):\n    return {k.name for k in c.program.kernel_calls}\n",
+            "expected \\[",
+        ),
+    },
+    "size_classes": {
+        "the largest alone": (
+            "def sizes(lengths, count):\n    return (max(lengths),)\n",
+            "computes 900 rows",
+        ),
+        "even distances": (
+            "def sizes(lengths, count):\n"
+            "    step = -(-max(lengths) // count)\n"
+            "    return [step * (n + 1) for n in range(count)]\n",
+            "are enough",
+        ),
+        "one too many": (
+            "def sizes(lengths, count):\n    return sorted(set(lengths))[: count + 1]\n",
+            "5 sizes, and 4 are allowed",
+        ),
+    },
+    "wall": {
+        "one unit": (
+            edited("wall", "unit = free.index(min(free))", "unit = 0"),
+            "a unit was idle while there was work",
+        ),
+        "like cards": (
+            edited("wall", "unit = free.index(min(free))", "unit = task % len(free)"),
+            "a unit was idle while there was work",
+        ),
+        "forgets the last task": (
+            edited("wall", "range(operator.tasks)", "range(operator.tasks - 1)"),
+            "policy 'earliest'",
+        ),
+    },
+    "loop_inside": {
+        "one trip": (
+            edited("loop_inside", "for _ in range(k):", "if k > 0:"),
+            "8 by 8|7 by 7|16 by 16|1 by 1|off by",
+        ),
+        "not divided": (
+            edited("loop_inside", "x = x / enp.sqrt((x * x).sum())", "x = x * 1.0"),
+            "off by",
+        ),
+        "divided at the end": (
+            edited(
+                "loop_inside",
+                "        x = x / enp.sqrt((x * x).sum())\n    return x",
+                "    return x / enp.sqrt((x * x).sum())",
+            ),
+            "7 by 7, 0 trips: off by",
+        ),
+    },
+    "double_negation": {
+        "every negation": (
+            edited("double_negation", "if value.name in negated:", "if True:").replace(
+                "negated[value.name]", "value", 1
+            ),
+            "of 1 negations 0 are left; 1 need be",
+        ),
+        "one pair alone": (
+            edited(
+                "double_negation",
+                "if value.name in negated:",
+                "if value.name in negated and all(b.expr.op != 'Identity' for b in body):",
+            ),
+            "of 4 negations 2 are left; 0 need be",
+        ),
+        "any two negations": (
+            edited("double_negation", "if value.name in negated:", "if negated:").replace(
+                "negated[value.name],", "next(iter(negated.values())),", 1
+            ),
+            "negations .* are left|is not what it was",
+        ),
+    },
+    "own_operator": {
+        "not clipped above": (
+            edited(
+                "own_operator",
+                'call("min", call("max", shifted, 0.0, dtype=dtype), 6.0',
+                'call("max", shifted, 0.0',
+            ),
+            "at x = 4 it is",
+        ),
+        "another reference": (
+            edited("own_operator", "np.clip(x + 3, 0, 6) / 6)", "np.clip(x + 2, 0, 6) / 6)"),
+            "its reference and its loops differ",
+        ),
+        "divided by seven": (edited("own_operator", "1 / 6, dtype", "1 / 7, dtype"), "at x = "),
+    },
+    "measuring": {
+        "means": (
+            "import numpy as np\n\n\ndef verdict(a, b):\n"
+            "    r = np.mean(b) / np.mean(a)\n"
+            "    far = abs(r - 1) > 0.05\n"
+            "    return 'not distinguishable' if not far else 'faster' if r < 1 else 'slower'\n",
+            "of 100 times it said",
+        ),
+        "never sure": (
+            "def verdict(a, b):\n    return 'not distinguishable'\n",
+            "0 of 100 times it said 'faster'",
+        ),
+        "always sure": (
+            "import numpy as np\n\n\ndef verdict(a, b):\n"
+            "    return 'faster' if np.median(b) < np.median(a) else 'slower'\n",
+            "0 of 100 times it said 'not distinguishable'",
+        ),
+    },
+    "vjp": {
+        "without the second term": (
+            edited("vjp", "y * (g - (g * y).sum(axis=-1, keepdims=True))", "y * g"),
+            "off by",
+        ),
+        "overflows": (
+            edited("vjp", "np.exp(x - x.max(axis=-1, keepdims=True))", "np.exp(x)"),
+            "it gives \\[nan",
+        ),
+        "the wrong axis": (
+            edited(
+                "vjp", "(g * y).sum(axis=-1, keepdims=True)", "(g * y).sum(axis=0, keepdims=True)"
+            ),
+            "off by",
+        ),
+    },
+}

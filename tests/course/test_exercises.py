@@ -1,0 +1,131 @@
+"""A reference solution passes, a stub is not attempted, and a wrong answer fails for its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import explorer
+from explorer import course
+from explorer.course import checking
+from explorer.course.exercises import EXERCISES, provenance
+from explorer.course.log import noted
+from explorer.errors import BadOption
+from explorer.ops import own_operators
+from explorer.passes.pipeline import registry
+from explorer.trial.helper import Limits
+from tests.course.answers import WRONG, made
+
+SEED = 11
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What a cell registers is gone afterwards, and the log lies elsewhere."""
+    monkeypatch.setenv("IRONWORKS_COURSE_LOG", str(tmp_path / "log.jsonl"))
+    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    yield
+    for name in list(own_operators.own_operators()):
+        own_operators.forget(name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_before() -> None:
+    """Helper processes find the steps of these models done."""
+    for model in (*provenance.SMALL, *provenance.LARGER):
+        explorer.compile(model, until="planned")
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
+    name: str, tmp_path: Path
+) -> None:
+    e = EXERCISES[name]
+    found = course.grade(name, made(tmp_path, name, e.solution), SEED)
+    assert (found.outcome, found.points) == ("passed", e.points), str(found)
+    stub = made(tmp_path, name, e.stub)
+    assert str(course.check(name, stub)) == f"{name}: not attempted yet."
+    assert course.grade(name, stub, SEED).points == 0
+
+
+@pytest.mark.parametrize(("name", "what"), [(name, what) for name in WRONG for what in WRONG[name]])
+def test_a_wrong_answer_fails_for_its_reason(name: str, what: str, tmp_path: Path) -> None:
+    text, why = WRONG[name][what]
+    found = course.check(name, made(tmp_path, name, text))
+    assert found.outcome == "wrong" and found.points < found.of
+    said = next(r.said for r in found.results if r.outcome == "wrong")
+    assert re.search(why, said, re.S), said
+
+
+def test_every_exercise_has_three_wrong_answers_hints_and_hidden_checks() -> None:
+    assert WRONG.keys() == EXERCISES.keys()
+    for name, e in EXERCISES.items():
+        assert len(WRONG[name]) == 3 and len(e.hints) == 3
+        assert {c.hidden for c in e.checks} == {False, True}
+
+
+def test_visible_checks_are_never_called_all(tmp_path: Path) -> None:
+    answer = made(tmp_path, "vjp", EXERCISES["vjp"].solution)
+    said = str(course.check("vjp", answer))
+    assert "3 of 3 visible checks passed" in said and "These are not all" in said
+    assert "visible" not in str(course.grade("vjp", answer, SEED))
+
+
+def test_an_answer_that_never_ends_or_crashes_is_a_sentence_and_the_rest_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(EXERCISES["vjp"], limits=Limits(seconds=0.3))
+    monkeypatch.setattr(checking, "EXERCISES", {"vjp": short})
+    endless = "def softmax_vjp(x, g):\n    while True:\n        pass\n"
+    found = course.check("vjp", made(tmp_path, "vjp", endless))
+    assert [r.outcome for r in found.results] == ["wrong", "not run", "not run"]
+    assert re.match(r"it took more than 0.3 s, at line [23] of the cell", found.results[0].said)
+    crash = "import ctypes\n\n\ndef softmax_vjp(x, g):\n    ctypes.string_at(0)\n"
+    found = course.check("vjp", made(tmp_path, "vjp", crash))
+    assert found.results[0].said == "it crashed its process (SIGSEGV)"
+
+
+def test_an_error_of_an_answer_names_the_line_of_its_cell(tmp_path: Path) -> None:
+    text = "def softmax_vjp(x, g):\n    return x / y\n"
+    found = course.check("vjp", made(tmp_path, "vjp", text))
+    said = "NameError: name 'y' is not defined, at line 2 of the cell (`return x / y`)"
+    assert found.results[0].said == said
+
+
+def test_hints_come_one_after_another_and_a_look_at_the_solution_is_kept(tmp_path: Path) -> None:
+    e = EXERCISES["wall"]
+    before = len(noted("hint", "wall"))
+    assert before == 0
+    told = [course.hint("wall") for _ in range(4)]
+    assert told == [f"Hint {n} of 3: {e.hints[n - 1]}" for n in (1, 2, 3, 3)]
+    assert course.solution("wall") == e.solution
+    kept = (tmp_path / "log.jsonl").read_text()
+    assert kept.count('"hint"') == 4 and '"what": "solution", "about": "wall"' in kept
+
+
+def test_an_exercise_that_there_is_not_is_named() -> None:
+    with pytest.raises(BadOption, match="there is no exercise 'walls'"):
+        course.check("walls", None)
+
+
+def test_no_result_shows_before_a_prediction(capsys: pytest.CaptureFixture[str]) -> None:
+    run: list[int] = []
+
+    def experiment() -> int:
+        run.append(1)
+        return 12
+
+    guess = course.predict("How many kernels are left?", ...)
+    assert course.reveal(guess, experiment) is None and not run
+    assert "Predict first" in capsys.readouterr().out
+    guess = course.predict("How many kernels are left?", 6)
+    assert course.reveal(guess, experiment) == 12
+    told = "You said 6 (0.5 times it); it is 12."
+    assert told in capsys.readouterr().out
+    assert noted("revealed")[-1]["found"] == 12
+    with pytest.raises(BadOption, match="a prediction is a number"):
+        course.predict("How many?", [])  # type: ignore[arg-type]
