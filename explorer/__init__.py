@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from explorer.ir.stage import Stage
     from explorer.options import Options
     from explorer.passes.pipeline.registry import compiler_pass, forget_pass
-    from explorer.passes.pipeline.rewrite import rewrite
     from explorer.passes.simplify.bind_symbols import bind_symbols
+    from explorer.passes.simplify.own_rewrite import rewrite
     from explorer.plugins import load as plugin
     from explorer.relax.dispatch import library
     from explorer.training.runs.fit import fit
@@ -62,7 +62,7 @@ _HOME = {
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
-    "rewrite": ("explorer.passes.pipeline.rewrite", "rewrite"),
+    "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     # models written in Python

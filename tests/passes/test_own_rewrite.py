@@ -14,7 +14,7 @@ from explorer.errors import BadPass
 from explorer.ir.calls import Expr, OpCall
 from explorer.ir.program import Binding, Program
 from explorer.passes.pipeline import registry
-from explorer.passes.pipeline.rewrite import Rewrite
+from explorer.passes.simplify.own_rewrite import Rewrite
 
 AFTER = "fold constants"
 X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
