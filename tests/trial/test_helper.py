@@ -65,17 +65,24 @@ WRONG = [
 
 @pytest.mark.parametrize(("work", "why"), WRONG, ids=[w.__name__ for w, _ in WRONG])
 def test_it_ends_and_says_why_and_what_it_told_before_is_kept(
-    work: Callable[[], None], why: str
+    work: Callable[[], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def telling(tell: Tell) -> None:
         tell("begun")
         work()
 
+    forked, fork = list[int](), os.fork
+
+    def forking() -> int:
+        forked.append(fork())
+        return forked[-1]
+
+    monkeypatch.setattr(os, "fork", forking)
     with pytest.raises(Ended, match=why) as found:
         in_helper(telling, LARGE if work is hungry else SMALL)
     assert found.value.told == ("begun",)
-    with pytest.raises(ChildProcessError):  # no process of ours is left behind
-        os.waitpid(-1, os.WNOHANG)
+    with pytest.raises(ChildProcessError):  # its process is not left behind
+        os.waitpid(forked[0], os.WNOHANG)
 
 
 def test_long_texts_come_whole_and_prints_go_nowhere(capfd: pytest.CaptureFixture[str]) -> None:

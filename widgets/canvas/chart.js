@@ -67,7 +67,7 @@ export function chartView(ctx) {
     const [width, height] = room(), wide = width >= WIDE, layout = coloured(shown.figure.layout, style), ink = style.getPropertyValue("--ink3").trim();
     const legend = wide ? { x: 1.01, y: 1, xanchor: "left", yanchor: "top" } : { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" };
     return { ...layout, width, height, margin: { l: 12, r: 12, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
+      modebar: { bgcolor: "transparent", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
   }
   const room = () => [Math.max(280, size[0] || box.clientWidth), Math.max(200, (size[1] || 400) - words.offsetHeight)];
   /** The points of a trace that are about the selected operator. */
