@@ -36,7 +36,6 @@ from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
-from explorer.passes.pipeline.fingerprint import program_key
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.rammer import Schedule
@@ -289,7 +288,7 @@ class Compilation:
         given = self.named(inputs)
         wall, sizes = self.measured_wall(given, runs), bind_sizes(self.model.program, given)
         bound = tuple(sorted(sizes.items()))
-        found = recording(self.model.name, self.digest, str(machine()), bound, wall)
+        found = recording(self.model.name, self.model.digest, str(machine()), bound, wall)
         write(found, Path(path))
         return found
 
@@ -298,12 +297,7 @@ class Compilation:
         each call took. Raises SnapshotError where the file is none, BadOption where it is of
         another model.
         """
-        return read(Path(path)).of(self.digest)
-
-    @cached_property
-    def digest(self) -> str:
-        """Of the model as it was given, whatever it is compiled for."""
-        return program_key(self.model.program)
+        return read(Path(path)).of(self.model.digest)
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""

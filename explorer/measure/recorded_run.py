@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,13 +43,13 @@ class RecordedRun:
     digest: str
     machine: str
     sizes: tuple[tuple[str, int], ...]
-    wall: Wall
+    wall: Wall = field(repr=False)
 
     def of(self, digest: str) -> RecordedRun:
         """The same, where it is of that model; BadOption else."""
         if digest != self.digest:
             raise BadOption(
-                f"the recording is of another program than this one: of {self.model} as it was "
+                f"the recording is of another model than this one: of {self.model} as it was "
                 f"then, with the digest {self.digest[:12]}",
                 where=self.model,
                 expected=digest[:12],

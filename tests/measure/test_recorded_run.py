@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,17 @@ def test_what_was_measured_is_read_again(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "copy.json").read_bytes() == (tmp_path / "again.json").read_bytes()
 
 
+def test_it_is_of_the_model_wherever_that_was_loaded(tmp_path: Path) -> None:
+    """A file of another process: the constants are other objects than those that were measured."""
+    name = "zoo:tiny_mobilenetv2"  # it has constants of more than 64 KiB
+    c = explorer.compile(name)
+    found = c.record(tmp_path / "run.json", c.random_inputs(), runs=1)
+    assert explorer.compile(name, until="planned").recorded(tmp_path / "run.json") == found
+    command = "import explorer, sys; explorer.compile(sys.argv[1], until='typed')"
+    command += ".recorded(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", command, name, str(tmp_path / "run.json")], check=True)
+
+
 def test_it_stands_beside_a_prediction_for_another_machine(file: Path) -> None:
     c = explorer.compile(MODEL, target="a100", until="planned")
     run = c.recorded(file)
@@ -46,7 +59,7 @@ def test_it_stands_beside_a_prediction_for_another_machine(file: Path) -> None:
 
 
 def test_one_of_another_model_is_refused(file: Path) -> None:
-    with pytest.raises(BadOption, match="of another program than this one: of"):
+    with pytest.raises(BadOption, match="of another model than this one: of"):
         explorer.compile("zoo:small_lstm", until="planned").recorded(file)
 
 
