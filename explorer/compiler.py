@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-import explorer.gradients  # noqa: F401  it tells the interpreter what a gradient means
+import explorer.gradient_programs  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
 from explorer.autodiff.rematerialisation import Rematerialise

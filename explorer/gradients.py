@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.autodiff import Differentiate
+import explorer.gradient_programs  # noqa: F401  it tells the interpreter what a gradient means
 from explorer.errors import BadOption, DtypeError, ShapeError, TraceError
 from explorer.frontends.functions import IsolatedFunction
 from explorer.frontends.syntax.staged import staged
@@ -27,22 +27,11 @@ from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.ir.calls import Gradient
 from explorer.ir.dtypes import is_float
-from explorer.ir.program import Program
-from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
 from explorer.ops.reference.evaluate import evaluate
-from explorer.ops.reference.gradients import gradients_mean
-from explorer.relax import deduce, legalize
 
 Run = Callable[..., Any]
-__all__ = ["evaluate", "grad", "spelled_out", "value_and_grad", "vjp"]
-
-
-@gradients_mean
-def spelled_out(program: Program) -> Program:
-    """A program without gradients, as the interpreter runs those that have some."""
-    typed = program if program.stage >= Stage.TYPED else deduce(program)
-    return Differentiate(legalize)(typed)
+__all__ = ["evaluate", "grad", "value_and_grad", "vjp"]
 
 
 Numbers = int | Sequence[int]

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cuda.block_kernel import BlockKernel, print_blocks
-from explorer.codegen.cuda.build import Chosen, is_cuda
-from explorer.codegen.cuda.simulated import simulate
 from explorer.compilation.explanation import Explanation
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
@@ -43,9 +40,13 @@ from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
-from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.runs.task_times import TaskFact
+
+if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for
+    from explorer.codegen.cuda.block_kernel import BlockKernel
+    from explorer.codegen.cuda.build import Chosen
+    from explorer.runtime.cuda.program import DeviceProgram
 
 
 class Compilation:
@@ -209,12 +210,14 @@ class Compilation:
         Raises BadOption where no thread blocks are printed, CheckFailed where a thread leaves an
         array.
         """
-        if not is_cuda(self.device) or self.stage < Stage.ROLLED:
+        if not self.device.takes_cuda or self.stage < Stage.ROLLED:
             raise BadOption(
                 f"{self.model.name} has no thread blocks on {self.device.name}",
                 where=self.device.name,
                 try_='target="cuda-sim"',
             )
+        from explorer.codegen.cuda.simulated import simulate
+
         given = self.named(inputs)
         return simulate(self.program, given, self.device, seed, self.chosen_blocks)[0]
 
@@ -226,7 +229,7 @@ class Compilation:
         Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on, and
         CheckFailed where blocks would wait for ever.
         """
-        if not is_cuda(self.device):
+        if not self.device.takes_cuda:
             raise BadOption(
                 f"{self.model.name} has no thread blocks on {self.device.name}",
                 where=self.device.name,
@@ -235,6 +238,8 @@ class Compilation:
         if units:
             rammer = replace(self.options.rammer, threads=units)
             return self.with_options(rammer=rammer).device_program(sizes)
+        from explorer.runtime.cuda.program import DeviceProgram
+
         plan = self.executable.plan(self._sizes(sizes))
         return DeviceProgram(self.program, plan, self.device)
 
@@ -253,8 +258,10 @@ class Compilation:
         """Of a GPU with a compute capability, every kernel call in order as a thread block under
         the hints, or why it has none; nothing of any other device.
         """
-        if not is_cuda(self.device) or self.stage < Stage.ROLLED:
+        if not self.device.takes_cuda or self.stage < Stage.ROLLED:
             return ()
+        from explorer.codegen.cuda.block_kernel import print_blocks
+
         return print_blocks(self.program, self.device, self.hint, self.chosen_blocks())
 
     def chosen_blocks(self, sizes: Sizes | None = None) -> Chosen:

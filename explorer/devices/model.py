@@ -83,6 +83,11 @@ class Device:
     target: Target = Target()  # what code for a CPU is made for
 
     @property
+    def takes_cuda(self) -> bool:
+        """Whether Numba makes code for it as a GPU: it has a compute capability."""
+        return self.capability > 0
+
+    @property
     def peak_gflops_per_unit(self) -> float:
         """float32 operations of one unit, a fused multiply-add counted as two, in GFLOP/s."""
         return 2.0 * self.lanes * self.fma_per_cycle * self.clock_ghz

@@ -56,11 +56,6 @@ class BlockCode:
     dynamic_bytes: int
 
 
-def is_cuda(device: Device) -> bool:
-    """Whether Numba makes code for a device: one that has a compute capability."""
-    return device.capability > 0
-
-
 def print_block(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None
 ) -> BlockCode:
@@ -69,7 +64,7 @@ def print_block(
 
     Raises BadOption or CheckFailed where there is none, with the reason.
     """
-    if not is_cuda(device):
+    if not device.takes_cuda:
         raise BadOption(f"{device.name} is no GPU that Numba prints code for", where=device.name)
     bound = normalise(bind_kernel(kernel, sizes))
     named, _ = canonical(bound)

@@ -54,7 +54,7 @@ def comes(counters, at, least, give_up):
 
 '''
 
-PROGRAM = '''
+PROGRAM = """
 @cuda.jit
 def program({arguments}):
     _thread = cuda.threadIdx.x
@@ -177,7 +177,7 @@ def program({arguments}):
             break
     if hung != 0:
         cuda.atomic.cas(state, 0, 0, HUNG)
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def test_a_wait_too_few_shows() -> None:
             if not found[-1]:
                 break
         shown += not all(found)
-    assert shown == len(broken), f'{shown} of {len(broken)}'
+    assert shown == len(broken), f"{shown} of {len(broken)}"
 
 
 def test_more_units_than_are_resident_are_refused() -> None:

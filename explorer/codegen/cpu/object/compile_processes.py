@@ -24,7 +24,7 @@ from explorer.codegen.cpu.object.object_code import MachineCode, ObjectCode, com
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
-from explorer.garbage import rare_collections
+from explorer.garbage import collect_young, rare_collections
 
 BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
@@ -195,6 +195,8 @@ def _answer(job: Job) -> _Answer:
         code = compiled(job.key, job.source, job.target)
     except KernelCompileError as error:
         return _Answer(job, None, time.perf_counter() - begin, str(error))
+    finally:
+        collect_young()
     return _Answer(job, code, time.perf_counter() - begin)
 
 
