@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from explorer.frontends.model import Model
     from explorer.frontends.trace import trace
     from explorer.frontends.tracing.annotations import tensor
-    from explorer.frontends.tracing.branches import cond
     from explorer.frontends.tracing.casts import match_cast, shape
-    from explorer.frontends.tracing.loops import while_loop
+    from explorer.frontends.tracing.control.branches import cond
+    from explorer.frontends.tracing.control.loops import while_loop
+    from explorer.frontends.tracing.control.scans import scan
     from explorer.frontends.tracing.own_operator import operator
-    from explorer.frontends.tracing.scans import scan
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.options import Options
@@ -66,19 +66,19 @@ _HOME = {
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     # models written in Python
-    "cond": ("explorer.frontends.tracing.branches", "cond"),
+    "cond": ("explorer.frontends.tracing.control.branches", "cond"),
     "function": ("explorer.frontends.functions", "function"),
     "grad": ("explorer.gradients", "grad"),
     "match_cast": ("explorer.frontends.tracing.casts", "match_cast"),
     "np": ("explorer.np", ""),
     "operator": ("explorer.frontends.tracing.own_operator", "operator"),
-    "scan": ("explorer.frontends.tracing.scans", "scan"),
+    "scan": ("explorer.frontends.tracing.control.scans", "scan"),
     "shape": ("explorer.frontends.tracing.casts", "shape"),
     "tensor": ("explorer.frontends.tracing.annotations", "tensor"),
     "trace": ("explorer.frontends.trace", "trace"),
     "value_and_grad": ("explorer.gradients", "value_and_grad"),
     "vjp": ("explorer.gradients", "vjp"),
-    "while_loop": ("explorer.frontends.tracing.loops", "while_loop"),
+    "while_loop": ("explorer.frontends.tracing.control.loops", "while_loop"),
 }
 
 __all__ = [

@@ -19,7 +19,7 @@ from explorer.frontends.functions import IsolatedFunction
 from explorer.frontends.syntax.staged import staged
 from explorer.frontends.trace import Traced, trace
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.bodies import captured, finish, run_body
+from explorer.frontends.tracing.control.bodies import captured, finish, run_body
 from explorer.frontends.tracing.emit import bind
 from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line

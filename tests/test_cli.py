@@ -146,7 +146,7 @@ def test_whatever_goes_wrong_is_one_line_and_never_a_traceback(
     def broken(given: list[str]) -> int:
         raise raised
 
-    monkeypatch.setattr("explorer.cli.zoo.main", broken)
+    monkeypatch.setattr("explorer.cli.commands.zoo.main", broken)
     found, out, err = shell("zoo")
     assert found == code and out == "" and err.count("\n") == 1
 

@@ -1,9 +1,9 @@
 """`ironworks`: the compiler from a shell.
 
-Each command is a file here, or a function that another package offers under the entry point group
-`ironworks.commands`: it takes the arguments that follow its name and returns the exit code. Nothing
-is imported before it is needed, so that help comes at once. Exit codes: 0 it went well, 1 the
-answer is "no", 2 bad usage or bad input, 130 stopped by the user.
+Each command is a file of `commands`, or a function that another package offers under the entry
+point group `ironworks.commands`: it takes the arguments that follow its name and returns the exit
+code. Nothing is imported before it is needed, so that help comes at once. Exit codes: 0 it went
+well, 1 the answer is "no", 2 bad usage or bad input, 130 stopped by the user.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _dispatch(given: list[str]) -> int:
 def _command(name: str) -> Callable[[list[str]], int]:
     if name in OURS:
         run: Callable[[list[str]], int] = import_module(
-            f"explorer.cli.{name.replace('-', '_')}"
+            f"explorer.cli.commands.{name.replace('-', '_')}"
         ).main
         return run
     from importlib.metadata import entry_points

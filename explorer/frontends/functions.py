@@ -13,7 +13,7 @@ from typing import Any, overload
 from explorer.errors import DtypeError, IronworksError, ShapeError, TraceError
 from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.bodies import own_results
+from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs
 from explorer.frontends.tracing.emit import bind, matched
 from explorer.frontends.tracing.frames import (

@@ -15,7 +15,7 @@ from explorer.frontends.model import Model
 from explorer.frontends.symbols import Bounds, environment
 from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.bodies import own_results
+from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs, is_declared
 from explorer.frontends.tracing.frames import Frame, is_tracing, source_of, writing
 from explorer.frontends.tracing.promote import traced

@@ -11,7 +11,7 @@ import numpy as np
 
 import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
-from explorer.frontends.tracing.scans import scan
+from explorer.frontends.tracing.control.scans import scan
 from explorer.gradients import value_and_grad
 from explorer.training.optimizers.checks import at_least, counts
 from explorer.training.optimizers.loss_scale import LossScale

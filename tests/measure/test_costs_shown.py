@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.cli import devices
 from explorer.cli.answer import Answer, plain
 from explorer.cli.arguments import parsed
+from explorer.cli.commands import devices
 from explorer.devices.costs import Costs, Fit
 from explorer.errors import BadOption
 from explorer.measure.quiet import Disturbance

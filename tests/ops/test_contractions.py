@@ -100,6 +100,12 @@ CONVS: list[Case] = [
         note="shorter than its stride",
     ),
     Case("Conv", [r(0, 4, 5, 5), r(6, 2, 3, 3), r(6)], {"group": 2}, note="of an empty batch"),
+    Case(
+        "ConvTranspose",
+        [r(3, 3, 0), r(3, 3, 4), r(3)],
+        {"strides": [3], "dilations": [2]},
+        note="of no pixels",
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ from explorer.frontends.syntax.changes import Elements, begun, over, restored
 from explorer.frontends.syntax.truth import cannot, decided
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.branches import cond
+from explorer.frontends.tracing.control.branches import cond
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.structure import flatten

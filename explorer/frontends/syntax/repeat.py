@@ -15,11 +15,11 @@ from explorer.frontends.syntax.rows import Rows, known_rows
 from explorer.frontends.syntax.truth import and_, cannot, decided, not_
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.control.loops import emit_loop, same_nesting, steady
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit_shape
 from explorer.frontends.tracing.frames import source_of
 from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.loops import emit_loop, same_nesting, steady
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 

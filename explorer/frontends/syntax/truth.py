@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.branches import one_bool
+from explorer.frontends.tracing.control.branches import one_bool
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced

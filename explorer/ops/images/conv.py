@@ -296,7 +296,7 @@ def _transposed_reference(attrs: Mapping[str, Any], args: Any) -> Any:
         for place in np.ndindex(*t.sizes):
             value = np.einsum("nc...,co->no...", x[:, rows], w[(rows, slice(None), *place)])
             steps = tuple(
-                slice(k * d, k * d + (m - 1) * s + 1, s)
+                slice(k * d, k * d + m * s, s)
                 for k, d, m, s in zip(place, t.dilations, spatial, t.strides, strict=True)
             )
             y[(slice(None), slice(g * each, (g + 1) * each), *steps)] += value

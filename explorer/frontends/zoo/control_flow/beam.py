@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from explorer.frontends import arrays as xp
-from explorer.frontends.tracing.scans import scan
+from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.zoo.control_flow.decoder import BEGIN, END, Decoder, scored
 from explorer.frontends.zoo.control_flow.flow import Arrays
 from explorer.frontends.zoo.weights import Weight

@@ -18,7 +18,7 @@ import numpy as np
 
 from explorer.frontends import arrays as xp
 from explorer.frontends.tracing.annotations import tensor
-from explorer.frontends.tracing.loops import while_loop
+from explorer.frontends.tracing.control.loops import while_loop
 from explorer.frontends.zoo.control_flow.flow import Arrays, matrix
 from explorer.frontends.zoo.weights import Weight
 from explorer.ir.types import Tensor

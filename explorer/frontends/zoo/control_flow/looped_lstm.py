@@ -11,7 +11,7 @@ from typing import Any
 
 from explorer.frontends import arrays as xp
 from explorer.frontends.tracing.annotations import tensor
-from explorer.frontends.tracing.scans import scan
+from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.zoo.control_flow.flow import Arrays, lstm_cell, lstm_weights
 from explorer.frontends.zoo.recurrent import GAIN
 from explorer.frontends.zoo.weights import Weight

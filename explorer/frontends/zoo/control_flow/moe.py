@@ -13,8 +13,8 @@ from typing import Any
 
 from explorer.frontends import arrays as xp
 from explorer.frontends.tracing.annotations import tensor
-from explorer.frontends.tracing.branches import cond
-from explorer.frontends.tracing.scans import scan
+from explorer.frontends.tracing.control.branches import cond
+from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.zoo.control_flow.flow import Arrays, matrix, vector
 from explorer.frontends.zoo.weights import Weight
 from explorer.ir.types import Tensor

@@ -13,7 +13,7 @@ from typing import Any
 
 from explorer.frontends import arrays as xp
 from explorer.frontends.tracing.annotations import tensor
-from explorer.frontends.tracing.scans import scan
+from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.zoo.control_flow.flow import Arrays, matrix
 from explorer.frontends.zoo.weights import Weight
 from explorer.ir.types import Tensor

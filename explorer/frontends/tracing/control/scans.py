@@ -9,12 +9,12 @@ import numpy as np
 
 from explorer.errors import ShapeError
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.bodies import Body
+from explorer.frontends.tracing.control.bodies import Body
+from explorer.frontends.tracing.control.loops import emit_loop, same_nesting, steady
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.emit import emit_shape
 from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line
-from explorer.frontends.tracing.loops import emit_loop, same_nesting, steady
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import Structure, flatten, rebuild
 from explorer.ir.shapes.dims import Dim, symbols_of

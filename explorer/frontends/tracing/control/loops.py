@@ -9,8 +9,8 @@ import numpy as np
 
 from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.bodies import Body, captured, finish, run_body
-from explorer.frontends.tracing.branches import one_bool
+from explorer.frontends.tracing.control.bodies import Body, captured, finish, run_body
+from explorer.frontends.tracing.control.branches import one_bool
 from explorer.frontends.tracing.emit import bind
 from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line
