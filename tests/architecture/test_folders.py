@@ -8,10 +8,6 @@ from pathlib import PurePath
 from tests.architecture.imports import ROOT, modules
 
 MOST = 15
-LARGER = {  # folders with more, which may not grow
-    "explorer/cli": 17,
-    "explorer/frontends/tracing": 18,
-}
 
 
 def sizes() -> Counter[str]:
@@ -21,10 +17,5 @@ def sizes() -> Counter[str]:
 
 
 def test_no_folder_has_more_modules_than_one_can_keep_in_mind() -> None:
-    large = {folder: n for folder, n in sizes().items() if n > LARGER.get(folder, MOST)}
+    large = {folder: n for folder, n in sizes().items() if n > MOST}
     assert not large
-
-
-def test_a_folder_that_shrank_is_no_exception_any_more() -> None:
-    now = sizes()
-    assert {folder: now[folder] for folder in LARGER} == LARGER
