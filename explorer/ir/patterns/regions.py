@@ -161,11 +161,82 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
         if c.out in kernel.outputs:
             written = box(c.target, ranges, kernel.shape(c.out))
             out.tensors[c.out] = join(out.tensors.get(c.out), written, every[c.out])
-        for read in _read_by(kernel, c):
-            need = box(read.index, ranges, kernel.shape(read.tensor))
-            known = out.tensors.get(read.tensor)
-            out.tensors[read.tensor] = join(known, need, every[read.tensor])
+        for tensor, dims in _loads(kernel)[n].items():
+            known, full = out.tensors.get(tensor), every[tensor]
+            out.tensors[tensor] = tuple(
+                [
+                    _needed(None if known is None else known[d], loads, ranges, full[d])
+                    for d, loads in enumerate(dims)
+                ]
+            )
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """An index of loads along a dim of so many elements, and the same up to `more` further on;
+    without one data decides.
+    """
+
+    extent: Dim
+    index: Affine | None
+    more: int = 0
+
+    def joined(self, other: Shifted) -> Shifted | None:
+        """Both as one, where they differ by a number; None where they differ otherwise."""
+        mine, its = self.index, other.index
+        if mine is None or its is None:
+            return self if mine is its else None
+        one, two = mine.const, its.const
+        if mine.terms != its.terms or not (isinstance(one, int) and isinstance(two, int)):
+            return None
+        low = min(one, two)
+        more = max(one + self.more, two + other.more) - low
+        return Shifted(self.extent, Affine(mine.terms, low), more)
+
+
+Loads = Mapping[str, tuple[tuple[Shifted, ...], ...]]
+
+
+@by_identity
+def _loads(kernel: Kernel) -> tuple[Loads, ...]:
+    """What each compute reads: by tensor and dim its indices, those beside each other that differ
+    by a number as one. Transforms of minimal filtering read an array dozens of times.
+    """
+    return tuple(_loads_of(kernel, _read_by(kernel, c)) for c in kernel.computes)
+
+
+def _loads_of(kernel: Kernel, found: tuple[Read, ...]) -> Loads:
+    loads: dict[str, list[list[Shifted]]] = {}
+    for read in found:
+        dims = loads.setdefault(read.tensor, [[] for _ in read.index])
+        for known, i, n in zip(dims, read.index, kernel.shape(read.tensor), strict=True):
+            new = Shifted(n, i if isinstance(i, Affine) else None)
+            both = known[-1].joined(new) if known else None
+            if both is not None:
+                known.pop()
+            known.append(both or new)
+    return {tensor: tuple(map(tuple, dims)) for tensor, dims in loads.items()}
+
+
+def _needed(
+    known: Interval | None,
+    loads: tuple[Shifted, ...],
+    ranges: Mapping[str, Interval],
+    full: Interval,
+) -> Interval:
+    """What is known to be needed along a dim, and what loads need besides."""
+    for load in loads:
+        if load.index is None:
+            new = Interval(Affine(), load.extent)
+        else:
+            new = interval(load.index, ranges)
+            if load.more:
+                known_size = isinstance(new.size, int)
+                new = Interval(new.lo, new.size + load.more) if known_size else full
+        known = new if known is None else _join(known, new, full)
+    assert known is not None
+    return known
 
 
 def _read_by(kernel: Kernel, c: Compute) -> tuple[Read, ...]:
