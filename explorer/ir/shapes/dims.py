@@ -65,6 +65,25 @@ def floor_div(a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=REMEMBERED_DIMS)
 def _quotient(a: Dim, b: Dim) -> Dim:
+    known = _by_number(a, b) if isinstance(b, int) and not isinstance(a, int) else None
+    return _by_polynomial(a, b) if known is None else known
+
+
+def _by_number(a: sympy.Expr, b: int) -> Dim | None:
+    """The quotient as sympy writes it, which takes it ten milliseconds: the terms that `b` divides
+    are whole numbers, all others stay under one floor. None where a factor is no whole number.
+    """
+    terms = [t.as_coeff_Mul() for t in sympy.Add.make_args(a)]
+    if b < 1 or not all(c.is_Integer for c, _ in terms):
+        return None
+    known = sympy.Add(*(c // b * rest for c, rest in terms if c % b == 0))
+    others = sympy.Add(*(c / b * rest for c, rest in terms if c % b))
+    if others.is_number:
+        return simplify(known) if others == 0 else None
+    return known + sympy.floor(others, evaluate=False)
+
+
+def _by_polynomial(a: Dim, b: Dim) -> Dim:
     exact = sympy.cancel(sympy.sympify(a) / b)
     whole = sympy.expand(exact)
     factors = whole.as_coefficients_dict().values()
