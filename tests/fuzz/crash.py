@@ -86,7 +86,7 @@ def main(path: Path, *size: str) -> str:
     given = load_case(path)
     if size:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(size[0]), int(size[0])))
-    verdict = judge(path, given.feeds, [PLAIN])
+    verdict = judge(path, given.feeds, [PLAIN], blames=False)
     wrong = [f for f in verdict.failures if f.kind != "oracle"]
     if wrong:
         return f"wrong: {wrong[0].at}: {wrong[0].story}"
