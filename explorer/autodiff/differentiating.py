@@ -35,6 +35,7 @@ class Surroundings:
     ) -> None:
         self.functions, self.constants = dict(functions), dict(constants)
         self.env, self.legalise = env, legalise
+        self.backs: dict[tuple[str, tuple[int, ...], tuple[int, ...]], str] = {}  # of calls
         self.taken: set[str] = {*self.constants}
         for f in functions.values():
             self.taken.update(v.name for v in f.params)

@@ -15,6 +15,7 @@ from explorer.autodiff.differentiating import Surroundings, is_active_type
 from explorer.autodiff.kernel_adjoint import KernelAdjoint
 from explorer.autodiff.loop_stacks import Stacked, stacking
 from explorer.autodiff.loops import reverse_loop
+from explorer.autodiff.recursion import reverse_call
 from explorer.autodiff.rules import rule_of
 from explorer.errors import UnsupportedOperator
 from explorer.ir.affine import affine
@@ -130,8 +131,8 @@ class Reverse:
                 reverse_branch(self, binding, branch)
             case Loop():
                 self.loop(binding, self.stacked[binding.name])
-            case FunctionCall(name, _):
-                self.refuse(f"calls {name}, which calls itself")
+            case FunctionCall() as call:
+                reverse_call(self, binding, call)
             case LibraryCall(library, function, _, _):
                 self.refuse(f"calls {library}.{function}, of which no kernel is known")
             case _:

@@ -13,6 +13,7 @@ import numpy as np
 
 from explorer.autodiff.calls import without_calls
 from explorer.autodiff.differentiating import Surroundings
+from explorer.autodiff.recursion import recurses
 from explorer.autodiff.reverse import Reverse
 from explorer.ir.calls import Gradient, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
@@ -85,7 +86,10 @@ class _Speller:
     def gradient(self, binding: Binding, expr: Gradient) -> tuple[Function, tuple[Var, ...]]:
         """A function of the results and the gradients, and what it is given."""
         around = self.around
-        function = without_calls(around.functions[expr.function], around)
+        function = around.functions[expr.function]
+        if recurses(function.name, around.functions):
+            function = around.copy(function)  # its calls still call it
+        function = without_calls(function, around)
         wrt = [function.params[n] for n in expr.wrt]
         reverse = Reverse(around, function, [p.name for p in wrt])
         count = max(1, len(expr.seeds))

@@ -9,7 +9,6 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.errors import UnsupportedOperator
 from explorer.frontends.tracing.emit import emit_several
 from explorer.frontends.tracing.frames import source_of
 from explorer.frontends.tracing.promote import traced
@@ -132,13 +131,3 @@ def scaled(x: explorer.tensor("float64", "n"), s: explorer.tensor("float64")):  
 
 def test_calls_of_functions() -> None:
     check(lambda x, s: scaled(x, s) + scaled(x[:2], s * 3).sum(), some(4), some())
-
-
-@explorer.function(result=explorer.tensor("float64"))
-def power(x: explorer.tensor("float64"), n: explorer.tensor("int64")):  # type: ignore[no-untyped-def]
-    return explorer.cond(n <= 0, lambda: x * 0 + 1, lambda: x * power(x, n - 1))
-
-
-def test_a_function_that_calls_itself_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedOperator, match="power, which calls itself"):
-        explorer.grad(lambda x: power(x, enp.asarray(3)))(np.array(2.0))
