@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,35 @@ def test_the_same_again_is_found_and_what_differs_is_not(monkeypatch: pytest.Mon
     assert opens(traced(), donate=("x",))
     monkeypatch.setattr(wanted, "compiler_key", lambda: "of other code")
     assert not opens(traced())
+
+
+def test_where_a_function_stands_and_what_it_calls_its_values_is_not_in_the_key(
+    tmp_path: Path,
+) -> None:
+    def written(lines_before: int, value: str) -> explorer.Model:
+        name = f"written_{lines_before}_{value}"
+        path = tmp_path / f"{name}.py"
+        path.write_text(
+            "\n" * lines_before
+            + "from explorer import np as enp\n\n"
+            + f"def model(x):\n    {value} = enp.tanh(x)\n    return enp.exp({value}) * 2\n"
+        )
+        spec = spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return explorer.trace(module.model)(explorer.tensor("float32", "n", 8))
+
+    assert not opens(written(0, "y"))
+    for model in (written(7, "y"), written(7, "other")):
+        assert opens(model)
+        found = explorer.compile(model)
+        named = {s.name for s in model.program.sources}
+        assert {o for _, b in found.program.bindings() for o in b.origin} == named
+        assert all(":8 " in name or ":11 " in name or ":12 " in name for name in named), named
+        x = np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)
+        (y,) = found.run(x).values()
+        np.testing.assert_allclose(y, np.exp(np.tanh(x)) * 2, rtol=1e-6)
 
 
 def test_which_operand_is_which_is_in_the_key() -> None:

@@ -7,19 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from explorer.cached_property import cached_property
-from explorer.ir.program import Program
+from explorer.ir.program import Binding, Program, SourceOp
 from explorer.ir.types import Annotation
 from explorer.passes.pipeline.fingerprint import program_key
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model as it was written; `program` holds its operators."""
+    """A model as it was written; `program` holds its operators, which have the names of lines where
+    they are `python`'s.
+    """
 
     name: str
     path: str
     program: Program
     head: bytes = field(default=b"", repr=False)  # the file without its large tensors
+    python: bool = False
 
     @property
     def inputs(self) -> Mapping[str, Annotation]:
@@ -41,3 +44,23 @@ class Model:
         for name, constant in self.program.constants.items():
             found.update(f"{name}={constant.digest};".encode())
         return found.hexdigest()
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of what it computes: in which lines of Python its operators stand, and what these
+        lines say, is not in it.
+        """
+        if not self.python:
+            return f"{self.digest} {program_key(replace(self.program, constants={}))}"
+        numbers = {s.name: f"source {n}" for n, s in enumerate(self.program.sources)}
+        functions = tuple(
+            replace(f, body=tuple(_renamed(b, numbers) for b in f.body))
+            for f in self.program.functions
+        )
+        sources = tuple(SourceOp(numbers[s.name], s.op) for s in self.program.sources)
+        bare = replace(self.program, functions=functions, sources=sources)
+        return replace(self, program=bare, head=b"").digest
+
+
+def _renamed(binding: Binding, numbers: Mapping[str, str]) -> Binding:
+    return replace(binding, origin=frozenset(numbers.get(o, o) for o in binding.origin))

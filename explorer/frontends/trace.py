@@ -64,7 +64,7 @@ class Traced:
         names = [s for t in leaves for d in t.shape or () for s in sorted(symbols_of(d))]
         program = _within_bounds(self.run, declared, fixed, environment(names, bounds))
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
-        return Model(program.name, where, program, print_program(program).encode())
+        return Model(program.name, where, program, print_program(program).encode(), python=True)
 
 
 def trace(run: Callable[..., Any]) -> Traced:

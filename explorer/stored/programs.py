@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from explorer import cache
@@ -16,7 +17,7 @@ from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.forking import ForkLock
 from explorer.frontends.model import Model
-from explorer.ir.program import Constant, Program
+from explorer.ir.program import Constant, Program, SourceOp
 from explorer.stored import constants
 from explorer.stored.read import Unreadable, read
 from explorer.stored.vocabulary import Code, StepRow, Whole
@@ -35,8 +36,9 @@ class Found:
     steps: tuple[StepRow, ...]
 
 
-_made: OrderedDict[str, None] = OrderedDict()  # keys of what this process compiled itself
-_found: WeakValueDictionary[str, Found] = WeakValueDictionary()
+Known: TypeAlias = tuple[str, tuple[SourceOp, ...]]  # a key, and whose operators were named
+_made: OrderedDict[Known, None] = OrderedDict()  # what this process compiled itself
+_found: WeakValueDictionary[Known, Found] = WeakValueDictionary()
 _lock = ForkLock()
 
 
@@ -45,23 +47,24 @@ def find(wanted: Wanted, given: Model, device: Device, remake: constants.Remake)
     removed; and where this process has compiled it: it remembers more than the folder does.
     `remake` runs the passes for their constants, should these be gone when they are asked for.
     """
+    known = wanted.key, given.program.sources
     with _lock:
-        if wanted.key in _made:
+        if known in _made:
             return None
-        found = _found.get(wanted.key)
+        found = _found.get(known)
     if found is None:
         found = _on_disk(wanted.key, given, device, remake)
         counters.add("program_misses" if found is None else "program_hits")
     if found is not None:
         with _lock:
-            _found[wanted.key] = found
+            _found[known] = found
     return found
 
 
 def in_memory(key: str | None) -> bool:
     """Whether this process compiled the program of a key, or has opened it and holds it."""
     with _lock:
-        return key in _made or (key is not None and key in _found)
+        return any(known == key for known, _ in (*_made, *_found))
 
 
 def keep(
@@ -75,18 +78,18 @@ def keep(
     soon, where it takes long enough to be waited for.
     """
     with _lock:
-        _made[wanted.key] = None
+        _made[wanted.key, given.program.sources] = None
         while len(_made) > REMEMBERED:
             _made.popitem(last=False)
     store = cache.disk()
     if store.has(wanted.key):
         return
-    known = _given(given)
+    known, words = _given(given), _numbers(given)
     own = {id(value) for value in known.values()}
     names = {id(c): name for name, c in program.constants.items() if id(c) not in own}
     derived = {name: program.constants[name] for name in names.values()}
     whole = Whole(program, tuple(_code(name, code) for name, code in codes.items()), tuple(steps))
-    write = partial(_write, store, wanted, whole, known, derived)
+    write = partial(_write, store, wanted, whole, known, derived, words)
     if constants.bytes_of(derived.values()) < constants.MANY_BYTES:
         write()
     else:
@@ -99,13 +102,14 @@ def _write(
     whole: Whole,
     given: Mapping[str, object],
     derived: Mapping[str, Constant],
+    words: Mapping[str, str],
 ) -> None:
     rows = constants.kept(derived, store)
     if rows is None:
         return
     known = {**given, **{f"derived {name}": constant for name, constant in derived.items()}}
     try:
-        text = written(whole, known)
+        text = written(whole, known, words)
     except Unwritable:
         return
     cache.remember_parts(store, wanted.model, wanted.parts)
@@ -118,6 +122,15 @@ def _given(given: Model) -> dict[str, object]:
         "sources": given.program.sources,
         **{f"constant {name}": c for name, c in given.program.constants.items()},
     }
+
+
+def _numbers(given: Model) -> dict[str, str]:
+    """The operators of Python's by their numbers: their names say in which line they stand, which
+    changes nothing.
+    """
+    if not given.python:
+        return {}
+    return {s.name: f"\0source {n}" for n, s in enumerate(given.program.sources)}
 
 
 def _code(name: str, code: KernelCode) -> Code:
@@ -146,7 +159,8 @@ def _opened(data: bytes, given: Model, device: Device, remake: constants.Remake)
     derived = {
         f"derived {row.name}": constants.KeptConstant(batch, n) for n, row in enumerate(batch.rows)
     }
-    whole = read(text, {**_given(given), **derived})
+    names = {number: name for name, number in _numbers(given).items()}
+    whole = read(text, {**_given(given), **derived}, names)
     if not isinstance(whole, Whole) or not isinstance(whole.program, Program):
         raise Unreadable("it holds another value")
     codes: dict[str, KernelCode] = {}

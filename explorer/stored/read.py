@@ -21,23 +21,29 @@ class Unreadable(Exception):
     """The bytes are of no value, or of one of another vocabulary."""
 
 
-def read(data: bytes, given: Mapping[str, object] | None = None) -> Any:
-    """The value; what was written by name is what `given` has under it. Nothing is run but the
-    makers of the vocabulary.
+def read(
+    data: bytes,
+    given: Mapping[str, object] | None = None,
+    words: Mapping[str, str] | None = None,
+) -> Any:
+    """The value; what was written by name is what `given` has under it, and `words` stand for
+    others. Nothing is run but the makers of the vocabulary.
 
     Raises Unreadable.
     """
     try:
-        return _read(json.loads(data), given or {})
+        return _read(json.loads(data), given or {}, words or {})
     except Exception as problem:  # bytes that others wrote may be anything
         raise Unreadable(f"{type(problem).__name__}: {problem}") from problem
 
 
-def _read(text: Any, given: Mapping[str, object]) -> Any:
+def _read(text: Any, given: Mapping[str, object], words: Mapping[str, str]) -> Any:
     if text["format"] != FORMAT:
         raise Unreadable(text["format"])
     makers = [_maker(name, given) for name in text["kinds"]]
     values = text["leaves"]
+    if words:
+        values = [words.get(v, v) if isinstance(v, str) else v for v in values]
     value_of, put = values.__getitem__, values.append
     for head, refs in zip(text["heads"], text["refs"], strict=True):
         put(makers[head](*map(value_of, refs)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache as once
 from functools import lru_cache
 from importlib.metadata import distributions, version
@@ -21,7 +21,7 @@ from explorer.frontends.model import Model
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import is_symbolic
-from explorer.passes.pipeline.fingerprint import pass_key, program_key
+from explorer.passes.pipeline.fingerprint import pass_key
 from explorer.passes.pipeline.own_pass import OwnPass
 from explorer.passes.pipeline.pipeline import Step, steps_key
 from explorer.passes.pipeline.where_from import field_names, kind_of, module_of
@@ -73,8 +73,7 @@ def wanted(
         return None
     ours = setting == text_of_device(device) and _is_ours((steps, options), set())
     parts = {
-        "model": f"{given.digest} {given.name}",
-        "program": program_key(replace(given.program, constants={})),
+        "model": f"{given.content} {given.name}",
         "target": device.name,
         "device": cache.content_key(text_of_device(device)),
         "donate": ", ".join(donated),

@@ -9,9 +9,7 @@ from explorer import cache
 from explorer.cache import Difference
 from explorer.stored.wanted import Wanted
 
-FOLLOWS = frozenset(
-    {"program", "steps", "device", "packages"}
-)  # from other parts, which say it better
+FOLLOWS = frozenset({"steps", "device", "packages"})  # from other parts, which say it better
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,17 @@ class Unwritable(Exception):
     """A value that no entry may hold: a function, an array, an object of somebody else's type."""
 
 
-def written(value: object, given: Mapping[str, object] | None = None) -> bytes:
+def written(
+    value: object,
+    given: Mapping[str, object] | None = None,
+    words: Mapping[str, str] | None = None,
+) -> bytes:
     """The bytes of a value. `given` are objects that its reader has by name: what is one of them
-    is written as that name.
+    is written as that name. `words` are written otherwise, which `read` is told the other way.
 
     Raises Unwritable.
     """
-    writer = _Writer(given or {})
+    writer = _Writer(given or {}, words or {})
     try:
         root = writer.ref(value)
     except RecursionError:
@@ -60,8 +64,9 @@ def written(value: object, given: Mapping[str, object] | None = None) -> bytes:
 class _Writer:
     """Rows by content; a reference is a row's number, or ~n for leaf n."""
 
-    def __init__(self, given: Mapping[str, object]) -> None:
+    def __init__(self, given: Mapping[str, object], words: Mapping[str, str]) -> None:
         self.given = {id(value): name for name, value in given.items()}
+        self.words = words
         self.kinds: dict[str, int] = {}
         self.leaves: dict[tuple[type, object], object] = {}
         self.numbers: dict[tuple[type, object], int] = {}
@@ -86,7 +91,7 @@ class _Writer:
         found = self.numbers.get(key)
         if found is None:
             found = self.numbers[key] = ~len(self.leaves)
-            self.leaves[key] = value
+            self.leaves[key] = self.words.get(value, value) if kind is str else value
         return found
 
     def row(self, kind: str, refs: tuple[int, ...]) -> int:
