@@ -192,3 +192,37 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
     told: Any = tab.page.evaluate("driver => document.querySelectorAll('.rooms .chart').length")
     assert told == len(CHARTS) and not tab.faults and not tab.outside
     tab.close()
+
+
+def deep(weights: Any, x: Any) -> Any:
+    for w in weights:
+        x = enp.tanh(x @ w)
+    return (x * x).mean()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
+    browser: Browser, tmp_path: Path, scheme: str
+) -> None:
+    from tests.browser.over_session import house
+
+    kinds = [explorer.tensor("float32", 8, 8)] * 4, explorer.tensor("float32", 64, 8)
+    session = Session(explorer.compile(explorer.trace(explorer.value_and_grad(deep))(*kinds)))
+    with house(browser, tmp_path, session, width=1440, scheme=scheme) as page:
+        tabs = page.locator(".tabs[aria-label=Picture] [role=tab]")
+        page.locator(".stage", has_text="DIFFERENTIATED").click()
+        tabs.filter(has_text="Backward graph").click()
+        page.wait_for_selector(".picture svg >> text=kept in between")
+        tabs.filter(has_text="Memory against time").click()
+        page.wait_for_selector(".picture .chart .js-plotly-plot .xtitle")
+        found = page.locator(".picture .xtitle").text_content()
+        assert found == "intermediates at once, predicted (MiB)"
+        assert page.locator(".picture .scatterlayer .trace").count() == 2
+        page.locator(".stage", has_text="EMITTED").click()
+        page.wait_for_function(
+            "document.querySelector('.tabs[aria-label=Picture] [role=tab]:last-child')"
+            "?.textContent === 'Compiler cache'"
+        )
+        assert tabs.count() == 2 and tabs.first.get_attribute("aria-selected") == "true"
+        tabs.last.click()
+        page.wait_for_selector(".picture svg >> text=The key: a digest of these parts")

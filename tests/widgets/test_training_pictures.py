@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 
 import explorer
+import widgets
 from explorer import cache
 from explorer import np as enp
+from explorer.autodiff.rematerialisation import Options as Rematerialised
+from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.program import Binding
+from explorer.ir.stage import Stage
 from explorer.passes.simplify.substitution import with_reads
 from explorer.rammer import Options as RammerOptions
 from tests.kept_programs import forgotten
+from widgets.rooms import gallery
 from widgets.training import backward, backward_picture, cache_panel
 
 
@@ -51,6 +56,35 @@ def test_values_that_backward_reads_are_kept_with_their_bytes() -> None:
     for s in (*rows.saved, *rows.inputs):
         assert s.readers and all(rows.nodes[r].phase == "backward" for r in s.readers)
     assert "2 values kept in between, 640 B" in backward_picture.caption(rows)
+
+
+def deep(weights: Any, x: Any) -> Any:
+    for w in weights:
+        x = enp.tanh(x @ w)
+    return (x * x).mean()
+
+
+def test_a_step_has_its_pictures_in_the_house_under_gradients_and_code() -> None:
+    model = explorer.trace(explorer.value_and_grad(deep))(
+        [explorer.tensor("float32", 8, 8)] * 6, explorer.tensor("float32", 64, 8)
+    )
+    again = explorer.Options(rematerialisation=Rematerialised(share=0.7))
+    c = explorer.compile(model, options=again, until="planned")
+    assert [p.name for p in gallery.of_stage(Stage.DIFFERENTIATED)] == ["backward", "memory_time"]
+    assert gallery.of_stage(Stage.EMITTED)[-1].name == "cache"
+    session = widgets.explore(c).session
+    told = session.answer("picture", {"room": "memory_time", "op": -1})
+    line, taken = told["figure"]["data"]
+    rows = widgets.data(c, "memory_time")
+    assert len(line["x"]) == len(rows) > 2 and list(line["customdata"]) == [p.words for p in rows]
+    (mine,) = (p for p in rows if p.taken)
+    assert list(taken["x"]) == [mine.peak_bytes / 2**20] and mine.words in told["said"]
+    assert "recomputed" in session.answer("picture", {"room": "backward", "op": -1})["svg"]
+
+
+def test_memory_against_time_waits_for_tiles() -> None:
+    with pytest.raises(BadOption, match="compile through ROLLED"):
+        widgets.data(compiled(until="differentiated"), "memory_time")
 
 
 def test_without_a_gradient_all_is_forward() -> None:

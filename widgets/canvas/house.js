@@ -32,8 +32,8 @@ export function mount(el, host) {
     room: saved.room ?? "",
   };
   const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [], known = host.get("pictures");
-  /** The pictures of the stage, the first one first; a stage that has none shows the wall. */
-  const pictures = () => { const own = known.filter(p => p.stage === state.stage); return own.length ? own : known.filter(p => p.live === "wall"); };
+  /** The pictures of the stage, the first one first; a stage that has none shows the wall, and the code's begin with it. */
+  const pictures = () => { const own = known.filter(p => p.stage === state.stage); return own.length && state.stage !== "EMITTED" ? own : [...known.filter(p => p.live === "wall"), ...own]; };
   let lit = new Set(), busy = 0, cleanups = [];
 
   const ctx = {

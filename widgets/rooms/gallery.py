@@ -41,7 +41,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
-from widgets.training import backward_picture, cache_panel
+from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
     tile_curve_picture,
@@ -79,6 +79,7 @@ PICTURES: tuple[Picture, ...] = (
     memory_picture.PICTURE,
     generated_source.PICTURE,
     backward_picture.PICTURE,
+    memory_front.PICTURE,
     cache_panel.PICTURE,
 )
 
@@ -88,6 +89,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "curve": tile_curve.chart,
     "policies": policies.chart,
     "memory": memory.chart,
+    "memory_time": memory_front.chart,
 }
 
 

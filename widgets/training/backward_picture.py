@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Cell, Table, size_text
 from widgets.model.on_show import OnShow
@@ -139,5 +140,6 @@ PICTURE = Picture(
     title="Backward graph",
     words="What is computed forward and backward, and which values are kept in between.",
     draw=_draw,
+    stage=Stage.DIFFERENTIATED,
     about="operator",
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from explorer.codegen.emitted import STEP
 from explorer.compilation import Compilation
 from explorer.compiler import kept_where
+from explorer.ir.stage import Stage
 from explorer.stored.why_not import FOLLOWS
 from widgets.draw.svg import Svg, cross, fit, label, path, rect
 from widgets.draw.table import Table, time_text
@@ -189,4 +190,5 @@ PICTURE = Picture(
     title="Compiler cache",
     words="What the key is made of, which tier has the program, and on a miss what differs.",
     draw=_draw,
+    stage=Stage.EMITTED,
 )

@@ -1,0 +1,125 @@
+"""Memory against time: the points that rematerialisation weighs, as a picture of the house."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from explorer.autodiff.rematerialisation.facts import steps_of
+from explorer.autodiff.rematerialisation.policy import front
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import Table, size_text, time_text
+from widgets.model.compiled import Compiled
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A point of the front, predicted: what intermediates need at once, the time of all kernels,
+    and how many values are computed again; `taken`: this compilation is it.
+    """
+
+    label: str
+    peak_bytes: int
+    us: float
+    again: int
+    taken: bool
+
+    @property
+    def words(self) -> str:
+        """What it is, in a line."""
+        return (
+            f"{self.label}: {size_text(self.peak_bytes)} at once, {time_text(self.us)} predicted, "
+            f"{self.again} value{'' if self.again == 1 else 's'} computed again"
+        )
+
+
+def points(c: Compiled) -> tuple[Weighed, ...]:
+    """The front of a compilation's main function, the fastest point first: that which was weighed
+    where something is computed again already, or what would be.
+    """
+    main = c.program.main
+    known = {r.function: r for r in c.program.decisions.rematerialisation}
+    if main.name in known:
+        row = known[main.name]
+        pairs = [(p.label, p.value, p.value == row.chosen) for p in row.candidates]
+        found = [Weighed(n, v.peak_bytes, v.us, len(v.again), t) for n, v, t in pairs]
+    else:
+        found = [
+            Weighed(p.label, p.run.peak_bytes, p.run.us, len(p.copies), not p.copies)
+            for p in front(steps_of(c.program, main))
+        ]
+    return tuple(sorted(found, key=lambda p: (p.us, p.peak_bytes)))
+
+
+def table(rows: tuple[Weighed, ...]) -> Table:
+    """A row for each point, the fastest first."""
+    taken = next((p for p in rows if p.taken), rows[0])
+    return Table(
+        ("point", "at once (MiB)", "all kernels (ms)", "computed again", "taken"),
+        tuple(
+            (p.label, round(p.peak_bytes / 2**20, 3), round(p.us / 1e3, 3), p.again,
+             "yes" if p.taken else "")
+            for p in rows
+        ),
+        (),
+        f"Memory against time of {len(rows)} points, predicted; {taken.words}",
+    )  # fmt: skip
+
+
+def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
+    """The front as a curve: predicted bytes of intermediates against predicted time, the point that
+    was taken filled.
+    """
+    colour, figure = colours(theme), go.Figure()
+    figure.add_scatter(
+        x=[p.peak_bytes / 2**20 for p in rows],
+        y=[p.us / 1e3 for p in rows],
+        name="no other has less of both",
+        mode="lines+markers",
+        line={"color": colour["line2"], "width": 1.5, "shape": "hv"},
+        marker={"color": colour["ink2"], "size": 7, "symbol": "circle-open"},
+        customdata=[p.words for p in rows],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    mark(figure, [p for p in rows if p.taken], "taken here", colour)
+    figure.update_xaxes(title="intermediates at once, predicted (MiB)", rangemode="tozero")
+    figure.update_yaxes(title="all kernels, predicted (ms)", rangemode="tozero")
+    return styled(figure, theme, title, 420)
+
+
+def mark(
+    figure: go.Figure, rows: Sequence[Weighed], name: str, c: dict[str, str], visible: bool = True
+) -> None:
+    figure.add_scatter(
+        x=[p.peak_bytes / 2**20 for p in rows],
+        y=[p.us / 1e3 for p in rows],
+        name=name,
+        mode="markers",
+        marker={"color": c["accent"], "size": 12, "symbol": "circle"},
+        customdata=[p.words for p in rows],
+        hovertemplate="%{customdata}<extra></extra>",
+        visible=visible,
+    )
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    c = s.now.compiled
+    if c.program.stage < Stage.ROLLED:
+        raise BadOption("no kernel has tiles yet, so none has a time: compile through ROLLED")
+    rows = s.house.kept("memory_time", s.now.sizes, lambda: points(c))
+    return rows, None, table(rows)
+
+
+PICTURE = Picture(
+    name="memory_time",
+    title="Memory against time",
+    words="What intermediates would take at once if more values were computed again, and the time.",
+    draw=_draw,
+    stage=Stage.DIFFERENTIATED,
+)
