@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from explorer.gradients import evaluate, grad, value_and_grad, vjp
     from explorer.ir.stage import Stage
     from explorer.options import Options
-    from explorer.own_policies import forget_policy, policy
     from explorer.passes.pipeline.registry import compiler_pass, forget_pass
     from explorer.passes.simplify.bind_symbols import bind_symbols
     from explorer.passes.simplify.own_rewrite import rewrite
     from explorer.plugins import load as plugin
+    from explorer.plugins.own_policies import forget_policy, policy
     from explorer.relax.dispatch import library
     from explorer.training.runs.fit import fit
     from explorer.tuning.forecast import check
@@ -60,11 +60,11 @@ _HOME = {
     "evaluate": ("explorer.gradients", "evaluate"),
     "fit": ("explorer.training.runs.fit", "fit"),
     "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
-    "forget_policy": ("explorer.own_policies", "forget_policy"),
+    "forget_policy": ("explorer.plugins.own_policies", "forget_policy"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
-    "policy": ("explorer.own_policies", "policy"),
+    "policy": ("explorer.plugins.own_policies", "policy"),
     "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
