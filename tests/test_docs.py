@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,16 +19,19 @@ PAGES = sorted((DOCS / "how_to").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a file, as a cell is: functions are traced by their text. Nothing of it stays."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.S)
     assert len(blocks) == 1 and "assert " in blocks[0]
     file = tmp_path / f"{page.stem}_page.py"
     file.write_text(blocks[0])
     operators = set(own_operators.own_operators())
-    space = {"__name__": f"{page.stem}_page"}
+    module = ModuleType(f"{page.stem}_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look there
     try:
-        exec(compile(blocks[0], str(file), "exec"), space)
+        exec(compile(blocks[0], str(file), "exec"), module.__dict__)
         assert not [r.name for r in registry.passes().values() if r.after]
         assert not registered.every()
     finally:

@@ -41,7 +41,7 @@ def _front(legal: list[Candidate[Tiling]], kernel: Any, env: Any) -> set[tuple[f
 def _on_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
     there = device_of(target)
     c = compile(_product(m, n, k), target=there, until="welded")
-    kernel, env = c.program.kernel_calls[0].expr.kernel, c.program.env
+    kernel, env = c.program.kernel_calls[0].kernel_call.kernel, c.program.env
     legal = [x for x in candidates(kernel, there, env, {}, MANY) if not x.refused]
     got = list(answer(kernel, there, env, {}))
     name = f"{m} x {n} x {k} on {target}"
@@ -83,7 +83,8 @@ def _pipeline(answer: Any, seed: int) -> None:
     wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
     require(not wrong, "; ".join(wrong))
     (decision,) = c.program.decisions.tilings
-    first = next(iter(answer(c.program.kernel_calls[0].expr.kernel, c.device, c.program.env, {})))
+    kernel = c.program.kernel_calls[0].kernel_call.kernel
+    first = next(iter(answer(kernel, c.device, c.program.env, {})))
     require(decision.chosen == first.value, "the tile in use is not the first that it gives")
 
 

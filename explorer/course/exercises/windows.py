@@ -24,12 +24,11 @@ def _windows(n: int, size: int, step: int) -> int:
     return (n - size) // step + 1
 
 
-def _compiled(answer: Any, size: int, step: int, until: str = "") -> Any:
+def _compiled(answer: Any, size: int, step: int, until: str = "emitted") -> Any:
     model = trace(lambda x: enp.exp(answer(x, size=size, step=step)))(
         tensor("float32", "rows", "n")
     )
-    found = {"until": until} if until else {}
-    return compile(load(model), options=Options(registered=False), **found)
+    return compile(load(model), options=Options(registered=False), until=until)
 
 
 def _annotation(answer: Any, seed: int) -> None:
