@@ -126,6 +126,7 @@ EXERCISE = Exercise(
     stub=_HEAD + "    raise NotImplementedError\n\n\n" + _REST,
     solution=_HEAD
     + """\
+    size, step = site.integer("size"), site.integer("step")
     if size < 1 or step < 1:
         site.fail("size and step are 1 or more")
     rows, n = site.shape()
