@@ -19,7 +19,7 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test test-all check fuzz lint report lock browser clean
+.PHONY: help lab test test-all check fuzz lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -28,6 +28,7 @@ help:
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
+	@echo 'make docs     the site of docs/, in build/site'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
 	@echo 'make clean    removes .venv and everything that was made'
 
@@ -87,6 +88,12 @@ report: $(DEV)
 	    onnx.__file__).parent / 'backend/test/data/light/light_squeezenet.onnx')")}; \
 	$(BIN)/ironworks report "$$model" -o $(REPORT); \
 	$(BIN)/ironworks race "$$model" --against onnxruntime
+
+# Its tools are in an environment of their own: nothing else needs them.
+docs: $(BIN)/python
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/pip install --quiet '.[docs]'
+	build/docs/bin/mkdocs build --quiet
 
 # Fresh environments, so that nothing that happens to lie in .venv is pinned.
 lock:

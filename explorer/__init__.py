@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from explorer.passes.simplify.bind_symbols import bind_symbols
     from explorer.passes.simplify.own_rewrite import rewrite
     from explorer.plugins import load as plugin
+    from explorer.plugins.own_policies import forget_policy, policy
     from explorer.relax.dispatch import library
     from explorer.training.runs.fit import fit
     from explorer.tuning.forecast import check
@@ -59,9 +60,11 @@ _HOME = {
     "evaluate": ("explorer.gradients", "evaluate"),
     "fit": ("explorer.training.runs.fit", "fit"),
     "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
+    "forget_policy": ("explorer.plugins.own_policies", "forget_policy"),
     "library": ("explorer.relax.dispatch", "library"),
     "load": ("explorer.frontends.load", "load"),
     "plugin": ("explorer.plugins", "load"),
+    "policy": ("explorer.plugins.own_policies", "policy"),
     "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
@@ -98,6 +101,7 @@ __all__ = [
     "evaluate",
     "fit",
     "forget_pass",
+    "forget_policy",
     "function",
     "grad",
     "library",
@@ -106,6 +110,7 @@ __all__ = [
     "np",
     "operator",
     "plugin",
+    "policy",
     "race",
     "rewrite",
     "scan",

@@ -29,6 +29,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_every_notebook_and_page_that_is_linked_is_there_and_every_notebook_is_linked() -> None:
+    linked = set(re.findall(r"\]\((?!https?:)([^)#]+)\)", README))
+    assert all((ROOT / path).exists() for path in linked), linked
+    notebooks = {f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert notebooks <= linked
+
+
 def test_the_readme_shows_every_command_that_does_not_stay() -> None:
     shown = {words[1] for words in COMMANDS}
     assert shown == cli.COMMANDS.keys() - {"lab"}

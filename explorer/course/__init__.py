@@ -1,14 +1,16 @@
 """The course's machinery: predictions that are made before the result shows, exercises that are
 checked by what an answer does, a wrong pass shown by the smallest program that it breaks, and
-notebooks for students, teachers and graders from one source.
+notebooks for students, teachers and graders from one source. Challenges are scored from files.
 """
 
+from explorer.course.challenge import begin, submit, verify
 from explorer.course.checking import check, expect, grade, hint, solution
 from explorer.course.counterexample import Counterexample, counterexample
 from explorer.course.prediction import predict, reveal
 
 __all__ = [
     "Counterexample",
+    "begin",
     "check",
     "counterexample",
     "expect",
@@ -17,4 +19,6 @@ __all__ = [
     "predict",
     "reveal",
     "solution",
+    "submit",
+    "verify",
 ]

@@ -1,4 +1,4 @@
-"""`python -m explorer.course`: assignments from their one source, and their grades."""
+"""`python -m explorer.course`: assignments from their one source, their grades, and challenges."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+from explorer.course import challenge
 from explorer.course.assignment import graded, table, write
 from explorer.course.exercises import EXERCISES
 from explorer.errors import IronworksError
 
+NO = 1  # an entry is refused
 BAD = 2  # what was given is wrong, as for `ironworks`
 
 
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="every exercise, its chapter and its points")
     build = commands.add_parser("build", help="the exercises of a chapter as a notebook")
-    build.add_argument("chapter", help="06_extending, or 06")
+    build.add_argument("chapter", help="06_schedules, or 06")
     build.add_argument(
         "--as", dest="kind", default="student", choices=("student", "solution", "nbgrader", "otter")
     )
@@ -31,13 +33,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     grade.add_argument("notebooks", nargs="+", type=Path)
     grade.add_argument("--seed", type=int, default=1)
     grade.add_argument("--json", action="store_true")
+    commands.add_parser("challenges", help="every challenge: its model and its machine")
+    entries = commands.add_parser("verify", help="entries of challenges, compiled and scored again")
+    entries.add_argument("entries", nargs="+", type=Path)
+    entries.add_argument("--seconds", type=float, default=0.5, help="for the clock; 0 asks it not")
     given = parser.parse_args(arguments)
     try:
         if given.command == "list":
             for e in EXERCISES.values():
-                print(f"{e.chapter:13} {e.name:16} {e.points} points  {e.title}")
+                print(f"{e.chapter:18} {e.name:16} {e.points} points  {e.title}")
         elif given.command == "build":
             print(write(given.chapter, given.kind, given.output, given.seed))
+        elif given.command == "challenges":
+            for c in challenge.CHALLENGES.values():
+                print(f"{c.name:6} {c.model} on {c.target}: {c.title}")
+        elif given.command == "verify":
+            every = [challenge.verify(path, given.seconds) for path in given.entries]
+            print(challenge.table(every))
+            return NO if any(e.refused for e in every) else 0
         else:
             found = [graded(path, given.seed) for path in given.notebooks]
             print(json.dumps(found, indent=1) if given.json else table(found))

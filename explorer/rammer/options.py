@@ -33,7 +33,8 @@ class Options:
     profile: TaskProfile | None = None
 
     def __post_init__(self) -> None:
-        ranges.policy("rammer.policy", self.policy, POLICIES)
+        policy = ranges.policy("rammer.policy", self.policy, POLICIES)
+        object.__setattr__(self, "policy", policy)
         ranges.whole("rammer.threads", self.threads, 0, MOST_THREADS)
         ranges.whole("rammer.brick_tasks", self.brick_tasks, 0, MOST_TASKS)
         ranges.whole("rammer.bricks", self.bricks, 1, MOST_BRICKS)

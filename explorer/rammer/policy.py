@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import Any
 
 from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.own_policy import policy_name
@@ -28,8 +29,8 @@ def named(policy: str | Policy) -> Policy:
     """The policy of a name, or the one that is given; raises BadOption for a name that there is
     not.
     """
-    ranges.policy("rammer.policy", policy, POLICIES)
-    return POLICIES[policy] if isinstance(policy, str) else policy
+    found: Any = ranges.policy("rammer.policy", policy, POLICIES)
+    return POLICIES[found] if isinstance(found, str) else found
 
 
 name_of = policy_name

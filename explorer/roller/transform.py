@@ -46,7 +46,8 @@ class Options:
     measure: int = 0
 
     def __post_init__(self) -> None:
-        ranges.policy("roller.policy", self.policy, POLICIES)
+        policy = ranges.policy("roller.policy", self.policy, POLICIES)
+        object.__setattr__(self, "policy", policy)
         ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
         ranges.whole("roller.measure", self.measure, 0, MOST_MEASURED_TILINGS)
         ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")

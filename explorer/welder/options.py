@@ -22,7 +22,8 @@ class Options:
 
     def __post_init__(self) -> None:
         ranges.switch("welder.enabled", self.enabled)
-        ranges.policy("welder.policy", self.policy, POLICIES)
+        policy = ranges.policy("welder.policy", self.policy, POLICIES)
+        object.__setattr__(self, "policy", policy)
         ranges.rows("welder.connect", self.connect, (str, str), "pairs of a value and a level")
 
     @property

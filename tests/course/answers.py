@@ -28,6 +28,107 @@ def edited(exercise: str, old: str, new: str) -> str:
 
 
 WRONG: dict[str, dict[str, tuple[str, str]]] = {
+    "windows": {
+        "one window too few": (
+            edited("windows", "floor_div(n - size, step) + 1", "floor_div(n - size, step)"),
+            "and there are \\[3, ",
+        ),
+        "no window is dropped": (
+            edited("windows", "floor_div(n - size, step) + 1", "floor_div(n, step)"),
+            "windows of .* are annotated",
+        ),
+        "every size is taken": (
+            edited("windows", "if size < 1 or step < 1:", "if step < 1:"),
+            "windows of 0 with step 1 are no ShapeError",
+        ),
+    },
+    "large_values": {
+        "small ones": (
+            edited("large_values", "if size > LIMIT:", "if size < LIMIT:"),
+            "a value of .* bytes is handed over, and the limit is 16384",
+        ),
+        "at the limit": (
+            edited("large_values", "if size > LIMIT:", "if size >= LIMIT:"),
+            "a value of 16384 bytes is handed over",
+        ),
+        "no number": (
+            edited("large_values", 'f"{size} bytes stay in the cache"', '"it stays in the cache"'),
+            "the reason does not say how large it is",
+        ),
+    },
+    "pareto": {
+        "all of them": (
+            edited("pareto", "if size < least:", "if True:"),
+            "is beaten by another in both",
+        ),
+        "the fastest alone": (
+            edited(
+                "pareto",
+                "            yield legal[n]",
+                "            yield legal[n]\n            return",
+            ),
+            "is not beaten, and not given",
+        ),
+        "the smallest first": (
+            edited("pareto", "in points:", "in points[:0]:").replace(
+                "    for _,",
+                "    front = []\n"
+                "    for _, size, n in points:\n"
+                "        if size < least:\n"
+                "            least = size\n"
+                "            front.append(legal[n])\n"
+                "    yield from reversed(front)\n"
+                "    for _,",
+                1,
+            ),
+            "the fastest by the model must come first",
+        ),
+    },
+    "constants": {
+        "all wait for memory": (
+            edited("constants", "for split in range(len(us) + 1):", "for split in (len(us),):"),
+            "is off by",
+        ),
+        "the longest decide": (
+            edited(
+                "constants", "terms[:, used] / us[:, None]", "terms[:, used] / us.mean()"
+            ).replace("np.ones(len(us)), rcond", "us / us.mean(), rcond"),
+            "is off by",
+        ),
+        "two numbers": (
+            edited(
+                "constants",
+                "return launch, 1 / per_flop, 1 / per_byte",
+                "return launch, 1 / per_byte",
+            ),
+            "three numbers are wanted",
+        ),
+    },
+    "own_pass": {
+        "always to the right": (
+            edited(
+                "own_pass",
+                "if work(*first) + work(*second) >= work(a, b) + work(left, right):",
+                "if False:",
+            ),
+            "points became",
+        ),
+        "also what is read twice": (
+            edited("own_pass", "if pair and reads[inner.name] == 1:", "if pair:").replace(
+                "work(*first) + work(*second) >= work(a, b) + work(left, right)",
+                "work(*first) + work(*second) >= 2 * (work(a, b) + work(left, right))",
+            ),
+            "points became|is not what it was",
+        ),
+        "factors the other way": (
+            edited(
+                "own_pass",
+                "first = (b, right) if inner is left else (left, a)",
+                "first = (right, b) if inner is left else (a, left)",
+            ),
+            "off by",
+        ),
+    },
     "provenance": {
         "one kernel alone": (
             "def kernels_of(c, name):\n"

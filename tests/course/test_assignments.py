@@ -49,8 +49,8 @@ def test_a_teacher_grades_two_submissions_of_a_chapter(
 ) -> None:
     """From the student's version to points, command by command."""
     for kind in ("student", "solution"):
-        assert main(["build", "07", "--as", kind, "-o", str(tmp_path / kind)]) == 0
-    student, solved = (tmp_path / k / "07_training.ipynb" for k in ("student", "solution"))
+        assert main(["build", "11", "--as", kind, "-o", str(tmp_path / kind)]) == 0
+    student, solved = (tmp_path / k / "11_training.ipynb" for k in ("student", "solution"))
     half = json.loads(solved.read_text("utf-8"))
     for cell in half["cells"]:
         cell["source"] = cell["source"].replace("- (g * y)", "- 0 * (g * y)")
@@ -85,7 +85,7 @@ def test_what_is_no_submission_is_one_line(
 def test_a_cell_that_fails_or_never_ends_costs_its_own_points(tmp_path: Path) -> None:
     from explorer.course.assignment import graded
 
-    made = assignment("07", "student")
+    made = assignment("11", "student")
     for text, why in (("1 / 0", "the cell fails: ZeroDivisionError"), ("x = 1", "KeyError")):
         for cell in made["cells"]:
             if cell["id"] == "answer-vjp":
@@ -117,12 +117,12 @@ def answered(path: Path, to: Path, right: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nbgrader"), reason="nbgrader is not installed")
 def test_nbgraders_own_commands_grade_two_submissions(tmp_path: Path) -> None:
-    main(["build", "07", "--as", "nbgrader", "-o", str(tmp_path / "source" / "ps1")])
+    main(["build", "11", "--as", "nbgrader", "-o", str(tmp_path / "source" / "ps1")])
     (tmp_path / "nbgrader_config.py").write_text(
         'c = get_config()\nc.CourseDirectory.course_id = "compilers"\n'
     )
     run(tmp_path, "nbgrader", "generate_assignment", "ps1", "--create")
-    released = tmp_path / "release" / "ps1" / "07_training.ipynb"
+    released = tmp_path / "release" / "ps1" / "11_training.ipynb"
     assert "keepdims" not in released.read_text() and "seed=" not in released.read_text()
     for student, right in (("ada", True), ("bob", False)):
         answered(released, tmp_path / "submitted" / student / "ps1" / released.name, right)
@@ -137,13 +137,13 @@ def test_nbgraders_own_commands_grade_two_submissions(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("otter"), reason="otter-grader is not installed")
 def test_otters_own_commands_grade_two_submissions(tmp_path: Path) -> None:
-    main(["build", "07", "--as", "otter", "-o", str(tmp_path)])
-    run(tmp_path, "otter", "assign", "07_training.ipynb", "dist")
-    student = tmp_path / "dist" / "student" / "07_training.ipynb"
+    main(["build", "11", "--as", "otter", "-o", str(tmp_path)])
+    run(tmp_path, "otter", "assign", "11_training.ipynb", "dist")
+    student = tmp_path / "dist" / "student" / "11_training.ipynb"
     assert "keepdims" not in student.read_text() and "seed=" not in student.read_text()
     (grader,) = (tmp_path / "dist" / "autograder").glob("*.zip")
     for name, right, points in (("ada", True, 5.0), ("bob", False, 0.0)):
-        path = tmp_path / name / "07_training.ipynb"
+        path = tmp_path / name / "11_training.ipynb"
         answered(student, path, right)
         run(tmp_path, "otter", "run", "-a", str(grader), "-o", str(path.parent), str(path))
         told = json.loads((path.parent / "results.json").read_text())

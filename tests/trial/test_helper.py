@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -168,3 +169,35 @@ def test_an_error_names_the_line_of_the_cell_that_raised_it(tmp_path: Path) -> N
 def test_limits_are_numbers_above_zero(bad: object) -> None:
     with pytest.raises(BadOption, match="the seconds of a pass are a number above 0"):
         explorer.compiler_pass("mine", after="weld", seconds=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("work", [endless, waiting, in_c], ids=lambda w: w.__name__)
+def test_ctrl_c_ends_the_helper_and_then_this_process_may_go_on(
+    work: Callable[[], None], tmp_path: Path
+) -> None:
+    """As Jupyter interrupts a kernel: the signal comes to this process alone."""
+    file = tmp_path / "helper"
+
+    def telling(tell: Tell) -> None:
+        file.write_text(str(os.getpid()))
+        work()
+
+    def interrupt() -> None:
+        while not (file.exists() and file.read_text()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    start = time.monotonic()
+    try:
+        thread = Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            in_helper(telling, LARGE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join()
+    assert time.monotonic() - start < 10
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
+    assert in_helper(lambda tell: tell("the next one"), LARGE) == ("the next one",)

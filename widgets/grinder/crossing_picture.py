@@ -320,7 +320,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 def _none() -> Drawn:
     """A program without a loop."""
-    words = "No loop whose sizes are known before a run. Open notebooks/05_grinder.ipynb for some."
+    chapter = "notebooks/09_control_flow.ipynb"
+    words = f"No loop whose sizes are known before a run. Open {chapter} for some."
     drawing = Svg(WIDTH, 40, label(LEFT, 24, words, "i"), words)
     return (), drawing, Table(("loop",), (("none",),), ((),), words)
 

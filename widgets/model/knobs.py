@@ -15,6 +15,8 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.types import Tensor
+from explorer.passes.pipeline.own_policy import policy_name
+from explorer.passes.policies import registered
 from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
@@ -139,7 +141,7 @@ def _threads(now: Setting, pinned: Setting) -> Knob:
 def fusion(now: Setting, pinned: Setting) -> Knob:
     """Off, or one of Welder's policies."""
     current = _welding(now)
-    values = tuple(dict.fromkeys([OFF, *WELDING, current]))
+    values = tuple(dict.fromkeys([OFF, *WELDING, *registered.of("welder").values(), current]))
     return Knob(
         "fusion",
         "fusion",
@@ -159,7 +161,7 @@ def _welding(s: Setting) -> Any:
 
 def _policy(now: Setting, pinned: Setting) -> Knob:
     current = now.compiled.options.rammer.policy
-    values = tuple(dict.fromkeys([*POLICIES, current]))
+    values = tuple(dict.fromkeys([*POLICIES, *registered.of("rammer").values(), current]))
     return Knob(
         "policy",
         "policy",
@@ -192,9 +194,7 @@ def _control(now: Setting, pinned: Setting) -> tuple[Knob, ...]:
 
 
 def _name(policy: object) -> str:
-    if isinstance(policy, str):
-        return policy
-    return str(getattr(policy, "__name__", type(policy).__name__))
+    return policy_name(policy)
 
 
 def _tile(now: Setting, pinned: Setting, op: str) -> Knob:

@@ -4,14 +4,19 @@ from types import MappingProxyType
 
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import (
+    constants,
     double_negation,
+    large_values,
     loop_inside,
     measuring,
     own_operator,
+    own_pass,
+    pareto,
     provenance,
     size_classes,
     vjp,
     wall,
+    windows,
 )
 
 EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
@@ -19,13 +24,18 @@ EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
         e.name: e
         for e in (
             provenance.EXERCISE,
-            size_classes.EXERCISE,
-            wall.EXERCISE,
-            loop_inside.EXERCISE,
+            windows.EXERCISE,
             double_negation.EXERCISE,
+            large_values.EXERCISE,
+            pareto.EXERCISE,
+            constants.EXERCISE,
+            wall.EXERCISE,
             own_operator.EXERCISE,
             measuring.EXERCISE,
+            loop_inside.EXERCISE,
+            size_classes.EXERCISE,
             vjp.EXERCISE,
+            own_pass.EXERCISE,
         )
     }
 )

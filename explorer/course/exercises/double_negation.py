@@ -74,7 +74,7 @@ def _right(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="double_negation",
-    chapter="06_extending",
+    chapter="02_rewriting",
     title="Your pass: minus minus x",
     goal="Write a pass `no_double_negation`: where a negation reads a negation, neither is "
     "needed. It "

@@ -52,7 +52,7 @@ def _counters(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="loop_inside",
-    chapter="05_grinder",
+    chapter="09_control_flow",
     title="A loop that Python does not turn",
     goal="Power iteration: `k` times, `x` becomes `a @ x` divided by its length. Write it "
     "as a traced "

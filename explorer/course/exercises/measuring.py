@@ -39,7 +39,7 @@ def _share(answer: Any, seed: int, ratio: float, want: str, least: int) -> None:
 
 EXERCISE = Exercise(
     name="measuring",
-    chapter="02_roller",
+    chapter="08_measuring",
     title="Faster, slower, or not distinguishable",
     goal="Two programs were timed in turns: `a[i]` and `b[i]` were taken one after the other, on a "
     "machine that drifts and sometimes stops for a moment. Write `verdict(a, b)`: 'faster' where b "

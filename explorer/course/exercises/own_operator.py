@@ -57,7 +57,7 @@ def _one_kernel(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="own_operator",
-    chapter="06_extending",
+    chapter="07_code_generation",
     title="Your operator, down to the loops",
     goal="Write the operator `hard_swish`, x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019): its "
     "meaning in NumPy, and the loop's expression. It is then fused, tiled and scheduled "
@@ -105,7 +105,7 @@ def in_numpy(attributes, arrays):
 hard_swish = explorer.operator(unary("HardSwish6", body, in_numpy), domain="course")
 ''',
     hints=(
-        "Squareplus in section 4 has the same form.",
+        "Squareplus in section 7 has the same form.",
         "The functions are 'add', 'max', 'min' and 'mul'; with a number, say the dtype.",
         "`in_numpy` must give the dtype that it was given.",
     ),

@@ -63,7 +63,7 @@ def _long(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="size_classes",
-    chapter="01_relax",
+    chapter="10_dynamic_shapes",
     title="Four compilations for all lengths",
     goal="A compiler without symbolic shapes pads each input to the next of a few lengths "
     "that it was "

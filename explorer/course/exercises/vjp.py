@@ -52,7 +52,7 @@ def _large(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="vjp",
-    chapter="07_training",
+    chapter="11_training",
     title="The backward rule of softmax",
     goal="Write `softmax_vjp(x, g)`: for y = softmax(x) along the last axis and a gradient "
     "g of y, the "

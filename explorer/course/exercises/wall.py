@@ -49,7 +49,7 @@ def _model(answer: Any, seed: int) -> None:
 
 EXERCISE = Exercise(
     name="wall",
-    chapter="04_rammer",
+    chapter="06_schedules",
     title="A policy that leaves no unit idle",
     goal="Write a policy `earliest(facts)`: each task goes to the unit that is free first. For "
     "operators that do not read each other, the wall is then never longer than all work "

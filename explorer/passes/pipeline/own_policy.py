@@ -16,16 +16,19 @@ from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.reference.unwanted import while_wanted
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.own_pass import said
+from explorer.passes.policies.registered import name_of
 from explorer.trial.line import at_line
 
 LONGEST_CHARACTERS = 200  # of what somebody else's value looks like; chosen
 
 
 def policy_name(policy: object) -> str:
-    """What pictures and sentences call a policy: its name, or that of its type."""
+    """What pictures and sentences call a policy: the name that it is registered under, its own, or
+    that of its type.
+    """
     if isinstance(policy, str):
         return policy
-    return str(getattr(policy, "__name__", type(policy).__name__))
+    return name_of(policy) or str(getattr(policy, "__name__", type(policy).__name__))
 
 
 def a(value: object) -> str:

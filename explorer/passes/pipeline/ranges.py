@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import NoReturn
 
 from explorer.errors import BadOption
+from explorer.passes.policies import registered
 
 FROM_A_SHELL = "one of these, a plug-in's name, or a function in a file: ./mine.py:my_policy"
 LONGEST_CHARACTERS = 60  # of a value in a sentence; chosen
@@ -49,11 +50,14 @@ def one_of(name: str, value: object, known: Iterable[str]) -> None:
         _refuse(name, f"one of {', '.join(words)}", value)
 
 
-def policy(name: str, value: object, known: Iterable[str]) -> None:
-    """The name of a policy, or a function."""
-    words = tuple(known)
+def policy(name: str, value: object, known: Iterable[str]) -> object:
+    """The name of a policy, or a function: what a name of one's own stands for."""
+    system = name.partition(".")[0]
+    value = registered.found(system, value)
+    words = (*known, *registered.of(system))
     if not callable(value) and not (isinstance(value, str) and value in words):
         _refuse(name, f"a function or one of {', '.join(words)}", value, FROM_A_SHELL)
+    return value
 
 
 def rows(name: str, value: object, kinds: tuple[type, ...], example: str) -> None:

@@ -25,6 +25,7 @@ from explorer.errors import BadOption
 from explorer.ops import own_operators
 from explorer.passes.pipeline.own_pass import article, said
 from explorer.passes.pipeline.registry import passes, restored
+from explorer.passes.policies import registered
 from explorer.trial.line import at_line
 
 __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
@@ -95,12 +96,15 @@ def device(name: str) -> Device:
 
 
 def enters(found: object) -> bool:
-    """Whether a pass stands in the pipeline, or an operator is known, because this was loaded."""
+    """Whether a pass stands in the pipeline, or an operator or a policy has a name, because this
+    was loaded.
+    """
     name = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
     homes = {str(getattr(r.run, "__module__", "")) for r in passes().values() if r.after}
     for own in own_operators.own_operators().values():
         rules = (own.record.deduce, own.record.lower, own.record.reference)
         homes |= {str(getattr(rule, "__module__", "")) for rule in rules}
+    homes |= {str(getattr(policy, "__module__", "")) for policy in registered.every()}
     return any(home == name or home.startswith(f"{name}.") for home in homes)
 
 
@@ -110,7 +114,7 @@ def _entry(entry: EntryPoint) -> object:
 
 def _loaded(name: str, value: str, load: Callable[[], object]) -> object:
     try:
-        with restored(), own_operators.restored():
+        with restored(), own_operators.restored(), registered.restored():
             return load()
     except BadOption:
         raise

@@ -1,0 +1,173 @@
+"""Three constants of a machine, from times of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.compiler import compile
+from explorer.course.exercise import Check, Exercise, require
+from explorer.devices.catalogue import device
+from explorer.devices.model import Device
+from explorer.frontends.load import load
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.annotations import tensor
+
+Row = tuple[float, float, float]
+
+
+def roofline_us(flops: float, size: float, launch_us: float, gflops: float, gb: float) -> float:
+    """The time of a kernel: its launch, and the longer of computing and of moving its bytes."""
+    return launch_us + max(flops / gflops, size / gb) / 1e3
+
+
+def _machine(rng: np.random.Generator) -> tuple[float, float, float]:
+    return (
+        float(rng.uniform(1, 8)),
+        float(10 ** rng.uniform(2, 4)),
+        float(10 ** rng.uniform(1.3, 2.7)),
+    )
+
+
+def _kernels(rng: np.random.Generator, count: int, ridge: float) -> list[tuple[float, float]]:
+    """(operations, bytes), as many on each side of the ridge."""
+    size = 10 ** rng.uniform(5, 8, count)
+    side = np.where(np.arange(count) % 2, 1.0, -1.0)
+    return [
+        (float(b * ridge * 10 ** (s * f)), float(b))
+        for b, s, f in zip(size, side, rng.uniform(0.1, 1.0, count))
+    ]
+
+
+def _held_out(answer: Any, seed: int, noise: float, most: float) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        launch, gflops, gb = _machine(rng)
+        ridge = gflops / gb
+        rows = [
+            (f, b, roofline_us(f, b, launch, gflops, gb) * float(np.exp(rng.normal(0, noise))))
+            for f, b in _kernels(rng, 24, ridge)
+        ]
+        found = _three(answer(rows))
+        off = max(
+            abs(roofline_us(f, b, *found) / roofline_us(f, b, launch, gflops, gb) - 1)
+            for f, b in _kernels(rng, 24, ridge)
+        )
+        require(
+            off <= most,
+            f"launch {launch:.1f} us, {gflops:.0f} GFLOP/s, {gb:.0f} GB/s: it says "
+            f"{found[0]:.1f}, {found[1]:.0f} and {found[2]:.0f}, and is off by {off:.0%} of a "
+            f"kernel that it did not see; {most:.0%} is the most",
+        )
+
+
+def _three(answer: Any) -> tuple[float, float, float]:
+    try:
+        launch, gflops, gb = (float(v) for v in answer)
+    except (TypeError, ValueError):
+        require(False, f"three numbers are wanted, and it gives {answer!r}"[:200])
+        raise
+    right = launch >= 0 and gflops > 0 and gb > 0
+    require(right, f"a launch is 0 us or more, and speeds are above 0: {launch}, {gflops}, {gb}")
+    return launch, gflops, gb
+
+
+def _other(launch_us: float, times: float) -> Device:
+    """A V100 with another launch and another memory."""
+    base = device("v100")
+    far = base.levels[-1]
+    far = replace(far, alone_gb_per_s=far.alone_gb_per_s * times)
+    return replace(base, name="other", launch_us=launch_us, levels=(*base.levels[:-1], far))
+
+
+def _simulated_us(arguments: int, n: int, there: Device) -> float:
+    """The wall of the sum of so many vectors, of one: its exp."""
+    function = _SUMS[arguments]
+    types = (tensor("float32", n),) * arguments
+    return float(compile(load(trace(function)(*types)), target=there).planned_wall().total_us)
+
+
+_SUMS: dict[int, Any] = {
+    1: lambda x: enp.exp(x),
+    2: lambda x, y: x + y,
+    3: lambda x, y, z: x + y + z,
+}
+
+
+def _simulated(answer: Any, seed: int) -> None:
+    """The constants of a simulated machine, put into its sheet: kernels it did not see."""
+    rng = np.random.default_rng(seed)
+    secret = _other(float(rng.uniform(2, 9)), float(rng.uniform(0.5, 2)))
+    rows = [
+        (float(n * max(1, a - 1)), 4.0 * n * (a + 1), _simulated_us(a, n, secret))
+        for a in _SUMS
+        for n in ((2 + a) << 20, (7 + 3 * a) << 20)
+    ]
+    launch, _, gb = _three(answer(rows))
+    base = device("v100")
+    sheet = _other(launch, gb / (base.levels[-1].alone_gb_per_s * base.units))
+    for n in (1 << 22, 1 << 25):
+        was, told = _simulated_us(1, n, secret), _simulated_us(1, n, sheet)
+        require(
+            abs(told / was - 1) <= 0.1,
+            f"a map of {n:,} elements takes {was:.1f} us there, and {told:.1f} us by the sheet "
+            f"with a launch of {launch:.1f} us and {gb:.0f} GB/s",
+        )
+
+
+_HEAD = '''\
+import numpy as np
+
+
+def constants(rows):
+    """(launch in us, GFLOP/s, GB/s) from rows of (operations, bytes, us)."""
+'''
+
+EXERCISE = Exercise(
+    name="constants",
+    chapter="05_cost_models",
+    title="Three constants of a machine",
+    goal="A kernel takes `launch + max(operations / gflops, bytes / gb) / 1000` microseconds. "
+    "Write `constants(rows)`, that finds all three numbers from kernels that were timed, so that "
+    "others are predicted: within 1 % without noise, within 15 % where each time is off by 2 %. It "
+    "may be that all of them wait for memory.",
+    answer="constants",
+    stub=_HEAD + "    raise NotImplementedError\n",
+    solution=_HEAD
+    + """\
+    flops, size, us = np.array(sorted(rows, key=lambda r: r[0] / r[1]), dtype=float).T
+    best = (np.inf, None)
+    for split in range(len(us) + 1):  # so many of the least operations a byte wait for memory
+        waits = np.arange(len(us)) < split
+        terms = np.stack([np.ones(len(us)), flops / 1e3 * ~waits, size / 1e3 * waits], 1)
+        used = terms.any(axis=0)
+        scaled = terms[:, used] / us[:, None]  # what counts is how far off a time is, of itself
+        scale = np.abs(scaled).max(axis=0)
+        found = np.zeros(3)
+        found[used] = np.linalg.lstsq(scaled / scale, np.ones(len(us)), rcond=None)[0] / scale
+        found = np.maximum(found, (0, 1e-9, 1e-9))
+        told = found[0] + np.maximum(flops * found[1], size * found[2]) / 1e3
+        off = np.square(np.log(told / us)).sum()
+        if off < best[0]:
+            best = (off, found)
+    launch, per_flop, per_byte = best[1]
+    return launch, 1 / per_flop, 1 / per_byte
+""",
+    hints=(
+        "If you knew which kernels wait for memory, the three numbers were a linear fit.",
+        "Sorted by operations a byte, those that wait for memory come first: try every split.",
+        "Divide each equation by its time: else the longest kernel alone decides the launch.",
+    ),
+    checks=(
+        Check(
+            "kernels that it did not see, without noise", 2, lambda a, s: _held_out(a, s, 0, 0.01)
+        ),
+        Check("with noise", 1, lambda a, s: _held_out(a, s, 0.02, 0.15)),
+        Check("the sheet of a simulated machine", 2, _simulated),
+        Check("other machines", 1, lambda a, s: _held_out(a, s + 1, 0.02, 0.15), True),
+    ),
+    exit_question="Which of the three would you trust least, and which kernel would you time next?",
+)

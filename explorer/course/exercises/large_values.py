@@ -1,0 +1,142 @@
+"""A fusion policy that knows one number: what a cache holds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.compiler import compile
+from explorer.course.exercise import Check, Exercise, require
+from explorer.frontends.load import load
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.annotations import tensor
+from explorer.ir.decisions.candidate import Candidate
+from explorer.options import Options
+from explorer.welder import Options as Welder
+from explorer.welder.model import bytes_at_hint
+from explorer.welder.policy import ByPairs
+
+LIMIT = 16 * 1024
+MODELS = ("zoo:small_nerf", "zoo:tiny_bert")
+
+
+def _chain(rows: int, widths: tuple[int, ...]) -> Any:
+    """A product and an exp for each width but the first."""
+    first, *others = widths
+    weights = [np.ones(pair, np.float32) for pair in zip(widths, others)]
+
+    def run(x: Any) -> Any:
+        for w in weights:
+            x = enp.exp(x @ w)
+        return x
+
+    return load(trace(lambda x: run(x))(tensor("float32", rows, first)))
+
+
+def _groups(model: Any, verdict: Any) -> tuple[Any, ...]:
+    options = Options(welder=Welder(policy=ByPairs(verdict)), registered=False)
+    c = compile(model, options=options, until="welded")
+    graph = c.program.decisions.tile_graph
+    return graph.groups if graph is not None else ()
+
+
+def _as_wanted(answer: Any, model: Any, name: str) -> None:
+    """Every merge was decided by the size of the value between."""
+    seen: list[tuple[int, str]] = []
+
+    def listening(merge: Any, facts: Any) -> Any:
+        told = answer(merge, facts)
+        if isinstance(told, Candidate):
+            size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
+            seen.append((size, told.refused))
+        return told
+
+    _groups(model, listening)
+    for size, refused in seen:
+        require(
+            bool(refused) == (size <= LIMIT),
+            f"{name}: a value of {size} bytes {'goes to memory' if refused else 'is handed over'}, "
+            f"and the limit is {LIMIT}",
+        )
+        require(
+            not refused or str(size) in refused.replace(",", ""),
+            f"{name}: a value of {size} bytes is refused, and the reason does not say how large it "
+            f"is: {refused!r}",
+        )
+
+
+def _three(answer: Any, seed: int) -> None:
+    for rows in (63, 64, 65):  # 64 rows of 64: exactly the limit
+        _as_wanted(answer, _chain(rows, (64, 64, 64)), f"{rows} rows of 64")
+
+
+def _random(answer: Any, seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(4):
+        rows, widths = rng.randint(1, 200), tuple(rng.randint(1, 120) for _ in range(4))
+        _as_wanted(answer, _chain(rows, widths), f"{rows} rows, widths {list(widths)}")
+
+
+def _bytes(answer: Any, seed: int) -> None:
+    """Of a model, what is still moved for values between kernels."""
+    model = _chain(256, (32, 64, 32))
+    moved = sum(g.bytes_after for g in _groups(model, answer))
+    apart = sum(g.bytes_before for g in _groups(model, answer))
+    most = apart - 2 * 2 * 256 * 32 * 4  # both exps at least take their products over
+    require(moved <= most, f"{moved:,} bytes to and from memory; {most:,} are enough")
+
+
+def _models(answer: Any, seed: int) -> None:
+    for model in MODELS:
+        _as_wanted(answer, model, model)
+
+
+_HEAD = '''\
+from explorer.ir.decisions.candidate import Candidate
+from explorer.welder.model import bytes_at_hint
+from explorer.welder.policy import ByPairs
+
+LIMIT = 16 * 1024  # bytes that stay in the nearest cache
+
+
+def verdict(merge, facts):
+    """Whether `merge.consumer` should take `merge.tensor` over from `merge.producer`."""
+'''
+_END = "\n\nlarge_values = ByPairs(verdict)\n"
+
+EXERCISE = Exercise(
+    name="large_values",
+    chapter="03_fusion",
+    title="A policy that knows one number",
+    goal="Values of at most 16 KiB stay in the nearest cache whether their kernels are joined or "
+    "not; a larger one goes to memory and comes back. Write `verdict(merge, facts)`: "
+    "`Candidate('', True, terms)` joins, where the value between has more bytes than `LIMIT`; "
+    "`Candidate('', False, terms, refused)` does not, and its reason says how many bytes it has. "
+    "`ByPairs(verdict)` is a policy like those that have a name.",
+    answer="verdict",
+    stub=_HEAD + "    raise NotImplementedError\n" + _END,
+    solution=_HEAD
+    + """\
+    size = bytes_at_hint(merge.consumer, merge.tensor, facts.env)
+    saved = (("bytes between", -2.0 * size),)
+    if size > LIMIT:
+        return Candidate("", True, saved)
+    return Candidate("", False, saved, f"{size} bytes stay in the cache")
+"""
+    + _END,
+    hints=(
+        "`bytes_at_hint(merge.consumer, merge.tensor, facts.env)` is the size of the value.",
+        "Exactly `LIMIT` bytes stay in the cache.",
+        "A reason is the fourth field of a Candidate: an f-string with the size.",
+    ),
+    checks=(
+        Check("just below the limit, at it, and above", 2, _three),
+        Check("random chains of products", 2, _random),
+        Check("bytes to and from memory", 1, _bytes),
+        Check("two models of the zoo", 1, _models, True),
+    ),
+    exit_question="What does this policy not look at, and which model would pay for it?",
+)

@@ -1,0 +1,187 @@
+"""The capstone: a pass that saves work, and changes no answer."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from explorer.compiler import compile
+from explorer.course.counterexample import counterexample
+from explorer.course.exercise import Check, Exercise, Wrong, require
+from explorer.frontends.load import load
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.annotations import tensor
+from explorer.ir.program import Program
+from explorer.options import Options
+
+AFTER = "fold constants"
+ZOO = ("zoo:tiny_bert", "zoo:small_nerf", "zoo:tiny_skip")
+
+
+def points(program: Program) -> int:
+    """How often the innermost line of any loop nest runs, under the sizes' hints."""
+    return sum(
+        prod(program.env.hint(a.extent) for a in (*c.axes, *c.reduce))
+        for call in program.kernel_calls
+        for c in call.kernel_call.kernel.computes
+    )
+
+
+def _models(seed: int) -> dict[str, Any]:
+    """Small models with something to save: products in a row, in another order each."""
+    rng = np.random.default_rng(seed)
+    m, n, k = (int(v) for v in rng.integers(20, 60, 3))
+
+    def left(a: Any, b: Any, v: Any) -> Any:
+        return (a @ b) @ v
+
+    def long(a: Any, b: Any, c: Any, v: Any) -> Any:
+        return ((a @ b) @ c) @ v
+
+    def wide(v: Any, a: Any, b: Any) -> Any:
+        return v @ (a @ b)
+
+    def kept(a: Any, b: Any, v: Any) -> Any:
+        both = a @ b
+        return both @ v + both.sum(axis=1, keepdims=True)
+
+    def t(*dims: int) -> Any:
+        return tensor("float32", *dims)
+
+    return {
+        "(a @ b) @ v": (left, (t(m, n), t(n, k), t(k, 1))),
+        "((a @ b) @ c) @ v": (long, (t(m, n), t(n, k), t(k, m), t(m, 1))),
+        "v @ (a @ b)": (wide, (t(1, m), t(m, n), t(n, k))),
+        "(a @ b) @ v, with a @ b read twice": (kept, (t(m, n), t(n, k), t(k, 1))),
+        "(v @ a) @ b": (lambda v, a, b: (v @ a) @ b, (t(1, m), t(m, n), t(n, k))),
+    }
+
+
+def _both(answer: Any, model: Any) -> tuple[Any, Any]:
+    plain = compile(model, options=Options(registered=False))
+    options = Options(passes=((AFTER, answer),), registered=False)
+    return plain, compile(model, options=options)
+
+
+def _gain(answer: Any, seed: int) -> None:
+    saved: dict[str, float] = {}
+    changed = False
+    for name, (function, types) in _models(seed).items():
+        plain, own = _both(answer, load(trace(function)(*types)))
+        step = next(s for s in own.snapshots if s.own)
+        changed |= step.after is not step.before
+        inputs = plain.random_inputs()
+        for n, value in plain.run(inputs).items():
+            off = float(np.abs(own.run(inputs)[n] - value).max() / np.abs(value).max())
+            require(off < 1e-3, f"{name}: off by {off:.1g} of the largest answer")
+        before, after = points(plain.program), points(own.program)
+        require(after <= before, f"{name}: {before:,} points became {after:,}")
+        saved[name] = after / before
+    if not changed:
+        raise NotImplementedError
+    best = min(saved, key=lambda n: saved[n])
+    require(
+        saved[best] <= 0.5,
+        f"at best, of {best}, {saved[best]:.0%} of the work are left; half must go of one model",
+    )
+
+
+def _right(answer: Any, seed: int) -> None:
+    found = counterexample(answer, after=AFTER, programs=60, seed=seed)
+    require(found is None, f"this program is not what it was:\n{found}")
+
+
+def _zoo(answer: Any, seed: int) -> None:
+    for model in ZOO:
+        options = Options(passes=((AFTER, answer),), registered=False)
+        c = compile(model, options=options, until="planned", check=True)
+        wrong = [f"{s.name}: {s.checked}" for s in c.snapshots if isinstance(s.checked, str)]
+        if wrong:
+            raise Wrong(f"{model}: {'; '.join(wrong)}")
+
+
+_HEAD = '''\
+from collections import Counter
+from dataclasses import replace
+
+import explorer
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.program import Binding
+from explorer.ir.types import Tensor
+
+
+@explorer.compiler_pass("less work", after="fold constants")
+def less_work(program):
+    """After: no model does more than before, and one of them at most half."""
+'''
+
+EXERCISE = Exercise(
+    name="own_pass",
+    chapter="12_capstone",
+    title="Your own pass",
+    goal="Write a pass `less_work` that saves work and changes no answer. The counter is *points*: "
+    "how often the innermost line of any loop nest runs. Your pass must halve it for at least one "
+    "of the models that are tried, and may raise it for none; hidden models are tried, too. One "
+    "place to begin: (a b) v and a (b v) are equal, and one of them is dearer. Any other saving "
+    "counts as well.",
+    answer="less_work",
+    stub=_HEAD + "    return program\n",
+    solution=_HEAD
+    + '''\
+    made = {b.vars[0].name: b for b in program.main.body}
+    reads = Counter(v.name for b in program.main.body for v in b.reads)
+    reads.update(v.name for v in program.main.outputs)
+
+    def factors(binding):
+        """Of a product of two matrices of known sizes; none of anything else."""
+        if binding is None or not isinstance(binding.expr, OpCall) or binding.expr.op != "MatMul":
+            return ()
+        shapes = [a.tensor.dims for a in binding.expr.args]
+        known = all(len(s) == 2 and all(isinstance(d, int) for d in s) for s in shapes)
+        return binding.expr.args if known else ()
+
+    def work(a, b):
+        return a.tensor.dims[0] * a.tensor.dims[1] * b.tensor.dims[1]
+
+    def reordered(binding, inner, a, b):
+        """The two bindings that make (a b) c as a (b c), or c (a b) as (c a) b."""
+        left, right = binding.expr.args
+        first = (b, right) if inner is left else (left, a)
+        dims = (first[0].tensor.dims[0], first[1].tensor.dims[1])
+        new = Var(f"{binding.var.name}.first", Tensor(dims, binding.var.tensor.element))
+        second = (a, new) if inner is left else (new, b)
+        if work(*first) + work(*second) >= work(a, b) + work(left, right):
+            return ()
+        origin = binding.origin | made[inner.name].origin
+        return (
+            Binding((new,), OpCall("MatMul", first, ()), origin),
+            replace(binding, expr=OpCall("MatMul", second, ()), origin=origin),
+        )
+
+    body = []
+    for binding in program.main.body:
+        ways = [(binding,)]
+        for inner in factors(binding):
+            pair = factors(made.get(inner.name))
+            if pair and reads[inner.name] == 1:  # else it is made all the same
+                ways.append(reordered(binding, inner, *pair))
+        body += next(way for way in reversed(ways) if way)
+    return program.with_body(tuple(body))
+''',
+    hints=(
+        "`binding.expr.args` of a MatMul are its factors; `made` by name tells how each was made.",
+        "A product that another binding reads as well must be made all the same: then nothing is "
+        "saved. Count reads first.",
+        "A new binding needs a name of its own, `Binding((Var(name, Tensor(dims, dtype)),), "
+        "OpCall('MatMul', (b, v), ()), origin)`, and the origins of both that it stands for.",
+    ),
+    checks=(
+        Check("half the work of one model, no more of any, the same answers", 3, _gain),
+        Check("small random programs compute what they did", 2, _right),
+        Check("models with other sizes", 2, lambda a, seed: _gain(a, seed + 1), True),
+        Check("three models of the zoo, step by step", 2, _zoo, True),
+    ),
+    exit_question="Your pass changes the order of sums. When may a compiler do that?",
+)

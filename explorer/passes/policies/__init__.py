@@ -1,0 +1,1 @@
+"""Policies of one's own under a name: which function a name stands for, by system."""

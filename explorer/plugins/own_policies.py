@@ -1,0 +1,77 @@
+"""A policy of one's own by name: from then on it stands beside those that ship, in options, on the
+command line, and among the house's choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import signature
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from explorer import rammer
+from explorer.errors import BadOption
+from explorer.passes.policies import registered
+from explorer.roller.named_policies import POLICIES as TILING
+from explorer.welder.named_policies import POLICIES as WELDING
+
+Policy = TypeVar("Policy", bound=Callable[..., Any])
+SYSTEMS: Mapping[str, tuple[Mapping[str, Any], int]] = MappingProxyType(
+    {"rammer": (rammer.POLICIES, 1), "roller": (TILING, 4), "welder": (WELDING, 2)}
+)
+"""The policies that ship, and how many arguments one takes: facts; kernel, device, environment and
+sizes; kernels and facts.
+"""
+LONGEST_NAME_CHARACTERS = 80  # chosen
+
+
+def policy(name: str, *, system: str) -> Callable[[Policy], Policy]:
+    """Register a policy of "rammer", "roller" or "welder" under a name: `Options(policy=name)` of
+    that system takes it. A later one of the same name takes its place, as when a notebook's cell is
+    run again; what was compiled before keeps the function that it was compiled with.
+
+    Raises BadOption where there is no such system, the name is none or is one that ships, and where
+    the policy takes another number of arguments.
+    """
+    if system not in SYSTEMS:
+        known = ", ".join(SYSTEMS)
+        raise BadOption(f"no policies of {system!r} are known", where=name, expected=known)
+    shipped, count = SYSTEMS[system]
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME_CHARACTERS and name.isprintable()
+    if not fits or set(name) & set(".=:,/") or name != name.strip():
+        raise BadOption(
+            "a policy needs a name: a few printable characters without any of . = : , /",
+            where="policy",
+            expected=f'@explorer.policy("mine", system="{system}")',
+            found=str(name)[:LONGEST_NAME_CHARACTERS],
+        )
+    if name in shipped:
+        raise BadOption(f"{system} has a policy {name!r} already", where=name, try_="another name")
+
+    def register(run: Policy) -> Policy:
+        _check_arguments(run, name, system, count)
+        registered.keep(system, name, run)
+        return run
+
+    return register
+
+
+def _check_arguments(run: Any, name: str, system: str, count: int) -> None:
+    try:
+        signature(run).bind(*[None] * count)
+    except ValueError:  # a builtin tells no signature
+        pass
+    except TypeError as problem:
+        raise BadOption(
+            f"the policy {name!r} cannot be called as {system} calls one: {problem}",
+            where=name,
+            expected=f"a function of {count} argument{'s' * (count > 1)}",
+        ) from problem
+
+
+def forget_policy(name: str, *, system: str) -> None:
+    """The name stands for nothing from now on; BadOption where it did not."""
+    if name not in registered.of(system):
+        known = ", ".join(registered.of(system)) or "none of your own"
+        raise BadOption(f"{system} has no policy {name!r} of your own", where=name, expected=known)
+    registered.forget(system, name)
