@@ -64,4 +64,5 @@ def test_axe_objects_to_nothing_in_any_stage(house: Page) -> None:
     house.keyboard.press("?")
     house.wait_for_timeout(200)
     said["keys"] = objections(house)
-    assert {where: found for where, found in said.items() if found} == {}
+    lines = {line: where for where, found in reversed(said.items()) for line in found}
+    assert not lines, "\n".join(f"{where}: {line}" for line, where in lines.items())
