@@ -19,7 +19,7 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test test-all check fuzz lint report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench-ui lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-all the same, and the largest models of the zoo, which take minutes each'
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
+	@echo 'make bench-ui how long a reader waits in the house: knobs, a large graph, memory'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
@@ -69,6 +70,9 @@ check: lint
 MINUTES ?= 30
 fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) < /dev/null
+
+bench-ui: $(DEV)
+	$(BIN)/python -m tests.benchmarks.house $(BENCH_FLAGS) < /dev/null
 
 # Chromium comes from the system's packages where we may install; pytest says so again at its end.
 CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome

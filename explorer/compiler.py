@@ -220,8 +220,9 @@ def _compiled(
     """
     asked = _asked(given, device, chosen, until, check, donated)
 
-    def again(changed: Options) -> Compilation:
-        rest = (asked.last, check, listener(), wanted_by(), donated, found is not None, False)
+    def again(changed: Options, until: Stage | str | None = None) -> Compilation:
+        last = asked.last if until is None else until
+        rest = (last, check, listener(), wanted_by(), donated, found is not None, False)
         return _compiled(given, device, changed, *rest)
 
     whole = asked.wanted if looks else None

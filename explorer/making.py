@@ -31,6 +31,7 @@ from explorer.stored.vocabulary import StepRow
 from explorer.stored.wanted import Wanted, wanted
 
 Cancelling = Callable[[], bool]
+Again = Callable[[Options, Stage | str | None], Compilation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Asked:
 def opened(
     asked: Asked,
     whole: Wanted | None,
-    again: Callable[[Options], Compilation],
+    again: Again,
     progress: Progress | None,
     cancelled: Cancelling | None,
 ) -> Compilation | None:
@@ -122,7 +123,7 @@ def _snapshots(asked: Asked, found: programs.Found) -> tuple[Snapshot, ...]:
 def made(
     asked: Asked,
     whole: Wanted | None,
-    again: Callable[[Options], Compilation],
+    again: Again,
     progress: Progress | None,
     cancelled: Cancelling | None,
 ) -> Compilation:

@@ -61,7 +61,7 @@ class Compilation:
         steps: tuple[StepTime, ...],
         snapshots: Callable[[], tuple[Snapshot, ...]],
         codes: Mapping[str, KernelCode],
-        recompile: Callable[[Options], Compilation],
+        recompile: Callable[[Options, Stage | str | None], Compilation],
         check: bool = False,
         donate: tuple[str, ...] = (),
     ) -> None:
@@ -76,9 +76,9 @@ class Compilation:
         self._recompile = recompile
         self.check = check  # runs write over NaN, so that what no task writes shows
 
-    def with_options(self, **groups: Any) -> Compilation:
+    def with_options(self, *, until: Stage | str | None = None, **groups: Any) -> Compilation:
         """The same model with some option groups replaced, such as `rammer=`; only what follows
-        from the change is done again.
+        from the change is done again, as far as this one came, or through `until`.
 
         Raises BadOption for a group that there is not.
         """
@@ -90,7 +90,7 @@ class Compilation:
                 where=unknown[0],
                 expected=", ".join(known),
             )
-        return self._recompile(replace(self.options, **groups))
+        return self._recompile(replace(self.options, **groups), until)
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:

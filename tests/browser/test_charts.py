@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 W = np.ones((96, 96), np.float32)
-CHARTS = {"curve": "WELDED", "roofline": "ROLLED", "policies": "RAMMED", "memory": "PLANNED"}
+CHARTS = {
+    "curve": "WELDED",
+    "staircase": "ROLLED",
+    "waves": "ROLLED",
+    "roofline": "ROLLED",
+    "policies": "RAMMED",
+    "rtasks": "RAMMED",
+    "memory": "PLANNED",
+}
 
 
 @explorer.trace

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Locator, Page
 from tests.browser.driver import Lab, Tab
 from tests.browser.test_house import PIXELS
 from widgets.draw import theme
+from widgets.session.state import from_fragment
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -160,3 +161,42 @@ def test_a_picture_of_the_house_is_taken(tour: Tour, request: pytest.FixtureRequ
     dark = tour.page.get_attribute("body", "data-jp-theme-light") == "false"
     if request.config.getoption("--update-snapshots"):
         (PICTURES / ("house_dark.png" if dark else "house.png")).write_bytes(image)
+
+
+def test_a_tile_changed_the_reason_seen_and_the_link_shared_in_twelve_actions(tour: Tour) -> None:
+    done = ["make lab", "the menu Run", "Run All Cells"]  # the tour is open, and was run
+
+    def press(key: str) -> None:
+        tour.page.keyboard.press(key)
+        done.append(key)
+
+    tour.house.locator(".bar .name").click()
+    done.append("click the house")
+    knob = tour.house.locator(".knob[data-knob=tile] select")
+    while knob.locator("option").count() < 2 and len(done) < 12:
+        press("j")
+        tour.page.wait_for_timeout(500)
+    press("2")
+    press("ArrowDown")
+    tour.page.wait_for_function(
+        f"document.querySelector('{HOUSE} .hist').innerText.includes('tile of ')", timeout=120_000
+    )
+    tour.settled()
+    assert any(word in tour.verdict() for word in ("faster", "slower", "not distinguishable"))
+    tour.house.locator(".bar .name").click()
+    done.append("click the house")
+    press("w")
+    tour.page.wait_for_function(
+        f"/^Why not |No candidate/.test(document.querySelector('{HOUSE} .status').innerText)",
+        timeout=20_000,
+    )
+    tour.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    press("l")
+    tour.page.wait_for_function(
+        f"document.querySelector('{HOUSE} .status').innerText.includes('on the clipboard')"
+    )
+    assert len(done) <= 12, done
+    link = str(tour.page.evaluate("navigator.clipboard.readText()"))
+    assert "tile" in from_fragment(link.rsplit("=", 1)[1]).knobs
+    tour.page.keyboard.press("u")
+    tour.settled()

@@ -419,7 +419,7 @@ class HandMade:
         """It has no loop."""
         return ()
 
-    def with_options(self, **changes: Any) -> HandMade:
+    def with_options(self, *, until: Stage | None = None, **changes: Any) -> HandMade:
         return replace(self, options=replace(self.options, **changes))
 
 

@@ -58,8 +58,23 @@ def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: 
     for i, n in enumerate(found.counts):
         assert f'data-step="{i}" data-name="{crossing.counted(n)}"' in text
     assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
-    assert "as it runs: 30 trips" in text and "(n)" in text
+    assert "it makes 30 trips (n)" in text
     assert len(table.rows) == len(found.counts) and "launch" in table.caption
+
+
+def test_the_chart_s_lines_are_the_rows_and_their_share_of_the_fastest(session: Session) -> None:
+    found = drawn(session)
+    chart = gallery.chart(crossing_picture.PICTURE, session, "", "light")
+    known = [(i, k) for i, k in enumerate(found.least) if found.ways[k].times_us[i]]
+    for way in found.ways:
+        above, below = [t for t in chart.data if t.legendgroup == way.label]
+        assert list(above.y) == [us for us in way.times_us if us > 0] and below.yaxis == "y2"
+        shares = [way.times_us[i] / found.ways[k].times_us[i] for i, k in known if way.times_us[i]]
+        assert below.y == pytest.approx(shares) and min(below.y) >= 1
+    for axis in (chart.layout.xaxis, chart.layout.yaxis, chart.layout.yaxis2):
+        assert "(" in axis.title.text and axis.type == "log"
+    (own,) = [t for t in chart.data if t.name.startswith("as it runs")]
+    assert own.name == "as it runs: 30 trips" and list(own.x) == [30, 30]
 
 
 def test_what_is_supposed_moves_the_crossing_point(session: Session) -> None:
@@ -85,8 +100,10 @@ def test_a_timing_goes_on_beside_and_its_points_are_drawn(session: Session) -> N
     assert "with 30 trips" in session.answer("crossing", {"loop": loop})["said"]
     timed = drawn(session).timed
     assert {t.trips for t in timed} == {1, 10, 30}
-    figure = crossing_picture.PICTURE.draw(session, "")[1].text()
-    assert figure.count("99% interval") == len(timed) + 1
+    chart = gallery.chart(crossing_picture.PICTURE, session, "", "light")
+    points = [t for t in chart.data if t.name.startswith("measured")]
+    assert sorted(y for t in points for y in t.y) == sorted(t.median_us for t in timed)
+    assert all("99% interval" in words for t in points for words in t.customdata)
     job = session.answer("begin_crossing", {"loop": loop})["job"]
     session.answer("cancel", {"job": job})
     assert "cancelled" in session.bench.jobs.wait(job)["error"]["sentence"]

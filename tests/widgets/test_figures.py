@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -18,10 +19,13 @@ from explorer.errors import BadOption
 from explorer.measure.compare import Measurement
 from explorer.tuning.races.race import RaceResult, Runner
 from widgets.draw.theme import SCHEMES
+from widgets.rammer import rtasks_picture
+from widgets.roller import staircase
 from widgets.rooms import gallery
 from widgets.session.session import Session
 
 CHARTS = tuple(gallery.CHARTS)
+OF_ANY = tuple(room for room in CHARTS if room != "crossing")  # that one needs a loop
 
 
 @explorer.trace
@@ -102,7 +106,45 @@ def test_memory_over_time_is_what_lives(c: Any) -> None:
     assert begun == {op for b in (*rows.buffers, *rows.aliases) for op in b.origin}
 
 
-@pytest.mark.parametrize("room", CHARTS)
+def test_the_staircase_has_every_state_that_leads_to_a_result(c: Any) -> None:
+    rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
+    states = [t for t in figure.data if t.type == "scatter" and "markers" in t.mode]
+    drawn = sorted(w for t in states for w in t.customdata)
+    leading = {staircase.sentence(s, rows.score) for s in rows.steps if s.leads}
+    assert leading and leading <= set(drawn) and len(drawn) == min(48, len(rows.steps))
+    (loading,) = [t for t in figure.data if t.name == "loading"]
+    (computing,) = [t for t in figure.data if t.name == "computing"]
+    assert set(computing.y) == {1.0} and loading.yaxis == computing.yaxis == "y2"
+    by = {staircase.sentence(s, rows.score): s.ratio for s in rows.steps}
+    assert list(loading.y) == [by[words] for words in loading.customdata]
+
+
+def test_a_result_of_the_staircase_can_be_taken_where_it_is_a_choice(c: Any) -> None:
+    rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
+    (results,) = [t for t in figure.data if t.name == "a result, by rank"]
+    ranks = sorted(s.rank for s in rows.steps if s.rank >= 0)
+    assert sorted(int(text) - 1 for text in results.text) == ranks
+    takes = None if rows.own else [{"rank": int(text) - 1} for text in results.text]
+    assert (results.meta or {}).get("take") == takes
+
+
+def test_waves_in_use_and_idle_are_all_time(c: Any) -> None:
+    rows, figure = widgets.data(c, "waves"), widgets.figure(c, "waves")
+    used, idle = figure.data
+    assert [round(a + b, 6) for a, b in zip(used.x, idle.x)] == [100] * len(rows.tiles)
+    assert list(used.x) == [100 * w.efficiency for w in rows.waves]
+    assert used.meta["take"] == [{"rank": n} for n in range(len(rows.tiles))]
+
+
+def test_rtasks_are_their_count_times_the_time_of_one(c: Any) -> None:
+    found, figure = widgets.data(c, "rtasks"), widgets.figure(c, "rtasks")
+    known = {row.operator.name: row for row in rtasks_picture.taken(found)}
+    drawn = {y.split("  ")[1]: x for t in figure.data for x, y in zip(t.x, t.y)}
+    assert drawn == {name: row.us for name, row in known.items()} and drawn
+    assert all(ops for t in figure.data for ops in t.meta["ops"])
+
+
+@pytest.mark.parametrize("room", OF_ANY)
 def test_a_chart_has_units_words_and_the_colours_of_its_theme(c: Any, room: str) -> None:
     for theme, tokens in SCHEMES.items():
         figure = widgets.figure(c, room, theme=theme)
@@ -126,7 +168,7 @@ def test_what_has_no_chart_is_refused() -> None:
         widgets.figure(early, "curve")
 
 
-@pytest.mark.parametrize("room", CHARTS)
+@pytest.mark.parametrize("room", OF_ANY)
 def test_a_page_is_told_the_same_figure_without_a_colour_of_its_own(c: Any, room: str) -> None:
     session = Session(c)
     told = session.answer("picture", {"room": room})
@@ -161,3 +203,15 @@ def test_a_race_is_a_dot_and_an_interval_a_runtime() -> None:
     assert room.chart["figure"]["data"][0]["y"] == ["ironworks", "onnxruntime"]
     bundle: Any = room._repr_mimebundle_()
     assert "onnxruntime" in (bundle[0] if isinstance(bundle, tuple) else bundle)["image/svg+xml"]
+
+
+def test_no_chart_has_an_axis_that_is_drawn_by_hand() -> None:
+    """Walls have one: units over time, of which a million bricks are drawn on a canvas."""
+    walls = {"brick_wall_picture.py", "iterations_picture.py"}
+    root = Path(widgets.__file__).parent
+    drawn = {
+        path.name
+        for path in root.rglob("*.py")
+        if re.search(r"^def _?(axis|axes|tick_step)\(.*-> (?!str)", path.read_text(), re.M)
+    }
+    assert drawn == walls

@@ -18,6 +18,7 @@ from explorer.trial import helper
 from tests.passes.test_own_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
 from widgets.model import stage_strip
+from widgets.model.knobs import with_code
 from widgets.program import program_diff
 from widgets.session import state
 from widgets.session.session import Session
@@ -55,7 +56,7 @@ def session(tmp_path: Path) -> Session:
 
 def value(session: Session) -> float:
     inputs = {"a": np.ones((2, 4), np.float32), "b": np.ones(3, np.float32)}
-    return float(session.now.compiled.run(inputs)["y"][0, 0])
+    return float(with_code(session.now).compiled.run(inputs)["y"][0, 0])
 
 
 def shown(session: Session) -> dict[str, str]:

@@ -27,7 +27,7 @@ function coloured(text, language) {
 /** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection. */
 export function codeView({ label, lit, pick, hover }) {
   const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
-  const box = h("div", { class: "code", role: "group", tabindex: "-1", "aria-label": label }, rows);
+  const box = h("div", { class: "code", role: "group", tabindex: "0", "aria-label": label }, rows);
   let lines = [], language = "program", wide = 0;
   const draw = () => {
     const from = clamp(Math.floor(box.scrollTop / HIGH) - SPARE, 0, lines.length);

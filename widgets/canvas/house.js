@@ -323,15 +323,18 @@ export function mount(el, host) {
       first = await begun();
     }
     const data = first.data;
-    while (data?.job) {
-      const { data: now } = await host.ask("job", { job: data.job });
-      if (now.over) { if (now.error) throw now.error; break; }
-      if (next) { await host.ask("cancel", { job: data.job }); return null; }
-      const small = knobs.verdict.querySelector(".sm"), said = `measuring: n = ${now.n} of ${now.of}`;
-      if (small) small.textContent = said;
-      say(said, true);
-      await new Promise(done => setTimeout(done, 250)); // seldom, for the same reason
-    }
+    if (data?.job) { working = data.job; unwanted = false; verdict(); }
+    try {
+      while (data?.job) {
+        const { data: now } = await host.ask("job", { job: data.job });
+        if (now.over) { if (unwanted) throw { sentence: "Cancelled: planned, not measured." }; if (now.error) throw now.error; break; }
+        if (next) { await host.ask("cancel", { job: data.job }); return null; }
+        const small = knobs.verdict.querySelector(".sm"), said = unwanted ? "Ending…" : now.what || `measuring: n = ${now.n} of ${now.of}`;
+        if (small) small.textContent = said;
+        say(said, true);
+        await new Promise(done => setTimeout(done, now.what ? 100 : 250)); // seldom, for the same reason
+      }
+    } finally { working = 0; verdict(); }
     return host.ask("measure");
   }
   /** The page has drawn what it has to, or half a second has passed. */

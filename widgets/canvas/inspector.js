@@ -98,7 +98,7 @@ export function inspectorView(ctx) {
   function refused(c, i) {
     return h("tr", { class: `pick${i === why ? " asked" : ""}`, onclick: () => { why = why === i ? -1 : i; show(); } },
       h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label),
-      h("td", { class: "s", colspan: 3, title: c.refused }, h("span", { style: "display:inline-block;width:12px;color:var(--bad);vertical-align:-2px;margin-right:5px", "aria-label": "refused" }, icon("cross", 14)), c.refused));
+      h("td", { class: "s", colspan: 3, title: c.refused }, h("span", { style: "display:inline-block;width:12px;color:var(--bad);vertical-align:-2px;margin-right:5px", role: "img", "aria-label": "refused" }, icon("cross", 14)), c.refused));
   }
 
   const reason = c => h("div", { class: "whynot" },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log10
 
 import plotly.graph_objects as go
 
@@ -60,10 +61,7 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
             name=f"roofs of {_units(r)}{', as all load together' if whole and most > 1 else ''}",
             legendgroup=_units(r),
             showlegend=r.units not in named,
-            mode="lines+text" if whole else "lines",
-            text=[f"{r.level} {r.gb_per_s:,.4g} GB/s", *[""] * (len(at) - 1)],
-            textposition="bottom right",
-            textfont={"color": c["ink"], "size": 11},
+            mode="lines",
             line={
                 "color": c["ink"] if whole else c["ink3"],
                 "width": 1.5 if whole else 1,
@@ -76,6 +74,23 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
             hovertemplate=WORDS,
         )
         named.add(r.units)
+        if whole:
+            _name(figure, r, at[0], min(peak, r.gb_per_s * at[0]), c)
+
+
+def _name(figure: go.Figure, r: Roof, x: float, y: float, c: dict[str, str]) -> None:
+    """What a roof is called, below its left end; the ground of the name covers other roofs."""
+    figure.add_annotation(
+        text=f"{r.level} {r.gb_per_s:,.4g} GB/s",
+        x=log10(x),
+        y=log10(y),
+        xanchor="left",
+        yanchor="top",
+        showarrow=False,
+        bgcolor=c["pane"],
+        borderpad=1,
+        font={"color": c["ink"], "size": 11},
+    )
 
 
 def _units(r: Roof) -> str:

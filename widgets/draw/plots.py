@@ -13,6 +13,7 @@ from explorer.errors import BadOption
 from widgets.draw.theme import EITHER, FONTS, LIGHT, SCHEMES
 
 PAGE = {name: f"var(--{name})" for name in LIGHT}  # canvas/chart.js puts the colours in
+GROUND = ("font", "hoverlabel", "paper_bgcolor", "plot_bgcolor")
 THEMES = {**SCHEMES, "either": EITHER, "page": PAGE}
 
 
@@ -64,7 +65,8 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
     )
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis)
-    figure.update_annotations(font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
+    heads = {"xref": "paper"}  # of figures with several parts
+    figure.update_annotations(heads, font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
     figure.update_layout(title_font={"size": 14, "color": c["ink"]})
     return figure
 
@@ -75,7 +77,7 @@ def for_page(figure: go.Figure) -> dict[str, Any]:
     """
     found: dict[str, Any] = figure.to_plotly_json()
     layout = found["layout"]
-    kept = ("xaxis", "yaxis", "barmode", "font", "hoverlabel", "paper_bgcolor", "plot_bgcolor")
+    kept = ("xaxis", "yaxis", "yaxis2", "barmode", "bargap", "annotations", *GROUND)
     return {"data": found["data"], "layout": {k: layout[k] for k in kept if k in layout}}
 
 

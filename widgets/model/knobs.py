@@ -14,6 +14,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
+from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.own_policy import policy_name
 from explorer.passes.policies import registered
@@ -21,6 +22,7 @@ from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
 from widgets.model.knob import Knob
+from widgets.model.operators import short_label
 from widgets.model.own_knobs import PREFIX, own_knobs
 
 OFF = "off"
@@ -79,9 +81,9 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
     value, options = knob.values[index], now.compiled.options
     match knob.name:
         case "threads":
-            changed = {"rammer": replace(options.rammer, threads=value)}
+            return _scheduled(now, threads=value)
         case "policy":
-            changed = {"rammer": replace(options.rammer, policy=value)}
+            return _scheduled(now, policy=value)
         case "control":
             changed = {"grinder": replace(options.grinder, schedule=value)}
         case "fusion":
@@ -96,7 +98,30 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
             symbol = knob.name.removeprefix("size ")
             sizes = dict(now.sizes) | {symbol: value}
             return replace(now, sizes=tuple(sorted(sizes.items())))
-    return replace(now, compiled=now.compiled.with_options(**changed))
+    return _planned(now, **changed)
+
+
+def _scheduled(now: Setting, **changed: Any) -> Setting:
+    """With another schedule of the same code."""
+    c = now.compiled
+    return replace(now, compiled=c.with_options(rammer=replace(c.options.rammer, **changed)))
+
+
+def _planned(now: Setting, **changed: Any) -> Setting:
+    """With other options, as far as a plan: the picture waits for no code. Where task times were
+    measured they are known by their code, so that it comes at once.
+    """
+    c = now.compiled
+    measured = getattr(c.options.rammer, "profile", None) is not None
+    until = c.program.stage if measured else min(c.program.stage, Stage.PLANNED)
+    return replace(now, compiled=c.with_options(until=until, **changed))
+
+
+def with_code(now: Setting) -> Setting:
+    """With its code: generated now where it was only planned."""
+    if now.compiled.program.stage is not Stage.PLANNED:
+        return now
+    return replace(now, compiled=now.compiled.with_options(until=Stage.EMITTED))
 
 
 def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
@@ -105,7 +130,7 @@ def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
     others = tuple(p for p in options.roller.pinned if p[0] != binding)
     mine = ((binding, tiling),) if tiling is not None else ()
     pinned = replace(options.roller, pinned=(*others, *mine))
-    return replace(now, compiled=now.compiled.with_options(roller=pinned))
+    return _planned(now, roller=pinned)
 
 
 def threads(c: Compiled) -> int:
@@ -208,7 +233,7 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
     first = pinned.compiled.program.decisions.tiling(binding)
     return Knob(
         "tile",
-        f"tile of {binding}",
+        f"tile of {_label(now, op)}",
         "choice",
         values,
         labels,
@@ -216,6 +241,12 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
         _position(values, (binding, first.chosen)) if first else None,
         "the best by Roller's model first",
     )
+
+
+def _label(now: Setting, op: str) -> str:
+    """The display name of a source operator."""
+    kinds = {s.name: s.op for s in now.compiled.model.program.sources}
+    return short_label(op, kinds.get(op, op))
 
 
 def tile_label(c: Candidate[Tiling]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop
@@ -74,6 +74,14 @@ def head(ops: Iterable[Operator]) -> Operator | None:
     return min(
         ops, key=lambda o: _WEIGHT.index(o.family) if o.family in _WEIGHT else 9, default=None
     )
+
+
+def label_of(known: Iterable[Operator], ops: Collection[str]) -> str:
+    """The display name of what computes these source operators: that of the heaviest of them; ""
+    where none of them is known.
+    """
+    found = head(o for o in known if o.name in ops)
+    return found.label if found else ""
 
 
 def call_family(binding: Binding, ops: Iterable[Operator]) -> str:

@@ -49,14 +49,14 @@ def data(rolled: Rolled) -> RewriteRows:
     try:
         found = _steps(rolled)
     except (BadOption, CheckFailed) as problem:
-        return RewriteRows(rolled.binding, (), rolled.ops, str(problem), predicted)
+        return RewriteRows(rolled.title, (), rolled.ops, str(problem), predicted)
     before: tuple[str, ...] = ()
     rows = []
     for name, program in found:
         after = print_tile_program(program)
         rows.append((name, tuple(_difference(before, after))))
         before = after
-    return RewriteRows(rolled.binding, tuple(rows), rolled.ops, predicted=predicted)
+    return RewriteRows(rolled.title, tuple(rows), rolled.ops, predicted=predicted)
 
 
 def _steps(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:

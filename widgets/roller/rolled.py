@@ -80,7 +80,8 @@ class Choice:
 @dataclass(frozen=True)
 class Rolled:
     """One kernel on one device; `own`: it is this machine, which was compiled for. `block` is the
-    thread block that the wall runs on a data sheet, where no other tile was asked for.
+    thread block that the wall runs on a data sheet, where no other tile was asked for. `label`
+    is the display name of its operator.
     """
 
     binding: str
@@ -96,6 +97,12 @@ class Rolled:
     sizes: Sizes
     pinned: bool = False
     block: Block | None = None
+    label: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called in every picture: as its operator, and as the value that it makes."""
+        return f"{self.label} ({self.binding})" if self.label else self.binding
 
     @property
     def chosen(self) -> Choice | None:

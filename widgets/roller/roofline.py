@@ -76,7 +76,7 @@ def data(rolled: Rolled) -> RooflineRows:
     if device.kind == "gpu":
         counts = counts[-1:]
     return RooflineRows(
-        rolled.binding,
+        rolled.title,
         device.name,
         rolled.own,
         tuple(roof for units in counts for roof in roofs(device, units)),

@@ -36,7 +36,7 @@ def data(rolled: Rolled) -> WaveRows:
     """The waves of one kernel's tiles on one device."""
     known = rolled.choices
     return WaveRows(
-        rolled.binding,
+        rolled.title,
         rolled.device.name,
         tuple(c.label for c in known),
         tuple(c.waves for c in known),
@@ -71,7 +71,9 @@ def caption(rows: WaveRows) -> str:
 
 
 def figure(rows: WaveRows) -> Svg:
-    """Units from left to right, waves from top to bottom; below, the idle share of every tile."""
+    """Below the chart the waves of the tile on show: units from left to right, waves from top to
+    bottom.
+    """
     marks = [label(LEFT, 22, fit(caption(rows), RIGHT - LEFT - 40), "i w", title=caption(rows))]
     if not rows.waves:
         return Svg(WIDTH, 40, "".join(marks), f"Scale-out: {caption(rows)}")
@@ -90,9 +92,7 @@ def figure(rows: WaveRows) -> Svg:
     if note:
         marks.append(label(FIRST, y + 12, fit(note, RIGHT - FIRST), "i", title=note))
         y += 16
-    y += 34
-    marks += _shares(rows, y)
-    return Svg(WIDTH, y + 20 * len(rows.waves) + 44, "".join(marks), f"Scale-out: {caption(rows)}")
+    return Svg(WIDTH, y + 10, "".join(marks), f"Scale-out: {caption(rows)}")
 
 
 def _shown(waves: int) -> list[int]:
@@ -120,33 +120,13 @@ def _wave(w: Waves, number: int, y: float) -> Iterator[str]:
         yield label(min(FIRST + all_ + 6, RIGHT), y + 10.5, text, "i w") if all_ < 560 else ""
 
 
-def _shares(rows: WaveRows, y: float) -> Iterator[str]:
-    yield path(f"M{LEFT} {y - 14.5}H{RIGHT}", "var(--line2)")
-    yield label(LEFT, y + 4, "Every tile to choose from", "i w")
-    yield label(RIGHT, y + 4, "time in use, and idle in the last wave", "q", anchor="end")
-    for n, (tile, w) in enumerate(zip(rows.tiles, rows.waves, strict=True)):
-        on, at = n == rows.rank, y + 22 + 20 * n
-        wide, used = 200.0, 200.0 * w.efficiency
-        ink = "var(--soft)" if on else "transparent"
-        ground = rect(LEFT - 4, at - 13, RIGHT - LEFT + 8, 19, ink)
-        style = "a" if on else "i"
-        said = f"{w.grid:,} copies in {w.waves:,} waves, the last fills {w.last:,} of {w.places:,}"
-        idle = 'stroke="var(--edge)"'
-        row = [
-            ground,
-            label(LEFT + 14, at, str(n + 1), style, anchor="end"),
-            label(LEFT + 24, at, fit(tile, 350, mono=True), f"mono {style}", title=tile),
-            rect(400, at - 9, used, 9, "var(--accent)" if on else "var(--t2)", title=said),
-            rect(400 + used, at - 9, wide - used, 9, "url(#p-g-imbalance)", idle, title=said),
-            label(608, at, f"{1 - w.efficiency:.1%} idle", style),
-            label(RIGHT, at, f"{w.grid:,} in {w.waves:,}", "q", anchor="end"),
-        ]
-        yield f'<g data-rank="{n}">{"".join(row)}</g>'
-    end = y + 22 + 20 * len(rows.tiles)
-    yield rect(LEFT, end - 4, 12, 9, "var(--t2)")
-    yield label(LEFT + 17, end + 4, "in use")
-    yield rect(LEFT + 66, end - 4, 12, 9, "url(#p-g-imbalance)", 'stroke="var(--edge)"')
-    yield label(LEFT + 83, end + 4, "idle: nothing is left for these units")
+def words(rows: WaveRows, n: int) -> str:
+    """A tile's copies and waves."""
+    w, note = rows.waves[n], rows.notes[n]
+    last = f"the last fills {w.last:,} of {w.places:,}: {1 - w.efficiency:.1%} idle"
+    return f"{rows.tiles[n]}: {w.grid:,} copies in {w.waves:,} waves, {last}" + (
+        f"; {note}" if note else ""
+    )
 
 
 PICTURE = Picture(

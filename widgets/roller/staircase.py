@@ -86,7 +86,7 @@ def data(rolled: Rolled) -> StaircaseRows:
     )
     first = {rank: c.steps[number] for number, rank in sorted(ends.items(), reverse=True)}
     return StaircaseRows(
-        rolled.binding,
+        rolled.title,
         c.device,
         rolled.own,
         c.policy,

@@ -138,7 +138,7 @@ def data(rolled: Rolled) -> PanelRows:
     choice = rolled.chosen
     e = choice.expression if choice else rolled.construction.expression
     return PanelRows(
-        rolled.binding,
+        rolled.title,
         rolled.device.name,
         rolled.device.kind,
         tuple(zip(e.axes, e.extents, strict=True)),

@@ -8,7 +8,16 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from widgets.charts import memory, policies, roofline, tile_curve
+from widgets.charts import (
+    crossing,
+    memory,
+    policies,
+    roofline,
+    rtasks,
+    staircase,
+    tile_curve,
+    waves,
+)
 from widgets.draw import plots
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
@@ -90,6 +99,10 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "policies": policies.chart,
     "memory": memory.chart,
     "memory_time": memory_front.chart,
+    "crossing": crossing.chart,
+    "staircase": staircase.chart,
+    "waves": waves.chart,
+    "rtasks": rtasks.chart,
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
 from widgets.model.hand import Hand
@@ -48,6 +49,8 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     name = item(s.house.calls, call, "call").name
     shown = s.now.compiled
     found = next((k for k in (*shown.kernels, *shown.blocks) if k.name == name), None)
+    if found is None and shown.program.stage is Stage.PLANNED and shown.device.kind == "cpu":
+        raise BadOption(f"{name} has no code yet: it comes when this is measured")
     if found is None:
         raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
     if language not in LANGUAGES:

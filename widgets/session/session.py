@@ -22,7 +22,7 @@ from widgets.model.compiled import Arrays, Compiled
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, first_setting, knobs, said, with_tile
+from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_tile
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
@@ -72,6 +72,7 @@ class Session:
         self.view = View()
         self._made: Arrays | None = None
         self.given = inputs
+        self._coded = c.program.stage is Stage.EMITTED
         first = Step(first_setting(c, sizes), "as compiled")
         self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
@@ -101,17 +102,21 @@ class Session:
         """Its memory plan."""
         return self.shown.plan
 
-    def _show(self, step: Step) -> None:
-        """Read a setting's compilation; nothing changes if that fails."""
-        self.shown = shown(step.setting)
+    def _show(self, step: Step, *, more: bool = True) -> None:
+        """Read a setting's compilation; nothing changes if that fails. `more`: with all that is
+        planned beside; without where a measurement follows, which brings it.
+        """
+        self.shown = shown(step.setting, more=more)
         self.hands.clear()
         self._made = None
         self.revision += 1
 
     @property
     def runs(self) -> bool:
-        """Whether what is on show can be run here: a data sheet or an earlier stage has no code."""
-        return self.now.compiled.program.stage is Stage.EMITTED
+        """Whether what is on show can be run here: a data sheet or an earlier stage has no code.
+        What a knob was turned to has its code when that is first asked for.
+        """
+        return self._coded
 
     @property
     def inputs(self) -> Arrays:
@@ -123,10 +128,24 @@ class Session:
             self._made = random_inputs(now.compiled.model.program, dict(now.sizes))
         return self._made
 
+    def _with_code(self) -> None:
+        """What is on show with its code, generated now where it was only planned."""
+        if self.runs and (setting := with_code(self.now)) is not self.now:
+            self._take_code(replace(self.steps.now, setting=setting))
+
+    def _take_code(self, step: Step) -> None:
+        """The same step with its code, read again where it had none."""
+        before, self.steps = self.now, self.steps.with_now(step)
+        if step.setting != before:
+            self.shown = shown(step.setting, more=False)
+            self.revision += 1
+
     def run_once(self) -> None:
         """Measure the wall of the setting on show."""
+        self._with_code()
         time = self.steps.now.time
-        self.shown = self.shown.run_once(self.inputs, time.median_us if time else None)
+        ran = self.shown.run_once(self.inputs, time.median_us if time else None)
+        self.shown = ran.with_more_units()
 
     # Parts
 
@@ -255,8 +274,8 @@ class Session:
         position(index)
         return mine
 
-    def _go(self, step: Step) -> Any:
-        self._show(step)
+    def _go(self, step: Step, *, measured: bool = True) -> Any:
+        self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
         planned = time_text(self.shown.planned_us)
         return {"said": f"{step.what}: planned {planned}", "measure": self.runs}
@@ -277,7 +296,7 @@ class Session:
             return found
         setting, move = found
         before = self.shown.planned_us
-        told = self._go(Step(setting, move.words))
+        told = self._go(Step(setting, move.words), measured=False)
         us = self.shown.planned_us
         change = f", {us / before - 1:+.1%}" if before else ""
         said = f"{move.words}: planned {time_text(us)}{change}"
@@ -285,6 +304,7 @@ class Session:
 
     def begin_profile(self) -> Any:
         """Begin to measure how long each task takes, beside; `profile` then plans with that."""
+        self._with_code()
         return self.profiling.start(self.now, self.inputs, self.bench.jobs)
 
     def profile(self) -> Any:
@@ -294,6 +314,7 @@ class Session:
         """
         setting = self.profiling.take(self.now)
         if setting is None:
+            self._with_code()
             changed = profilable(self.now).profiled(self.inputs)
             setting = replace(self.now, compiled=changed)
         return self._go(Step(setting, "task times measured"))
@@ -319,6 +340,7 @@ class Session:
         elif picture.family is not LOOPS:
             self.time_tiles(op)
         elif (found := crossing(self, op)) is not None:
+            self._with_code()
             self.crossings.time(self.now, self.inputs, found.loop)
 
     def timed(self, loop: str) -> tuple[Timed, ...]:
@@ -327,6 +349,7 @@ class Session:
 
     def begin_crossing(self, loop: str) -> Any:
         """Begin to time the ways of a loop, beside; `crossing` then says what came of it."""
+        self._with_code()
         return self.crossings.start(self.now, self.inputs, self.bench.jobs, loop)
 
     def crossing(self, loop: str) -> Any:
@@ -349,7 +372,7 @@ class Session:
         """Pin a tile and compile through; raises BadOption where it is not legal."""
         subject = self.bench.subject(self.now, self.house, op)
         tiling = tiling_of(fields, subject)
-        what = f"tile of {subject.binding} → {tiling_text(tiling)}"
+        what = f"tile of {self.house.operators[op].label} → {tiling_text(tiling)}"
         return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
 
     # Connections moved by hand
@@ -361,6 +384,7 @@ class Session:
 
     def time_hand(self, device: str = "") -> Any:
         """Begin to compile what was moved by hand, and to time it against what is on show."""
+        self._with_code()
         us = self.shown.planned_us
         return self.hands.start(self.now, self.inputs, self.bench.jobs, self.comparing.compare, us)
 
@@ -383,19 +407,19 @@ class Session:
     def measure(self) -> Any:
         """Run and time the setting on show, in turns with A where both have the same sizes."""
         found = self.comparing.measured(self.steps, lambda: self.inputs)
-        self.steps = self.steps.with_now(found)
+        self._take_code(found)
         self.run_once()  # last: by then the page has drawn what was turned
         return {"said": self.verdict()["big"]}
 
     def undo(self) -> Any:
         """The setting before this one."""
-        self._show(self.steps.before)
+        self._show(self.steps.before, more=not self.runs)
         self.steps = self.steps.undo()
         return {"said": f"Undone: {self.steps.undone.what}", "measure": self.runs}
 
     def redo(self) -> Any:
         """The setting that was undone last."""
-        self._show(self.steps.undone)
+        self._show(self.steps.undone, more=not self.runs)
         self.steps = self.steps.redo()
         return {"said": f"Done again: {self.steps.now.what}", "measure": self.runs}
 
@@ -403,12 +427,13 @@ class Session:
         """A step of the history again, as if what followed had been undone."""
         item(self.history(), step, "step")
         steps = self.steps.to(step)
-        self._show(steps.now)
+        self._show(steps.now, more=not self.runs)
         self.steps = steps
         return {"said": f"Back at: {steps.now.what}", "measure": self.runs}
 
     def pin(self) -> Any:
         """Make the setting on show the one that others are compared with from now on."""
+        self._with_code()
         step = self.steps.now
         if step.time is None and self.runs:
             step = timed_step(step, self.inputs)

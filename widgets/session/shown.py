@@ -58,15 +58,23 @@ class Shown:
         walls = Walls(self.walls.planned, measured, compared)
         return replace(self, views=replace(self.views, walls=walls))
 
+    def with_more_units(self) -> Shown:
+        """The same with the wall of more units, where that was left for later."""
+        if self.views.more is not None or self.walls.planned is None:
+            return self
+        more = _more_units(self.setting, self.house)
+        return replace(self, views=replace(self.views, more=more))
 
-def shown(setting: Setting) -> Shown:
-    """A setting's compilation, read; nothing is run."""
+
+def shown(setting: Setting, *, more: bool = True) -> Shown:
+    """A setting's compilation, read; nothing is run. `more`: with the wall of more units."""
     c, sizes = setting.compiled, dict(setting.sizes)
     house = read(c)
     if c.program.stage < Stage.PLANNED:
         return Shown(setting, house, WallViews(Walls(None, None), None, ()), None)
     walls = Walls(brick_wall.data(c.planned_wall(sizes), house.calls), None)
-    views = WallViews(walls, _more_units(setting, house), tuple(c.schedules(sizes)))
+    others = _more_units(setting, house) if more else None
+    views = WallViews(walls, others, tuple(c.schedules(sizes)))
     return Shown(setting, house, views, c.memory(sizes))
 
 

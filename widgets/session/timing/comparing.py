@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
+from explorer.ops.reference.unwanted import cancellable
+from explorer.passes.pipeline.progress import telling
 from widgets.model.compiled import Arrays
+from widgets.model.knobs import Setting, with_code
 from widgets.session.history import History
 from widgets.session.timing.jobs import Job, Jobs
 from widgets.session.timing.watched import Rounds, Watched, rounds_in
@@ -21,23 +25,33 @@ class Comparing:
 
     def __init__(self, compare: Callable[..., Comparison]) -> None:
         self.compare = compare
-        self._ahead: Step | None = None
+        self._ahead: tuple[Step, Step] | None = None  # as planned, as compared
 
     def start(
         self, steps: History, inputs: Callable[[], Arrays], jobs: Jobs, planned_us: float
     ) -> dict[str, Any]:
-        """Begin to compare the step on show with A, beside; nothing begins where there is nothing
-        to compare.
+        """Begin to generate the code of the step on show where it was only planned, and to compare
+        it with A, beside; nothing begins where there is nothing to do beside.
         """
         step, base = steps.now, steps.pinned
-        if step.time is not None or not _comparable(step, base):
+        if step.time is not None or not (_comparable(step, base) or not has_code(step.setting)):
             return {}
         known = base.time.median_us if base.time else 0.0
         of = rounds_in(2 * TIMING_SECONDS, max(planned_us, known))
         given = inputs()
 
         def work(job: Job) -> None:
-            self._ahead = self._compared(step, base, given, Rounds(job))
+            def told(what: str, done: int, of: int) -> None:
+                job.what = f"Compiling: {what}, {done + 1} of {of}"
+
+            with telling(told), cancellable(job.stop.is_set):
+                coded = replace(step, setting=with_code(step.setting))
+            job.what = ""
+            if _comparable(step, base):
+                self._ahead = step, self._compared(coded, base, given, Rounds(job))
+            else:
+                job.told(0)
+                self._ahead = step, timed_step(coded, given)
 
         return {"job": jobs.start(of, work), "of": of}
 
@@ -47,8 +61,9 @@ class Comparing:
         ahead, self._ahead = self._ahead, None
         if step.time is not None:
             return step
-        if ahead is not None and ahead.setting == step.setting:
-            return replace(ahead, what=step.what)
+        if ahead is not None and ahead[0].setting == step.setting:
+            return replace(ahead[1], what=step.what)
+        step = replace(step, setting=with_code(step.setting))
         if _comparable(step, base):
             return self._compared(step, base, inputs())
         return timed_step(step, inputs())
@@ -66,6 +81,11 @@ class Comparing:
 def timed_step(step: Step, inputs: Arrays) -> Step:
     """A step with the time of its runs alone."""
     return replace(step, time=step.setting.compiled.time(inputs, seconds=TIMING_SECONDS))
+
+
+def has_code(now: Setting) -> bool:
+    """Whether its kernels are machine code already."""
+    return now.compiled.program.stage is not Stage.PLANNED
 
 
 def _comparable(step: Step, base: Step) -> bool:

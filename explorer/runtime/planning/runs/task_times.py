@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b
 
 from explorer.codegen.build import KernelCode
@@ -23,6 +24,7 @@ from explorer.rammer import TaskProfile
 from explorer.runtime.planning.extents import Extents
 
 Key = tuple[str, tuple[tuple[str, int], ...]]
+REMEMBERED = 512  # kernels: the next setting of a program has most of them again
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,16 @@ class TaskFact:
             return self
         more = other.us / other.modelled_us
         return replace(self, us=self.us * more, kept_us=self.kept_us * more)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _normal_form(kernel: Kernel) -> Kernel:
+    return normalise(kernel)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _estimate(kernel: Kernel, tiling: Tiling, device: Device) -> Estimate:
+    return Estimate(kernel, tiling, device)
 
 
 class TaskTimes:
@@ -136,14 +148,14 @@ class TaskTimes:
 
     def _normal(self, operator: OperatorTask) -> tuple[Kernel, Tiling, Estimate]:
         if operator.binding not in self._known:
-            kernel = normalise(operator.call.kernel)
+            kernel = _normal_form(operator.call.kernel)
             found = operator.call.tiling
             tiling = found if isinstance(found, Tiling) else Tiling()
             key = self._alike(operator, kernel, tiling)
             estimate = self._estimates.get(key)
             if estimate is None:
                 counters.add("estimates_made")
-                estimate = self._estimates[key] = Estimate(kernel, tiling, self.device)
+                estimate = self._estimates[key] = _estimate(kernel, tiling, self.device)
             self._known[operator.binding] = (kernel, tiling, estimate)
         return self._known[operator.binding]
 

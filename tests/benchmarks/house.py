@@ -1,0 +1,176 @@
+"""How long a reader waits in the house.
+
+    python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4]
+                                     [--operators 50000] [--moves 200] [--parts knobs,graph]
+
+`knobs`: for each model each knob goes to some of its values, in a process that has compiled the
+model once: the time from the question to all that the page is sent, as JSON, once planned, and
+once measured. The line of a model says the median, the 95th percentile and the slowest, by knob.
+`graph`: a model of so many operators: the time until it is laid out folded. `memory`: what the
+process holds more after so many turns of knobs than after a tenth of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import explorer
+from explorer.cli.text import table
+from widgets.session.session import Session
+
+MOST_PLANNED_MS, MOST_MEASURED_MS = 300.0, 2000.0
+MODELS = "tiny_bert,tiny_mobilenetv2,tiny_resnet18,tiny_lstm,tiny_gpt2"
+
+
+def turned(session: Session, knob: str, index: int, label: str) -> tuple[float, float]:
+    """Milliseconds until the plan of a turned knob is on its way to the page, and its times."""
+    args = {"knob": knob, "index": index, "label": label}
+    begin = perf_counter()
+    job = session.answer("begin_turn", args)["job"]
+    session.bench.jobs.wait(job, 600)
+    session.answer("turn", args)
+    _sent(session)
+    planned = perf_counter() - begin
+    found = session.answer("begin_measure", {})
+    if found:
+        session.bench.jobs.wait(found["job"], 600)
+    session.answer("measure", {})
+    _sent(session)
+    return planned * 1e3, (perf_counter() - begin) * 1e3
+
+
+def _sent(session: Session) -> int:
+    return len(json.dumps(session.parts())) + sum(map(len, session.buffers().values()))
+
+
+def turns(session: Session, values: int) -> Iterator[tuple[str, int, str]]:
+    """Knobs and values, each knob away from where it stands and back."""
+    operators = [o.name for o in session.house.operators if o.calls]
+    if operators:
+        middle = session.house.order[operators[len(operators) // 2]]
+        session.answer("focus", {"op": middle})
+    for knob in session.knobs():
+        others = [i for i in range(len(knob.labels)) if i != knob.now][:values]
+        for index in (*others, knob.now) if others else ():
+            now = next((k for k in session.knobs() if k.name == knob.name), None)
+            if now is not None and index < len(now.labels) and now.now != index:
+                yield knob.name, index, now.labels[index]
+
+
+def percentile(found: Sequence[float], share: float) -> float:
+    """The value that so large a share is not above."""
+    return sorted(found)[min(len(found) - 1, int(share * len(found)))]
+
+
+def knobs(models: Sequence[str], values: int) -> list[dict[str, Any]]:
+    """Each turn of each model, printed by knob as it comes."""
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        session = Session(explorer.compile(f"zoo:{model}"))
+        session.answer("pin", {})
+        for knob, index, label in turns(session, values):
+            planned, measured = turned(session, knob, index, label)
+            rows.append(
+                {"model": model, "knob": knob, "value": label, "ms": planned, "all_ms": measured}
+            )
+        mine = [r for r in rows if r["model"] == model]
+        for name in dict.fromkeys(r["knob"] for r in mine):
+            _say(f"{model}, {name}", [r for r in mine if r["knob"] == name])
+    return rows
+
+
+def _say(what: str, rows: Sequence[dict[str, Any]]) -> None:
+    cells = [what, str(len(rows))]
+    for key in ("ms", "all_ms"):
+        found = [r[key] for r in rows]
+        cells += [f"{percentile(found, share):.0f}" for share in (0.5, 0.95, 1.0)]
+    print("  ".join(cells), flush=True)
+
+
+def chain(operators: int) -> Any:
+    """A model of so many operators."""
+    import numpy as np
+
+    import explorer.np as enp
+
+    ones = np.ones(8, np.float32)
+
+    def model(x: explorer.tensor("float32", 4, 8)) -> Any:  # type: ignore[valid-type]
+        for n in range(operators // 2):
+            x = enp.tanh(x + ones * n)
+        return x
+
+    return explorer.trace(model)
+
+
+def graph(operators: int) -> None:
+    """A large model folded."""
+    from widgets.model import dataflow_graph
+    from widgets.model.operators import operators as read
+
+    c = explorer.compile(chain(operators), until="typed")
+    begin = perf_counter()
+    known = read(c)
+    found = dataflow_graph.data(c, False, known)
+    seconds = perf_counter() - begin
+    print(f"{len(known)} operators: {len(found.nodes)} nodes laid out in {seconds:.2f} s")
+
+
+def memory(model: str, moves: int) -> None:
+    """What turning knobs leaves behind."""
+    session = Session(explorer.compile(f"zoo:{model}"))
+    held, begun = [], 0
+    while begun < moves:
+        for knob, index, label in turns(session, 3):
+            args = {"knob": knob, "index": index, "label": label}
+            session.answer("turn", args)
+            begun += 1
+            held.append(_resident_mb())
+            if begun == moves:
+                break
+    tenth = held[len(held) // 10]
+    print(f"{model}: {held[0]:.0f} MB, {tenth:.0f} after {len(held) // 10} moves, ", end="")
+    print(f"{held[-1]:.0f} after {len(held)}")
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--values", type=int, default=3, help="values that a knob goes to")
+    parser.add_argument("--operators", type=int, default=50_000)
+    parser.add_argument("--moves", type=int, default=200)
+    parser.add_argument("--parts", default="knobs,graph,memory")
+    parser.add_argument("--json", default="", help="a file that gets every turn")
+    flags = parser.parse_args()
+    models, parts = flags.models.split(","), flags.parts.split(",")
+    if "knobs" in parts:
+        print("model, knob  n  planned ms: median  95 %  most  measured ms: median  95 %  most")
+        rows = knobs(models, flags.values)
+        _say("all", rows)
+        for key, most in (("ms", MOST_PLANNED_MS), ("all_ms", MOST_MEASURED_MS)):
+            late = sorted((r for r in rows if r[key] > most), key=lambda r: -r[key])[:8]
+            said = [(r["model"], r["knob"], r["value"], f"{r[key]:.0f}") for r in late]
+            if said:
+                print(f"\nabove {most:.0f} ms\n" + table(("model", "knob", "value", ">ms"), said))
+        if flags.json:
+            Path(flags.json).write_text(json.dumps(rows))
+    if "graph" in parts:
+        graph(flags.operators)
+    if "memory" in parts:
+        memory(models[0], flags.moves)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""A turned knob shows its plan before any code is generated; code comes with the measurement."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+import explorer.np as enp
+from explorer.counters import counters
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from widgets.session.session import Session
+
+W = np.ones((95, 97), np.float32)
+
+
+@explorer.trace
+def model(x: explorer.tensor("float32", 61, 95)) -> Any:  # type: ignore[valid-type]
+    return enp.exp(x @ W)
+
+
+@pytest.fixture
+def session() -> Session:
+    found = Session(explorer.compile(model))
+    operator = next(o for o in found.house.operators if o.calls)
+    found.answer("focus", {"op": found.house.order[operator.name]})
+    return found
+
+
+def turn(session: Session, knob: str, index: int) -> Any:
+    job = session.answer("begin_turn", {"knob": knob, "index": index})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    return session.answer("turn", {"knob": knob, "index": index})
+
+
+def another_tile(session: Session) -> int:
+    knob = next(k for k in session.knobs() if k.name == "tile")
+    return next(i for i in range(len(knob.values)) if i != knob.now)
+
+
+def test_a_tile_is_planned_without_code_and_measured_with_it(session: Session) -> None:
+    with counters.delta() as did:
+        told = turn(session, "tile", another_tile(session))
+    assert told["measure"] and "planned" in told["said"] and did.kernel_compiles == 0
+    assert session.now.compiled.program.stage is Stage.PLANNED and session.walls.planned
+    assert "wall_more" not in session.parts()["walls"]  # it comes with the measurement
+    with pytest.raises(BadOption, match="has no code yet"):
+        session.answer("kernel", {"call": 0})
+    job = session.answer("begin_measure", {})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    session.answer("measure", {})
+    assert session.now.compiled.program.stage is Stage.EMITTED
+    assert session.answer("kernel", {"call": 0})["lines"]
+    assert session.verdict()["n"] >= 20 and session.walls.measured is not None
+
+
+def test_another_schedule_keeps_its_code(session: Session) -> None:
+    knob = next(k for k in session.knobs() if k.name == "policy")
+    turn(session, "policy", next(i for i in range(len(knob.values)) if i != knob.now))
+    assert session.now.compiled.program.stage is Stage.EMITTED
+    assert session.answer("kernel", {"call": 0})["lines"]
+
+
+def test_a_measurement_that_is_cancelled_leaves_the_plan(session: Session) -> None:
+    turn(session, "tile", another_tile(session))
+    before = session.now
+    job = session.answer("begin_measure", {})["job"]
+    session.answer("cancel", {"job": job})
+    told = session.bench.jobs.wait(job)
+    said = told["error"]["sentence"]
+    assert ("cancelled" in said or "stopped before" in said) and session.now == before
+    session.run_once()  # what needs code has it generated
+    assert session.now.compiled.program.stage is Stage.EMITTED
+
+
+def test_the_wall_that_is_planned_is_the_one_with_code(session: Session) -> None:
+    turn(session, "tile", another_tile(session))
+    planned = session.walls.planned
+    session.run_once()
+    coded = session.walls.planned
+    assert planned is not None and coded is not None and coded is not planned
+    for field in fields(planned):
+        np.testing.assert_equal(getattr(coded, field.name), getattr(planned, field.name))
+
+
+def test_what_was_compiled_no_further_stays_there() -> None:
+    session = Session(explorer.compile(model, until="planned"))
+    knob = next(k for k in session.knobs() if k.name == "fusion")
+    told = turn(session, "fusion", 1 if knob.now != 1 else 0)
+    assert not told["measure"] and session.now.compiled.program.stage is Stage.PLANNED
+
+
+def test_an_operator_has_one_name_in_knob_history_and_pictures(session: Session) -> None:
+    label = session.house.operators[session.house.order[session.focus]].label
+    knob = next(k for k in session.knobs() if k.name == "tile")
+    assert knob.label == f"tile of {label}"
+    turn(session, "tile", another_tile(session))
+    assert session.history()[-1]["what"].startswith(f"tile of {label} ")
+    op = session.house.order[session.focus]
+    for room in ("staircase", "waves", "roofline", "roller"):
+        told = session.answer("picture", {"room": room, "op": op})
+        assert told["table"]["caption"].startswith(label), room

@@ -1,0 +1,140 @@
+"""A loop's ways against its trips as a plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import time_text
+from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at, counted
+from widgets.grinder.crossing_picture import timed_words
+
+NONE = 0.3  # where no trip at all stands on an axis that has no 0
+FARTHEST = 30.0  # so many times the least is the highest that is drawn
+WORDS = "%{customdata}<extra></extra>"
+LINES = (  # from the host, in the program, and unrolled by more and more
+    ("square", "dash", 1.4),
+    ("circle", "solid", 2.2),
+    ("triangle-up", "solid", 1.2),
+    ("diamond", "dot", 1.2),
+    ("cross", "dashdot", 1.2),
+)
+
+
+def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
+    """Above, the time of the loop over its trips, both logarithmic, a line a way; below, the same
+    over that of the fastest way.
+    """
+    c, figure = colours(theme), go.Figure()
+    best = [rows.ways[k].times_us[i] for i, k in enumerate(rows.least)]
+    for n, way in enumerate(rows.ways):
+        _way(figure, rows, n, way.times_us, False, c)
+        shares = tuple(us / b if b > 0 else 0.0 for us, b in zip(way.times_us, best))
+        _way(figure, rows, n, shares, True, c)
+        _timed(figure, rows, n, c)
+    spent = [us for w in rows.ways for us in w.times_us if us > 0] or [1.0]
+    if rows.trips is not None:
+        _as_it_runs(figure, rows, min(spent), max(spent), c)
+    figure.update_layout(yaxis2={"anchor": "x"})
+    styled(figure, theme, title, 520)
+    powers = [10**p for p in range(7)]
+    figure.update_xaxes(
+        title="trips of the loop (count)",
+        type="log",
+        tickvals=[NONE, *powers],
+        ticktext=["0", *(f"{n:,}" for n in powers)],
+        anchor="y2",
+    )
+    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log"}
+    below = {"title": {"text": "over the fastest (×)"}, "type": "log"}
+    figure.update_layout(
+        yaxis={**above, "domain": [0.42, 1], "exponentformat": "power"},
+        yaxis2={
+            **below,
+            "domain": [0, 0.34],
+            "range": [-0.05, 1.5],
+            "tickvals": [1, 3, 10, FARTHEST],
+        },
+    )
+    return figure
+
+
+def _line(n: int) -> tuple[str, str, float]:
+    return LINES[min(n, len(LINES) - 1)]
+
+
+def _name(way: WayRow) -> str:
+    return f"{way.label}, as compiled" if way.chosen else way.label
+
+
+def _way(
+    figure: go.Figure,
+    rows: CrossingRows,
+    n: int,
+    values: tuple[float, ...],
+    shares: bool,
+    c: Mapping[str, str],
+) -> None:
+    """One line of a way, where it takes any time at all."""
+    (symbol, dash, width), way = _line(n), rows.ways[n]
+    known = [i for i, value in enumerate(values) if value > 0]
+    figure.add_scatter(
+        x=[rows.counts[i] or NONE for i in known],
+        y=[values[i] for i in known],
+        name=_name(way),
+        legendgroup=way.label,
+        showlegend=not shares,
+        yaxis="y2" if shares else "y",
+        mode="lines+markers",
+        line={"color": c["ink"], "dash": dash, "width": width},
+        marker={"symbol": f"{symbol}-open", "color": c["ink"], "size": 6},
+        customdata=[_words(rows, n, i) for i in known],
+        hovertemplate=WORDS,
+    )
+
+
+def _words(rows: CrossingRows, n: int, i: int) -> str:
+    way = rows.ways[n]
+    said = f"{way.label}, {counted(rows.counts[i])}: {time_text(way.times_us[i])}"
+    return f"{said}<br>{at(rows, i)}"
+
+
+def _timed(figure: go.Figure, rows: CrossingRows, n: int, c: Mapping[str, str]) -> None:
+    """What the clock said of a way: filled, with its interval."""
+    way = rows.ways[n]
+    mine = [t for t in rows.timed if t.label == way.label]
+    if mine:
+        figure.add_scatter(
+            x=[t.trips or NONE for t in mine],
+            y=[t.median_us for t in mine],
+            error_y={
+                "type": "data",
+                "array": [t.high_us - t.median_us for t in mine],
+                "arrayminus": [t.median_us - t.low_us for t in mine],
+                "color": c["ink"],
+                "thickness": 1,
+            },
+            name=f"measured, {way.label}",
+            mode="markers",
+            marker={"symbol": _line(n)[0], "color": c["ink"], "size": 9},
+            customdata=[timed_words(t) for t in mine],
+            hovertemplate=WORDS,
+        )
+
+
+def _as_it_runs(
+    figure: go.Figure, rows: CrossingRows, low: float, high: float, c: Mapping[str, str]
+) -> None:
+    assert rows.trips is not None
+    said = f"as it runs: {counted(rows.trips)}"
+    figure.add_scatter(
+        x=[min(rows.trips, MOST) or NONE] * 2,
+        y=[low, high],
+        name=said,
+        mode="lines",
+        line={"color": c["ink3"], "width": 1},
+        customdata=[said] * 2,
+        hovertemplate=WORDS,
+    )

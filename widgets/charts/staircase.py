@@ -1,0 +1,180 @@
+"""Roller's construction as a plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log10
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.roller.staircase import StaircaseRows, StepRow, sentence
+from widgets.roller.staircase_picture import MOST
+
+HIGH = 4  # times computing: what loads longer is cut until the axis is zoomed out
+WORDS = "%{customdata}<extra></extra>"
+MARKS = {  # what became of a state: its symbol
+    "grows on": "circle-open",
+    "compute bound: one level down": "triangle-down",
+    "does not fit, or wastes too much": "x-thin-open",
+    "a result, by rank": "square",
+}
+
+
+def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
+    """The states from left to right: above, what each takes of its tightest limit, and what it grew
+    from; below, how long a unit loads for it, over how long it computes.
+    """
+    figure, c, steps = go.Figure(), colours(theme), shown(rows.steps)
+    at = {s.number: n for n, s in enumerate(steps)}
+    _limit(figure, len(steps), c)
+    for leads in (False, True):
+        _ways(figure, [s for s in steps if s.leads == leads], at, rows, leads, c)
+    for what in MARKS:
+        mine = [s for s in steps if _became(s) == what]
+        _states(figure, mine, at, rows, what, c)
+    _times(figure, steps, at, rows, c)
+    first = min((s.share for s in steps if s.share > 0), default=1.0)
+    figure.update_layout(barmode="group", bargap=0.3, yaxis2={"anchor": "x"})
+    styled(figure, theme, title, 520)
+    figure.update_xaxes(
+        title="state (in order; the axis that was enlarged, and the memory level)",
+        tickvals=list(at.values()),
+        ticktext=list(_ticks(steps)),
+        tickangle=0,
+        anchor="y2",
+    )
+    figure.update_layout(
+        yaxis={
+            "title": {"text": "room taken (%)"},
+            "domain": [0.46, 1],
+            "type": "log",
+            "range": [log10(first / 2), log10(2.5)],
+            "tickformat": "~%",
+            "dtick": 1,
+        },
+        yaxis2={
+            "title": {"text": "time (×)"},
+            "domain": [0, 0.38],
+            "range": [0, min(HIGH, max([1.0, *(s.ratio for s in steps)])) * 1.08],
+        },
+    )
+    return figure
+
+
+def shown(steps: Sequence[StepRow]) -> list[StepRow]:
+    """As many as there is room for: those that lead to results first, then the others in order."""
+    ranked = sorted(steps, key=lambda s: (not s.leads, s.number))[:MOST]
+    return sorted(ranked, key=lambda s: s.number)
+
+
+def _limit(figure: go.Figure, count: int, c: Mapping[str, str]) -> None:
+    said = "all of the tightest limit"
+    figure.add_scatter(
+        x=[-0.5, count - 0.5],
+        y=[1, 1],
+        name=said,
+        mode="lines",
+        line={"color": c["bad"], "width": 1.2, "dash": "dash"},
+        customdata=[said] * 2,
+        hovertemplate=WORDS,
+    )
+
+
+def _ways(
+    figure: go.Figure,
+    steps: Sequence[StepRow],
+    at: Mapping[int, int],
+    rows: StaircaseRows,
+    leads: bool,
+    c: Mapping[str, str],
+) -> None:
+    """From each tile to those that were grown from it, in steps."""
+    by = {s.number: s for s in rows.steps}
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for s in steps:
+        parent = by.get(s.parent)
+        if parent is not None and parent.number in at:
+            x += [at[parent.number], at[s.number], at[s.number], None]
+            y += [parent.share, parent.share, s.share, None]
+    if x:
+        figure.add_scatter(
+            x=x,
+            y=y,
+            name="on the way to a result" if leads else "grown from",
+            mode="lines",
+            line={
+                "color": c["ink2"] if leads else c["edge"],
+                "width": 1.6 if leads else 1,
+                "dash": "solid" if leads else "dot",
+            },
+            hoverinfo="skip",
+        )
+
+
+def _states(
+    figure: go.Figure,
+    steps: Sequence[StepRow],
+    at: Mapping[int, int],
+    rows: StaircaseRows,
+    what: str,
+    c: Mapping[str, str],
+) -> None:
+    if not steps:
+        return
+    result = what == "a result, by rank"
+    takes = {"take": [{"rank": s.rank} for s in steps]} if result and not rows.own else None
+    figure.add_scatter(
+        x=[at[s.number] for s in steps],
+        y=[s.share for s in steps],
+        name=what,
+        mode="markers+text" if result else "markers",
+        text=[str(s.rank + 1) for s in steps] if result else None,
+        textposition="top center",
+        textfont={"color": c["ink"], "size": 11},
+        marker={"symbol": MARKS[what], "color": c["ink"], "size": 11 if result else 9},
+        customdata=[sentence(s, rows.score) for s in steps],
+        meta=takes,
+        hovertemplate=WORDS,
+    )
+
+
+def _times(
+    figure: go.Figure,
+    steps: Sequence[StepRow],
+    at: Mapping[int, int],
+    rows: StaircaseRows,
+    c: Mapping[str, str],
+) -> None:
+    """Computing is 1; what loads longer is memory bound."""
+    for name, values, colour in (
+        ("computing", [1.0 for _ in steps], c["t2"]),
+        ("loading", [s.ratio for s in steps], c["pane"]),
+    ):
+        figure.add_bar(
+            x=[at[s.number] for s in steps],
+            y=values,
+            name=name,
+            yaxis="y2",
+            marker={"color": colour, "line": {"color": c["ink2"], "width": 1}},
+            customdata=[sentence(s, rows.score) for s in steps],
+            hovertemplate=WORDS,
+        )
+
+
+def _became(s: StepRow) -> str:
+    if s.rank >= 0:
+        return "a result, by rank"
+    if s.verdict.startswith(("does not fit", "eps")):
+        return "does not fit, or wastes too much"
+    return "compute bound: one level down" if s.verdict.startswith("compute bound") else "grows on"
+
+
+def _ticks(steps: Sequence[StepRow]) -> Iterator[str]:
+    """The axis of each state; under the first of a level its name."""
+    before = ""
+    for s in steps:
+        axis = s.axis if s.change != "the first tile" else "·"
+        yield axis if s.level_name == before else f"{axis or '·'}<br>{s.level_name}"
+        before = s.level_name
