@@ -13,7 +13,7 @@ SECONDS = 0.05  # of each clock, for readers 0.3 to 1: what it says is no test
 # a notebook, its sections, and the pictures that it leaves behind
 ALL = [
     ("00_tour", 6, 4),
-    ("01_graphs", 4, 2),
+    ("01_graphs", 4, 3),
     ("02_rewriting", 4, 1),
     ("03_fusion", 7, 4),
     ("04_tiles", 5, 2),
