@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.codegen.build import build_kernel, print_kernel
-from explorer.devices.cpus import like
+from explorer.codegen.build import print_kernel
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Micro, Tiling
@@ -54,34 +50,6 @@ def test_hints_for_four_steps_leave_no_step_out(m: int, k: int) -> None:
     want = evaluate_kernel(case.kernel, [values[n] for n in case.kernel.inputs], {})
     got = run_kernel(case.kernel, Tiling((), Micro(4, 3, 8)), values)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["cpu-avx2", "cpu-avx512"])
-@pytest.mark.parametrize("vectors", [1, 2, 3])
-def test_a_function_of_a_register_tile_is_done_on_vectors_however_few_columns_it_has(
-    name: str, vectors: int
-) -> None:
-    device = like(HERE, name)
-    case = linear(8, 32, 48 * device.lanes, "erf", {})
-    micro = Micro(4, vectors, device.lanes)
-    text = build_kernel(case.kernel, Tiling((), micro), ShapeEnv(), device).assembly()
-    assert re.search(r"vfn?m\w+ps", text) and not re.search(r"vfn?m\w+ss", text)
-
-
-@pytest.mark.parametrize(("m", "n"), [(1, 5), (4, 16), (5, 17), (9, 40), (6, 64), (13, 100)])
-@pytest.mark.parametrize("micro", [Micro(1, 4), Micro(4, 1), Micro(4, 3), Micro(6, 2, 4)])
-@pytest.mark.parametrize("tile", [{}, {"e1": 24}])
-def test_functions_of_tiles_past_the_edges_are_right(
-    m: int, n: int, micro: Micro, tile: dict[str, int]
-) -> None:
-    case = linear(m, 7, n, "erf", tile)
-    kernel = replace(case.kernel, constants=frozenset()) if tile else case.kernel
-    values = arrays(case)
-    values["x"][0, 0], values["x"][-1, 0], values["w"][0, 1:3] = np.nan, np.inf, (np.inf, 0)
-    with np.errstate(invalid="ignore"):
-        want = evaluate_kernel(kernel, [values[k] for k in kernel.inputs], {})
-    got = run_kernel(kernel, Tiling(tuple(tile.items()), micro), values)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 @explorer.trace

@@ -19,9 +19,9 @@ from explorer.tile.rewriting.loop_form import Pass, is_small_power, loop_of, siz
 MOST_PREFETCHED_BYTES = 1 << 14  # of a row, while the last is reduced; chosen, no measurement kept
 
 
-def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm, clipped: str = "") -> None:
-    """Print a statement as vector loops; `clipped`: how many points its clipped axis has."""
-    _Plan(e, loop_of(s), form, clipped=clipped).emit()
+def vector_loop(e: Emitter, s: Part | OnePass, form: LoopForm) -> None:
+    """Print a statement as vector loops."""
+    _Plan(e, loop_of(s), form).emit()
 
 
 def vector_scan(e: Emitter, s: Scan, form: LoopForm) -> None:
@@ -38,7 +38,6 @@ class _Plan:
     p: Pass
     form: LoopForm
     running: Scan | None = None
-    clipped: str = ""
     operands: list[Operand] = field(default_factory=list)
     bases: dict[tuple[str, Affine], int] = field(default_factory=dict)
     distances: list[str] = field(default_factory=list)
@@ -119,8 +118,6 @@ class _Plan:
         """How many values an axis has."""
         if not (s.clip_low or s.clip_high):
             return dim_text(s.size)
-        if self.clipped:
-            return self.clipped
         end = affine_text(s.base + s.size)
         end = f"min({end}, {dim_text(s.extent)})" if s.clip_high else end
         return f"max({end} - ({affine_text(start)}), 0)"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from explorer.ir.affine import Affine, var
+from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Micro
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr, fetches
@@ -294,7 +294,7 @@ class Panels:
     `run` says how rows lie; None: each tile looks them up in `row_table`. `operands` are the
     elements that the epilogue stores, first, and reads, where full tiles do it on registers; none:
     it goes through the tile in L1. `prefetch` is what comes while a panel is read: the next
-    "panel", the left operand's next "rows", or "" nothing. The epilogue's `form` is that of `row`.
+    "panel", the left operand's next "rows", or "" nothing.
     """
 
     rows: tuple[Span, ...]
@@ -306,12 +306,6 @@ class Panels:
     run: Run | None = None
     operands: tuple[Fetch, ...] = ()
     prefetch: str = ""
-
-    def row(self, whole: bool = True) -> Map:
-        """The epilogue on row `_r` of a tile in L1: all its columns, or those before the end."""
-        axis, columns = self.columns.axis, self.micro.columns
-        span = Span(axis, var("_j"), columns, self.columns.extent, clip_high=not whole)
-        return replace(self.epilogue, spans=(span,))
 
 
 Statement: TypeAlias = (

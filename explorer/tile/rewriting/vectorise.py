@@ -110,20 +110,14 @@ class _Forms:
         return [vector_form(plain, self.device) or plain]
 
     def panels(self, s: Panels) -> list[Statement]:
-        """A contraction: the rows of a tile in L1 are iterated over in vectors where they can be,
-        since LLVM makes none of a function of so few columns. What an epilogue reads of a row that
-        is the same for all tiles, as a loop's trip has one, is looked up before them.
+        """A contraction whose epilogue reads a row that is the same for all tiles, as a loop's trip
+        has one: it is looked up before them, else LLVM asks for it again with each element, and
+        makes no vectors.
         """
         finds: list[Statement] = []
         axes = {span.axis for span in (*s.rows, s.columns, *s.epilogue.spans)}
         expr = self.with_rows(s.epilogue.expr, finds, frozenset({*axes, *PLACES}), tuple(writes(s)))
-        s = replace(s, epilogue=replace(s.epilogue, expr=expr))
-        row = vector_form(s.row(), self.device)
-        if row is not None and row.form is not None:
-            lanes = min(row.form.lanes, s.micro.columns)
-            form = replace(row.form, lanes=lanes)
-            s = replace(s, epilogue=replace(s.epilogue, form=form))
-        return [*finds, s]
+        return [*finds, replace(s, epilogue=replace(s.epilogue, expr=expr))]
 
     def with_rows(
         self,

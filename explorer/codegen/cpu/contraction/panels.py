@@ -7,7 +7,6 @@ from typing import Any
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
-from explorer.codegen.cpu.loops import vector_loop
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.patterns.forms import Form
@@ -199,20 +198,7 @@ def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
 def _store_row(e: Emitter, s: Panels) -> None:
     """The epilogue on row `_r` of the tile in L1."""
     depth, lanes = e.depth, s.micro.columns
-    whole, hi = _whole_columns(s), e.bounds(s.columns)[1]
-    if s.epilogue.form is not None:
-        if not whole:
-            e.line(f"if _j + {lanes} <= {hi}:")
-            e.depth += 1
-        vector_loop(e, s.row(), s.epilogue.form)
-        e.depth = depth
-        if not whole:
-            e.line("else:")
-            e.depth += 1
-            vector_loop(e, s.row(whole=False), s.epilogue.form, f"{hi} - _j")
-            e.depth = depth
-        return
-    end = f"_j + {lanes}" if whole else f"min(_j + {lanes}, {hi})"
+    end = f"_j + {lanes}" if _whole_columns(s) else f"min(_j + {lanes}, {e.bounds(s.columns)[1]})"
     e.line(f"for {s.columns.axis} in range(_j, {end}):")
     e.depth += 1
     e.store(s.epilogue.target, e.expression(s.epilogue.expr))
