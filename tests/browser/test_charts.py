@@ -197,8 +197,12 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
         where = f".rooms [data-room={room}]"
         tab.page.locator(where).scroll_into_view_if_needed()
         tab.page.wait_for_selector(f"{where} .xtitle")
-    told: Any = tab.page.evaluate("driver => document.querySelectorAll('.rooms .chart').length")
-    assert told == len(CHARTS) and not tab.faults and not tab.outside
+    rooms: list[str] = tab.page.evaluate(
+        "driver => [...document.querySelectorAll('.rooms .chart')]"
+        ".map(c => c.closest('[data-room]').dataset.room)"
+    )
+    assert sorted(rooms) == sorted((*CHARTS, "memory_time"))
+    assert not tab.faults and not tab.outside
     tab.close()
 
 

@@ -30,6 +30,7 @@ from tests.fuzz.files import ODD_NUMBERS, ODD_REALS, ODD_TEXTS
 from tests.fuzz.judge import Failure, crash, sentence_judged
 from tests.fuzz.settings import PLAIN
 from tests.fuzz.state_models import MODELS
+from widgets.model.knobs import with_code
 from widgets.session.session import Session
 
 Rng = np.random.Generator
@@ -224,7 +225,7 @@ def questions(rng: Rng, name: str) -> list[Failure]:
             _, failures = refused_well(lambda a=answer: json.dumps(a, default=_plain))
             if failures:
                 return failures
-    c, failures = refused_well(lambda: session.now.compiled)
+    c, failures = refused_well(lambda: with_code(session.now).compiled)
     return failures or answers_wrongly(name, c, "after the questions of a session")
 
 

@@ -67,7 +67,7 @@ def test_turned_weights_stay_integers(tmp_path: Path) -> None:
 
 def test_weights_of_a_convolution_stay_integers(tmp_path: Path) -> None:
     proto = model("Conv", "int8", 0, None, [1, SIDE, 3, 3], (SIDE, SIDE, 1, 1))
-    assert compiled_and_equal(proto, tmp_path, [1, SIDE, 3, 3]) == ["int8"]
+    assert {*compiled_and_equal(proto, tmp_path, [1, SIDE, 3, 3])} == {"int8"}  # once a tiling
 
 
 def test_a_scale_along_the_sum_stays_inside(tmp_path: Path) -> None:
