@@ -77,7 +77,7 @@ def tour(
 def test_every_cell_ran_and_nothing_was_asked_from_outside(tour: Tour) -> None:
     assert tour.tab.outside == [] and tour.tab.faults == []
     assert tour.page.locator(".jp-RenderedText[data-mime-type*=stderr]").count() == 0
-    assert tour.page.locator(".jp-OutputArea .ironworks .room").count() == 2  # of Welder and of Rammer
+    assert tour.page.locator(".jp-OutputArea .ironworks .room").count() == 2
 
 
 def test_the_wall_is_drawn(tour: Tour) -> None:
