@@ -23,7 +23,7 @@ from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
-from explorer.ir.stage import Stage
+from explorer.ir.stage import SYSTEMS, Stage
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
 from explorer.measure.machine import machine
@@ -119,17 +119,8 @@ class Compilation:
 
         Raises BadOption where there is none.
         """
-        system = {
-            "relax": Stage.LEGALIZED,
-            "grinder": Stage.TASKED,
-            "welder": Stage.WELDED,
-            "roller": Stage.ROLLED,
-            "rammer": Stage.RAMMED,
-            "memory": Stage.PLANNED,
-            "codegen": Stage.EMITTED,
-        }
         for s in reversed(self.snapshots):
-            if name == s.name or name.upper() == s.stage.name or system.get(name) == s.stage:
+            if name == s.name or name.upper() == s.stage.name or SYSTEMS.get(name) == s.stage:
                 return s
         steps = ", ".join(repr(s.name) for s in self.snapshots)
         raise BadOption(

@@ -20,6 +20,15 @@ class Stage(IntEnum):
     EMITTED = 9
 
 
+SYSTEMS: dict[str, Stage] = {  # by the name of a system, the stage that it makes
+    "relax": Stage.LEGALIZED,
+    "grinder": Stage.TASKED,
+    "welder": Stage.WELDED,
+    "roller": Stage.ROLLED,
+    "rammer": Stage.RAMMED,
+    "memory": Stage.PLANNED,
+    "codegen": Stage.EMITTED,
+}
 PROMISES: dict[Stage, str] = {
     Stage.IMPORTED: "graph operators as they stand in the file",
     Stage.TYPED: "every value has an annotation; shape arithmetic is folded into symbolic dims",

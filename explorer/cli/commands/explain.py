@@ -20,20 +20,11 @@ from explorer.cli.explained import (
     welder,
 )
 from explorer.errors import BadOption
-from explorer.ir.stage import Stage
+from explorer.ir.stage import SYSTEMS, Stage
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
 
-SYSTEMS = {
-    "relax": Stage.LEGALIZED,
-    "grinder": Stage.TASKED,
-    "welder": Stage.WELDED,
-    "roller": Stage.ROLLED,
-    "rammer": Stage.RAMMED,
-    "memory": Stage.PLANNED,
-    "codegen": Stage.EMITTED,
-}
 DECISIONS: dict[Stage, Callable[[Compilation, str | None], Answer]] = {
     Stage.TASKED: grinder.tasks,
     Stage.WELDED: welder.groups,
