@@ -155,6 +155,7 @@ def test_the_panel_tells_each_tier_and_what_it_saves(
     rows = cache_panel.data(compiled())
     assert rows.kept and hits(rows) == {"memory": True, "private": False, "team": True}
     assert [t.kernels == rows.kernels > 0 for t in rows.tiers] == [True, False, True]
+    assert not any(str(tmp_path) in t.place for t in rows.tiers)
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from explorer.cli.bug_report.private import without_paths
 from explorer.codegen.emitted import STEP
 from explorer.compilation import Compilation
 from explorer.compiler import kept_where
@@ -68,7 +69,8 @@ def data(c: Compiled) -> CacheRows:
     for tier in found.tiers:
         whole = found.kernels == tier.kernels > 0
         saves = seconds if tier.program else code if whole else 0.0
-        rows.append(TierRow(tier.name, tier.place, tier.program, tier.kernels, saves))
+        place = without_paths(tier.place)  # reports are shared
+        rows.append(TierRow(tier.name, place, tier.program, tier.kernels, saves))
     then = {d.part: d.then for d in found.why.differs}
     now = dict(found.wanted.parts) if found.wanted else {}
     parts = tuple(PartRow(name, text, then.get(name)) for name, text in now.items())
