@@ -14,11 +14,12 @@ from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce
 from explorer.ir.types import DType
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
+from explorer.tile.rewriting.row_blocks import ROWS_IN_FLIGHT
 from tests.codegen.cases import softmax_computes
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE, after, with_lanes
 
-ROWS = HERE.lanes
+ROWS = max(HERE.lanes, ROWS_IN_FLIGHT)  # of a block, where half of L1 holds it
 
 
 def softmax(m: Dim, n: int, dtype: DType = "float32") -> Kernel:
@@ -59,11 +60,20 @@ def test_rows_that_would_not_stay_in_l1_are_taken_one_by_one() -> None:
     assert isinstance(loop, For) and loop.span.size == 40
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_the_results_of_a_block_are_a_vector_of_the_device(lanes: int) -> None:
+@pytest.mark.parametrize(("lanes", "rows"), [(4, 16), (8, 16), (16, 16), (32, 32)])
+def test_the_results_of_a_block_are_whole_vectors_of_the_device(lanes: int, rows: int) -> None:
     blocks = after("share scratch", softmax(40, 40), device=with_lanes(lanes)).body[0]
     assert isinstance(blocks, For) and isinstance(blocks.body[0], Reduce)
-    assert blocks.body[0].spans[0].size == lanes
+    assert blocks.body[0].spans[0].size == rows
+
+
+def test_rows_of_which_sixteen_take_more_than_half_of_l1_are_a_vector() -> None:
+    near = HERE.levels[0].capacity_bytes or 0
+    columns = (near // 2 // ROWS_IN_FLIGHT - 8) // 8  # read and written, a maximum and a sum
+    for more, rows in ((0, ROWS_IN_FLIGHT), (1, 8)):
+        blocks = after("share scratch", softmax(40, columns + more), device=with_lanes(8)).body[0]
+        assert isinstance(blocks, For) and isinstance(blocks.body[0], Reduce)
+        assert blocks.body[0].spans[0].size == rows
 
 
 def test_few_rows_stay_apart() -> None:
