@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -44,8 +46,19 @@ def test_every_page_is_in_the_index_and_in_the_site() -> None:
     site = (ROOT / "mkdocs.yml").read_text("utf-8")
     for page in PAGES:
         assert f"how_to/{page.name}" in index and f"how_to/{page.name}" in site
-    for link in re.findall(r"\]\(([^)]+\.md)\)", index):
-        assert (DOCS / link).exists(), link
+    made = {f"course/{name}.md" for name in runpy.run_path(str(DOCS / "course.py"))["pages"]()}
+    written = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert set(re.findall(r"\]\(([^)]+\.md)\)", index)) <= made | written
+    assert set(re.findall(r": (\S+\.md)$", site, re.M)) == made | written
+
+
+def test_the_site_has_every_cell_of_every_chapter() -> None:
+    made = runpy.run_path(str(DOCS / "course.py"))["pages"]()
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        page = made[notebook.stem]
+        assert page.startswith("# ")
+        for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+            assert "".join(cell["source"]) in page
 
 
 def test_the_api_page_names_what_there_is() -> None:
