@@ -37,6 +37,11 @@ def model(x: explorer.tensor("float32", 63, 96)):  # type: ignore[no-untyped-def
     return enp.exp(x @ W) @ W @ W
 
 
+@explorer.trace
+def batched(x: explorer.tensor("float32", 4, 63, 96)):  # type: ignore[no-untyped-def,valid-type]
+    return enp.exp(x @ W)
+
+
 @pytest.fixture(scope="module")
 def session() -> Session:
     found = Session(explorer.compile(model))
@@ -94,6 +99,32 @@ def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
         wide = "[document.querySelector('.picture').clientWidth, "
         wide += "document.querySelector('.picture').scrollWidth]"
         assert len(set(house.evaluate(wide))) == 1, room
+
+
+@pytest.mark.parametrize("width", [900, 1000, 1600])
+def test_names_under_a_staircase_do_not_touch(
+    browser: Browser, tmp_path: Path, session: Session, width: int
+) -> None:
+    """Short ones lie, those of axes that were fused stand; both are written as the words are."""
+    from tests.browser.over_session import house
+
+    for s, fused in ((session, False), (Session(explorer.compile(batched)), True)):
+        with house(browser, tmp_path, s, width=width) as page:
+            enter(page, "staircase")
+            names: list[str] = page.locator(".chart .xtick text").all_text_contents()
+            assert any("b0·i_2" in name for name in names) == fused
+            assert not any("*" in name for name in names)
+            assert "*" not in page.locator(".picture .words").first.inner_text()
+            touching = page.evaluate(
+                """() => {
+                  const all = [...document.querySelectorAll(".chart .xtick text")]
+                    .map(t => [t.textContent, t.getBoundingClientRect()]);
+                  return all.flatMap(([a, p], n) => all.slice(n + 1)
+                    .filter(([, q]) => p.left < q.right && q.left < p.right
+                      && p.top < q.bottom && q.top < p.bottom).map(([b]) => `${a} | ${b}`));
+                }"""
+            )
+            assert touching == []
 
 
 def test_a_chart_follows_the_theme(house: Page) -> None:

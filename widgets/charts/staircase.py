@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import log10
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -12,6 +14,8 @@ from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 from widgets.roller.staircase_picture import MOST
 
 HIGH = 4  # times computing: what loads longer is cut until the axis is zoomed out
+LETTERS = 96  # that stand beside each other under the chart of the narrowest house
+START = "–"  # a level's first tile enlarged no axis
 WORDS = "%{customdata}<extra></extra>"
 MARKS = {  # what became of a state: its symbol
     "grows on": "circle-open",
@@ -40,8 +44,7 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     figure.update_xaxes(
         title="state (in order; the axis that was enlarged, and the memory level)",
         tickvals=list(at.values()),
-        ticktext=list(_ticks(steps)),
-        tickangle=0,
+        **_names(steps),
         anchor="y2",
     )
     figure.update_layout(
@@ -171,10 +174,29 @@ def _became(s: StepRow) -> str:
     return "compute bound: one level down" if s.verdict.startswith("compute bound") else "grows on"
 
 
-def _ticks(steps: Sequence[StepRow]) -> Iterator[str]:
-    """The axis of each state; under the first of a level its name."""
+def _names(steps: Sequence[StepRow]) -> dict[str, Any]:
+    """The axis of each state, and with the first of a level its name: under it, or, where the names
+    would meet in a room that is narrow, in one upright line.
+    """
+    ticks = list(_ticks(steps))
+    if any(
+        _meet([(n, tick[line]) for n, tick in enumerate(ticks) if tick[line:]], len(ticks))
+        for line in (0, 1)
+    ):
+        return {"ticktext": [", ".join(tick) for tick in ticks], "tickangle": -90}
+    return {"ticktext": ["<br>".join(tick) for tick in ticks], "tickangle": 0}
+
+
+def _meet(words: Sequence[tuple[int, str]], states: int) -> bool:
+    """Whether two words of a line, each under its state, would touch."""
+    return any(
+        (len(a) + len(b)) / 2 + 1 > (m - n) * LETTERS / states for (n, a), (m, b) in pairwise(words)
+    )
+
+
+def _ticks(steps: Sequence[StepRow]) -> Iterator[tuple[str, ...]]:
     before = ""
     for s in steps:
-        axis = s.axis if s.change != "the first tile" else "·"
-        yield axis if s.level_name == before else f"{axis or '·'}<br>{s.level_name}"
+        axis = START if s.change == "the first tile" else s.axis or START
+        yield (axis,) if s.level_name == before else (axis, s.level_name)
         before = s.level_name

@@ -172,9 +172,9 @@ def _axis(axis: Axis) -> str:
 
 
 def affine_text(index: Affine) -> str:
-    """An index: `2*h + kh - 1`."""
+    """An index: `2·h + kh − 1`."""
     parts: list[tuple[Dim, str]] = [(c, n) for n, c in index.terms]
-    text = " + ".join(n if c == 1 else f"{c}*{n}" for c, n in parts)
+    text = " + ".join(n if c == 1 else f"{c}·{n}" for c, n in parts)
     if index.const == 0 and text:
         return text
     return f"{text} + {index.const}".replace("+ -", "− ") if text else str(index.const)

@@ -110,9 +110,14 @@ class Rolled:
         return self.choices[self.rank] if self.choices else None
 
 
+def axis_words(axis: str) -> str:
+    """An axis for readers: one that several were fused into is their product, `b0·i_2`."""
+    return axis.replace("*", "·")
+
+
 def tile_words(axes: Sequence[str], shape: Sequence[int]) -> str:
     """A tile by its sizes."""
-    return " ".join(f"{a}={n}" for a, n in zip(axes, shape, strict=True))
+    return " ".join(f"{axis_words(a)}={n}" for a, n in zip(axes, shape, strict=True))
 
 
 def constructed(c: Construction, device: Device) -> tuple[Choice, ...]:

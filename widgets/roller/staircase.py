@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from explorer.roller.construct.steps import Construction, Step
 from widgets.draw.table import time_text
-from widgets.roller.rolled import Choice, Rolled, tile_words
+from widgets.roller.rolled import Choice, Rolled, axis_words, tile_words
 
 SKIPPED = "enough found"
 
@@ -136,7 +136,7 @@ def _row(c: Construction, s: Step, rank: int, leads: bool) -> StepRow:
     share = tightest.used / max(1, tightest.capacity) if tightest else 0.0
     return StepRow(
         s.number, s.parent, s.eps, s.level, c.levels[s.level].name,
-        tile_words(c.expression.axes, s.tile.shape), _change(c, s), s.axis, s.score,
+        tile_words(c.expression.axes, s.tile.shape), _change(c, s), axis_words(s.axis), s.score,
         s.compute_us, s.memory_us, limit, share, s.verdict, s.reason, rank, leads,
     )  # fmt: skip
 
@@ -145,7 +145,7 @@ def _change(c: Construction, s: Step) -> str:
     if s.before is None or not s.axis:
         return "the first tile"
     at = c.expression.axes.index(s.axis)
-    return f"{s.axis} {s.before[at]} → {s.tile.shape[at]}"
+    return f"{axis_words(s.axis)} {s.before[at]} → {s.tile.shape[at]}"
 
 
 def _way(c: Construction, end: Step) -> str:

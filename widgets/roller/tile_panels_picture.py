@@ -8,6 +8,7 @@ from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
 from widgets.draw.table import Table, size_text
 from widgets.model.picture import Picture
+from widgets.roller.rolled import axis_words
 from widgets.roller.storage_picture import storage
 from widgets.roller.tile_panels import DataTile, LevelPanel, PanelRows, Plane, data
 from widgets.roller.view import TILES, of_tile
@@ -60,7 +61,7 @@ def caption(rows: PanelRows) -> str:
 
 def axes_words(axes: Sequence[tuple[str, int]]) -> str:
     """Sizes by axis."""
-    return " ".join(f"{axis}={size}" for axis, size in axes)
+    return " ".join(f"{axis_words(axis)}={size}" for axis, size in axes)
 
 
 def _by(shape: Sequence[int]) -> str:
