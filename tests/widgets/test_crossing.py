@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -13,6 +14,7 @@ import explorer
 import widgets
 from explorer import np as xp
 from explorer.errors import BadOption
+from widgets.draw.svg import text_width
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -62,6 +64,18 @@ def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: 
     assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
     assert "it makes 30 trips (n)" in text
     assert len(table.rows) == len(found.counts) and "launch" in table.caption
+
+
+def test_a_way_s_name_ends_before_what_it_spends(session: Session) -> None:
+    given = drawn(session)
+    longest = replace(given.ways[0], label="unrolled by 16, all of the units", chosen=True)
+    ways = (longest, *given.ways[1:])
+    svg = crossing_picture.figure(replace(given, ways=ways))
+    texts = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="[^"]*">([^<]+)', svg.body)
+    names = {y: float(x) + text_width(t) for x, y, t in texts if t in {w.label for w in ways}}
+    spent = {y: float(x) for x, y, t in texts if " a trip: " in t}
+    assert len(spent) == len(ways)
+    assert all(names[y] < x for y, x in spent.items())
 
 
 def test_the_chart_s_lines_are_the_rows_and_their_share_of_the_fastest(session: Session) -> None:

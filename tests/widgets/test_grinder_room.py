@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -29,6 +31,19 @@ def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
     assert not any(r.ways for r in rows if r.kind == "operator")
     assert "on the host" in str(task_tree.table(rows).rows)
     assert "on the host" in task_tree.figure(rows).text("light")
+
+
+def test_what_is_said_of_neighbours_has_lines_of_its_own() -> None:
+    said = "predicted for a trip: 3,874 ns on the host, 538 ns in the program, one unit, " * 3
+    rows = tuple(
+        task_tree.TaskRow(depth, "loop", f"loop{depth}", "device", 1, 2, said, (), (), ran)
+        for depth, ran in ((0, ""), (1, ""), (2, "127 trips"))
+    )
+    svg = task_tree.figure(rows)
+    words = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="">', svg.body)
+    lines = [float(y) for x, y in words if float(x) >= task_tree.BESIDE]
+    assert len(lines) > len(rows) * 2 and lines[-1] < svg.height
+    assert all(b - a >= 12 for a, b in pairwise(lines))
 
 
 def test_what_ran_is_told_in_the_tree_where_a_clock_ran() -> None:

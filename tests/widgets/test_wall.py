@@ -1,5 +1,6 @@
 """Slices of walls of any length, who waits for whom, and where the time goes."""
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.rprogram import RProgram, Run, Wait
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from tests.widgets import many_bricks
+from widgets.draw.svg import text_width
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call, WallRows
 from widgets.rammer import brick_wall_picture, png, wall_slices, wall_table, wall_waits
@@ -225,6 +227,18 @@ def test_eighty_units_share_forty_lanes() -> None:
     assert brick_wall_picture.lanes_of(rows, 1) == 40
     text = brick_wall_picture.figure(rows).text()
     assert "w78–79" in text and "w80" not in text and "w100" not in text
+
+
+def test_what_is_said_of_a_wall_is_never_cut(session: Session) -> None:
+    planned, measured = session.walls.planned, session.walls.measured
+    assert planned is not None and measured is not None
+    found = session.walls.compared
+    said = brick_wall_picture.caption(planned, measured, found)
+    svg = brick_wall_picture.figure(planned, measured, "", found)
+    lines = re.findall(r'<text x="12" y="([\d.]+)" class="i">([^<]+)</text>', svg.body)
+    assert " ".join(line for _, line in lines) == said and "…" not in said
+    assert all(float(y) < svg.height for y, _ in lines)
+    assert all(text_width(line) <= brick_wall_picture.WIDTH - 20 for _, line in lines)
 
 
 def test_nothing_scheduled_is_a_picture_too() -> None:

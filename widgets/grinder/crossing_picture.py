@@ -8,7 +8,7 @@ from math import log10
 from explorer.ir.stage import Stage
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Timed
-from widgets.draw.svg import Svg, fit, label, rect, stepped, text_width
+from widgets.draw.svg import Svg, fit, label, rect, stepped, text_width, wrapped
 from widgets.draw.table import Cell, Table, time_text
 from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at, counted, data, sentence
 from widgets.grinder.view import LOOPS, crossing, supposed_of
@@ -71,13 +71,16 @@ def figure(rows: CrossingRows) -> Svg:
         *(_shown(rows, i) for i in places),
     ]
     y = RIBBON + 42
+    named = [*(w.label for w in rows.ways), *(name for name, _ in rows.refused)]
+    beside = LEFT + 12 + max(1.06 * text_width(name) for name in named)  # one may be bold
+    room = RIGHT - beside
     for way in rows.ways:
         marks.append(label(LEFT, y, way.label, "i w" if way.chosen else "i"))
-        marks.append(label(LEFT + 112, y, fit(_spent(way), RIGHT - LEFT - 112)))
-        y += 16
+        marks += [label(beside, y + 14 * n, s) for n, s in enumerate(wrapped(_spent(way), room))]
+        y += 16 + 14 * (len(wrapped(_spent(way), room)) - 1)
     for name, why in rows.refused:
         marks.append(label(LEFT, y, name, "q"))
-        marks.append(label(LEFT + 112, y, fit(f"no: {why}", 640), "q", title=f"no: {why}"))
+        marks.append(label(beside, y, fit(f"no: {why}", room), "q", title=f"no: {why}"))
         y += 16
     y -= 10
     for line in _known(rows):

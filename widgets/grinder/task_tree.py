@@ -20,6 +20,7 @@ from widgets.model.picture import Drawn, Picture
 LEVELS = ("host", "device", "unit")
 _INKS = {"host": "v0", "device": "v1", "unit": "v2"}
 COLUMNS = ("uTask", "kind", "level", "operators", "barriers each time", "reason")
+BESIDE, LINE = 352.0, 13.0  # where words begin that stand beside the boxes, and their pitch
 FOLD_ABOVE = 6  # a run of more plain operators than this is one row
 
 
@@ -159,13 +160,15 @@ def figure(rows: tuple[TaskRow, ...], selected: str = "") -> Svg:
         marks += _badge(width - 12 - _wide("filled") - 96, 10, "filled")
         marks.append(label(width - 12, 22, "measured in a run", "q", anchor="end"))
     last_at: dict[int, float] = {}
-    for i, row in enumerate(rows):
-        x, y = 12 + 20 * row.depth, top + i * pitch
+    below = float(top)
+    for row in rows:
+        high = max(pitch, LINE * len(_words(row, width)))  # the box in the middle of its words
+        x, y, below = 12 + 20 * row.depth, below + (high - pitch) / 2, below + high
         if row.depth and row.depth - 1 in last_at:
             marks.append(path(f"M{x - 11} {last_at[row.depth - 1]}V{y + 10}h11", "var(--edge)"))
         last_at[row.depth] = y + 20
         marks += _task(row, x, y, selected, width)
-    height = max(top + len(rows) * pitch + 12, 80)
+    height = max(below + 12, 80)
     return Svg(width, height, "".join(marks), f"uTask tree of {len(rows)} tasks")
 
 
@@ -183,7 +186,7 @@ def _levels() -> list[str]:
 def _task(row: TaskRow, x: float, y: float, selected: str, width: float) -> list[str]:
     on = bool(selected) and selected in row.ops
     ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--pane)", "var(--line2)")
-    wide = 300 - x + 40
+    wide = BESIDE - 12 - x
     style = "i w" if row.kind in ("loop", "branch", "call") or on else "i"
     note = f"{row.count} operators" if row.count > 1 else "" if row.kind == "operator" else row.kind
     letter = "inv w" if row.level == "unit" else "i w"
@@ -203,14 +206,21 @@ def _task(row: TaskRow, x: float, y: float, selected: str, width: float) -> list
         label(x + 25, y + 14, fit(row.name, 0.93 * (wide - 42 - text_width(note))), style),
         label(x + wide - 7, y + 14, note, "q", anchor="end"),
     ]
-    begin = x + wide + 12
     if row.ran:
-        marks += _badge(begin, y + 2, row.ran)
-        begin += _wide(row.ran) + 8
-    lines = wrapped(_said(row), width - 12 - begin)
-    top = y + 14 - 6 * (len(lines) - 1)
-    marks += [label(begin, top + 13 * i, line) for i, line in enumerate(lines) if line]
+        marks += _badge(BESIDE, y + 2, row.ran)
+    begin, lines = _begin(row), _words(row, width)
+    top = y + 14 - LINE / 2 * (len(lines) - 1)
+    marks += [label(begin, top + LINE * i, line) for i, line in enumerate(lines) if line]
     return marks
+
+
+def _begin(row: TaskRow) -> float:
+    """Where what is said of a uTask begins: beside its box, and what it did in a run."""
+    return BESIDE + (_wide(row.ran) + 8 if row.ran else 0)
+
+
+def _words(row: TaskRow, width: float) -> list[str]:
+    return wrapped(_said(row), width - 12 - _begin(row))
 
 
 def _badge(x: float, y: float, text: str) -> list[str]:

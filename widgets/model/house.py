@@ -107,6 +107,10 @@ def program_parts(house: House) -> dict[str, Part]:
     }
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
     kernels, library = len(c.program.kernel_calls), len(c.program.library_calls)
     inputs = ", ".join(
@@ -114,9 +118,9 @@ def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
         for name, t in c.model.inputs.items()
         if isinstance(t, Tensor)
     )
-    calls = f", {library} library calls" if library else ""
+    calls = f", {_count(library, 'library call')}" if library else ""
     return [
-        f"{len(known)} operators, {kernels} kernels{calls}",
+        f"{_count(len(known), 'operator')}, {_count(kernels, 'kernel')}{calls}",
         f"{_device(c)}",
         inputs,
         c.model.digest[:8],

@@ -9,7 +9,7 @@ import numpy as np
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from explorer.measure.walls import WallComparison
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width
+from widgets.draw.svg import Svg, label, path, rect, text_width, wrapped
 from widgets.draw.table import time_text
 from widgets.draw.theme import family_token
 from widgets.model.brick_wall import CAUSES, NAMES, WallRows
@@ -57,8 +57,9 @@ def figure(
         marks += lane_marks(measured, lanes, scale, at, high, step, selected, outlined=False)
     marks += cuts(measured or planned, scale, 4, y - 4)
     marks += axis(y, total) + _legend(y + 30, {c.family for c in planned.calls})
-    marks.append(label(12, y + 72, fit(said, WIDTH - 20), "i", title=said))
-    return Svg(WIDTH, y + 84, "".join(marks), f"Brick wall: {said}")
+    lines = wrapped(said, WIDTH - 20)
+    marks += [label(12, y + 72 + 15 * n, line, "i") for n, line in enumerate(lines)]
+    return Svg(WIDTH, y + 69 + 15 * len(lines), "".join(marks), f"Brick wall: {said}")
 
 
 def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
