@@ -26,9 +26,9 @@ from explorer.ir.tile_programs.statements import For, Map, OnePass, Reduce, Span
 from explorer.ir.tile_programs.traversal import Part, parts_of, touched, with_loads
 
 LEAST_ROWS = 4  # that are worth a block; chosen, no measurement kept
-# Measured with vectors of 8, blocks of 16 rows over blocks of 8, two runs: layer norm of 16 columns
-# 1.05 and 1.10, of 24 1.15 and 1.09, of 32 1.02 and 1.04, of 128, a block of which takes more than
-# half of L1, 0.85; softmax of 16 1.04 and 1.01, of 32 1.00 and 1.03; NAFNet 1.02.
+# As measured with vectors of 8, blocks of 16 rows over blocks of 8, two runs: layer norm of 16
+# columns 1.05 and 1.10, of 24 1.15 and 1.09, of 32 1.02 and 1.04, of 128, of which a block takes
+# more than half of L1, 0.85; softmax of 16 1.04 and 1.01, of 32 1.00 and 1.03; NAFNet 1.02.
 ROWS_IN_FLIGHT = 16  # that hide the wait of a reduction, where half of the nearest cache holds them
 
 
