@@ -31,6 +31,18 @@ export function keepKeys(root) {
   return root;
 }
 
+/** A box that holds more than it shows takes the focus, so that the arrow keys scroll it, and is called what `name()` says; one that shows all of it is no stop for Tab. */
+export function scrolls(box, name) {
+  const look = () => {
+    const over = box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1;
+    if (over) { box.tabIndex = 0; box.setAttribute("role", "region"); box.setAttribute("aria-label", name()); }
+    else for (const its of ["tabindex", "role", "aria-label"]) box.removeAttribute(its);
+  };
+  new ResizeObserver(look).observe(box);
+  new MutationObserver(() => requestAnimationFrame(look)).observe(box, { childList: true, subtree: true });
+  return box;
+}
+
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** A duration in microseconds, in the unit that suits it. */

@@ -1,12 +1,12 @@
 // The dataflow graph from top to bottom. Only the rows in view are in the page, so a large model scrolls like a small one.
-import { h, s, put, fit, fitEnd, textWidth } from "./dom.js";
+import { h, s, put, fit, fitEnd, scrolls, textWidth } from "./dom.js";
 
 const PITCH = 26, HIGH = 18, WIDE = 150, NARROW = 84, TOP = 6, LANES = 5, BEND = 14;
 
 /** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text). */
 export function graphView(ctx) {
   const drawing = s("svg", { role: "img" });
-  const box = h("div", { class: "fill scrolls", tabindex: "-1" }, drawing);
+  const box = scrolls(h("div", { class: "fill scrolls" }, drawing), () => "Dataflow graph, scrolls");
   let graph = null, place = [], tops = [], layerOf = [], beside = [], width = 0;
 
   function load(name) {

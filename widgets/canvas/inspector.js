@@ -113,7 +113,7 @@ export function inspectorView(ctx) {
       h("div", { style: "display:flex;justify-content:space-between;height:18px" }, h("b", {}, "History"), h("span", { class: "q", style: "font-size:11px" }, "each step against A")),
       h("div", { class: "steps" }, steps.map((step, at) => h("button", { type: "button", class: `hr${step.undone ? " un" : ""}${step.on ? " on" : ""}`, "aria-current": step.on ? "step" : null, disabled: !ctx.host.alive || step.on, title: step.on ? step.what : `${step.what}\nGo to this step`, onclick: () => ctx.move("go", { step: at }).catch(() => {}) },
         h("b", {}, step.name), h("span", { class: "x" }, step.what),
-        s("svg", { width: 84, height: 18, role: "img", "aria-label": step.verdict },
+        s("svg", { width: 84, height: 18, role: "img", "aria-label": step.verdict || "no verdict" },
           s("path", { d: `M${x(1)} 0V18`, stroke: "var(--ink3)", "stroke-dasharray": "2 2" }),
           step.ratio && s("path", { d: `M${x(step.low)} 9H${x(step.high)}`, stroke: "var(--ink2)", "stroke-width": 1.5 }),
           step.ratio && s("circle", { cx: x(step.ratio), cy: 9, r: 3, fill: step.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" })),

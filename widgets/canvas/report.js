@@ -10,3 +10,4 @@ const saved = page.fileHost(content), near = new IntersectionObserver(seen => se
   page.chartInto(target, saved, content.answers[page.questionKey("picture", { room: target.dataset.room, op: -1 })].data, target.dataset.room);
 }), { rootMargin: "400px" });
 document.querySelectorAll("[data-room]").forEach(node => near.observe(node));
+document.querySelectorAll(".room > .picture").forEach(node => page.scrolls(node, () => `${node.parentNode.querySelector("header b").textContent}, scrolls`));

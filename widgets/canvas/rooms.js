@@ -1,5 +1,5 @@
 // A room's picture with what belongs to it: the choice of device and tile, the stepper, the form to try a tile; or its table.
-import { h, put, clamp } from "./dom.js";
+import { h, put, clamp, scrolls } from "./dom.js";
 import { chartView } from "./chart.js";
 import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
@@ -16,6 +16,7 @@ const MEANS = { // of what may be chosen
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
+  scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 

@@ -293,10 +293,11 @@ class Svg:
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
         room = f"min-width:{self.width:g}px;max-width:{self.width * LARGER:g}px"
         wide = "" if scheme else f' style="{room}"'
+        role = "group" if "tabindex=" in body else "img"  # of an image no part takes the focus
         text = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
-            f'height="{self.height:g}"{wide} role="img" '
+            f'height="{self.height:g}"{wide} role="{role}" '
             f'aria-label="{escape(self.title, quote=True)}">'
             f"{style if scheme else ''}{lit}{symbol_marks.style(body)}{defs}{body}</svg>"
         )

@@ -41,6 +41,7 @@ ENTRIES = (
     "mountRoom: room.mountRoom",
     "fileHost: host.fileHost",
     "questionKey: host.questionKey",
+    "scrolls: dom.scrolls",
     "chartInto: chart.chartInto",
 )
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)

@@ -1,0 +1,94 @@
+"""axe-core objects to nothing in the house and in a report: names, roles, focus, contrast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import explorer
+from tests.browser.driver import Tab
+from tests.frontends.models import DATA
+from widgets.page.report import page as report
+from widgets.session.session import Session
+
+pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+RULES = {
+    "resultTypes": ["violations"],
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]},
+}
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = Session(explorer.compile(DATA / "tiny_bert.onnx"))
+    found.run_once()
+    return found
+
+
+@pytest.fixture
+def house(
+    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    from tests.browser.over_session import house
+
+    width, scheme = request.param
+    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        yield page
+
+
+def objections(page: Page, where: str = "#room") -> list[str]:
+    """What it says, one line an element."""
+    found: dict[str, Any] = axe.Axe().run(page, context=where, options=RULES).response
+    return [
+        f"{v['id']}: {' '.join(n['target'])}: {n['failureSummary'].splitlines()[-1].strip()}"
+        for v in found["violations"]
+        for n in v["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("house", [(1440, "light"), (1000, "dark")], indirect=True)
+def test_axe_objects_to_nothing_in_any_stage(house: Page) -> None:
+    said = {"as it opens": objections(house)}
+    house.locator(".house").focus()
+    house.keyboard.press("j")
+    house.wait_for_timeout(300)
+    for n in range(house.locator(".strip .stage").count()):
+        stage = house.locator(".strip .stage").nth(n)
+        stage.click()
+        house.wait_for_timeout(300)
+        said[f"stage {n}"] = objections(house)
+        house.locator(".house").focus()
+        house.keyboard.press("t")
+        house.wait_for_timeout(200)
+        said[f"table of stage {n}"] = objections(house)
+        house.keyboard.press("t")
+    house.keyboard.press("?")
+    house.wait_for_timeout(200)
+    said["keys"] = objections(house)
+    lines = {line: where for where, found in reversed(said.items()) for line in found}
+    assert not lines, "\n".join(f"{where}: {line}" for line, where in lines.items())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_objects_to_nothing_in_a_report(
+    browser: Browser, tmp_path: Path, session: Session, scheme: str
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(report(session), encoding="utf-8")
+    tab = Tab(browser, 1280, 900, scheme)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector(".house .stage")
+    tab.page.wait_for_timeout(500)
+    found = objections(tab.page, "html")
+    assert not found, "\n".join(found)
+    assert not tab.faults and not tab.outside
+    tab.close()
