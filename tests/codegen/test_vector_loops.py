@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import cfunc, types
 
 from explorer.codegen.build import print_kernel
+from explorer.codegen.cpu.vector.vector_nest import Nest, Node, Operand, Stored, vector_nest
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.dtypes import numpy_dtype
@@ -187,3 +189,20 @@ def test_a_mean_and_a_scaled_map_share_their_loads() -> None:
     got = run_kernel(kernel, Tiling(), {"x": values})
     low, high = values.min(axis=1, keepdims=True), values.max(axis=1, keepdims=True)
     np.testing.assert_allclose(got, values * 2 - (low + high), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 5, 8])
+def test_a_row_is_mapped_to_its_end_and_no_further_however_it_is_unrolled(unroll: int) -> None:
+    operands = (Operand("float32", (1,)), Operand("float32", (1,), base=1))
+    load, kept = Node("load", "float32", (0,)), Stored(1, 0)
+    nest = vector_nest(Nest("along", 8, unroll, (None,), 2, operands, (load,), (kept,), ()))
+
+    @cfunc(types.void(types.int64, types.int64, types.int64))
+    def copied(source: int, target: int, count: int) -> None:
+        nest((source, target, count))
+
+    x = np.arange(200, dtype=np.float32)
+    for count in range(150):
+        y = np.full(200, -1, np.float32)
+        copied.ctypes(x.ctypes.data, y.ctypes.data, count)
+        np.testing.assert_array_equal(y, np.where(x < count, x, -1), err_msg=str(count))

@@ -64,7 +64,9 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops with `counts` turns, the one over vectors last; None: the count is passed."""
+    """Loops with `counts` turns, the one over vectors last; None: the count is passed. `lanes` is a
+    power of two; `unroll` may be any number.
+    """
 
     order: str
     lanes: int

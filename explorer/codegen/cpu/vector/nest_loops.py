@@ -82,7 +82,7 @@ class Loops:
                 body([I64(full * lanes)], self.known_mask(known % lanes))
             return
         block = lanes * unroll
-        many = self.opaque(b.and_(count, I64(-block)))
+        many = self.opaque(b.sub(count, b.urem(count, I64(block))))
         whole = b.and_(count, I64(-lanes))
         self.loop(many, block, lambda i: body(self._positions(i, unroll), None))
         if unroll > 1:
