@@ -241,6 +241,20 @@ def test_what_is_said_of_a_wall_is_never_cut(session: Session) -> None:
     assert all(text_width(line) <= brick_wall_picture.WIDTH - 20 for _, line in lines)
 
 
+def test_every_hatch_of_idle_time_is_named_under_the_wall() -> None:
+    def legend(*causes: str) -> list[str]:
+        bricks = tuple(Brick(u, 0.0, 4.0, "call0", u, u + 1, frozenset({"op0"})) for u in (0, 1))
+        gaps = tuple(Gap(u, 4.0, 10.0, cause) for u, cause in enumerate(causes))
+        rows = brick_wall.data(Wall("measured", bricks, gaps, 2, 10.0), CALLS)
+        body = brick_wall_picture.figure(rows, rows).body
+        under = body.rsplit(">idle<", 1)[1:]
+        return re.findall(r'url\(#p-g-(\w+)\)"[^>]*></rect><text[^>]*>([^<]+)', "".join(under))
+
+    assert legend() == []
+    assert legend("barrier", "tail") == [("tail", "tail"), ("barrier", "barrier")]
+    assert legend("dependency", "dependency") == [("dependency", "waiting for a result")]
+
+
 def test_nothing_scheduled_is_a_picture_too() -> None:
     rows = brick_wall.data(Wall("planned", (), (), 2, 0.0), ())
     head, body = wall_slices.packed(Source(rows))

@@ -57,9 +57,11 @@ def figure(
         marks += lane_marks(measured, lanes, scale, at, high, step, selected, outlined=False)
     marks += cuts(measured or planned, scale, 4, y - 4)
     marks += axis(y, total) + _legend(y + 30, {c.family for c in planned.calls})
+    if measured and lanes >= measured.lanes:
+        marks += _idle_legend(y + 49, measured)
     lines = wrapped(said, WIDTH - 20)
-    marks += [label(12, y + 72 + 15 * n, line, "i") for n, line in enumerate(lines)]
-    return Svg(WIDTH, y + 69 + 15 * len(lines), "".join(marks), f"Brick wall: {said}")
+    marks += [label(12, y + 80 + 15 * n, line, "i") for n, line in enumerate(lines)]
+    return Svg(WIDTH, y + 77 + 15 * len(lines), "".join(marks), f"Brick wall: {said}")
 
 
 def lanes_of(rows: WallRows, walls: int, high: float = MOST_HIGH) -> int:
@@ -182,11 +184,26 @@ def _legend(y: float, families: set[str]) -> list[str]:
     return marks
 
 
+def _idle_legend(y: float, rows: WallRows) -> list[str]:
+    """What the hatches of idle time say, of the causes that there are."""
+    found = [CAUSES[i] for i in np.unique(rows.cause).tolist()]
+    marks: list[str] = [label(12, y + 10, "idle", "q")] if found else []
+    x = float(GUTTER)
+    for cause in found:
+        marks += _named_hatch(x, y, f"g-{cause}", NAMES[cause])
+        x += 30 + text_width(NAMES[cause])
+    return marks
+
+
 def family_mark(x: float, y: float, family: str) -> Sequence[str]:
     """A family's colour and hatch with its name."""
+    return _named_hatch(x, y, family_token(family), family)
+
+
+def _named_hatch(x: float, y: float, hatch: str, name: str) -> Sequence[str]:
     return (
-        rect(x, y, 13, 11, f"url(#p-{family_token(family)})", 'stroke="var(--line2)"'),
-        label(x + 18, y + 10, family),
+        rect(x, y, 13, 11, f"url(#p-{hatch})", 'stroke="var(--line2)"'),
+        label(x + 18, y + 10, name),
     )
 
 
