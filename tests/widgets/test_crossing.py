@@ -15,6 +15,7 @@ import widgets
 from explorer import np as xp
 from explorer.errors import BadOption
 from widgets.draw.svg import text_width
+from widgets.draw.table import count_text
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -60,7 +61,7 @@ def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: 
     text = figure.text("light")
     assert f'data-scrub="trips" data-first="{found.first}"' in text
     for i, n in enumerate(found.counts):
-        assert f'data-step="{i}" data-name="{crossing.counted(n)}"' in text
+        assert f'data-step="{i}" data-name="' + count_text(n, "trip") + '"' in text
     assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
     assert "it makes 30 trips (n)" in text
     assert len(table.rows) == len(found.counts) and "launch" in table.caption

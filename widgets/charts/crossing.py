@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
-from widgets.draw.table import time_text
-from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at, counted
+from widgets.draw.table import count_text, time_text
+from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at
 from widgets.grinder.crossing_picture import timed_words
 
 NONE = 0.3  # where no trip at all stands on an axis that has no 0
@@ -97,7 +97,7 @@ def _way(
 
 def _words(rows: CrossingRows, n: int, i: int) -> str:
     way = rows.ways[n]
-    said = f"{way.label}, {counted(rows.counts[i])}: {time_text(way.times_us[i])}"
+    said = f"{way.label}, {count_text(rows.counts[i], 'trip')}: {time_text(way.times_us[i])}"
     return f"{said}<br>{at(rows, i)}"
 
 
@@ -128,7 +128,7 @@ def _as_it_runs(
     figure: go.Figure, rows: CrossingRows, low: float, high: float, c: Mapping[str, str]
 ) -> None:
     assert rows.trips is not None
-    said = f"as it runs: {counted(rows.trips)}"
+    said = f"as it runs: {count_text(rows.trips, 'trip')}"
     figure.add_scatter(
         x=[min(rows.trips, MOST) or NONE] * 2,
         y=[low, high],

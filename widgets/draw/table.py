@@ -66,6 +66,11 @@ def _is_numeric(rows: Sequence[tuple[Cell, ...]], column: int) -> bool:
     return bool(rows) and all(isinstance(r[column], int | float) or not r[column] for r in rows)
 
 
+def count_text(count: int, noun: str) -> str:
+    """So many of something: 1 kernel, 1,024 kernels."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def size_text(count: float) -> str:
     """A number of bytes in the unit that suits it."""
     for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

@@ -119,8 +119,3 @@ def at(rows: CrossingRows, position: int) -> str:
     order = sorted(rows.ways, key=lambda w: w.times_us[position])
     said = [f"{w.label}: {time_text(w.times_us[position])}" for w in order]
     return f"the fastest is {', '.join(said)}"
-
-
-def counted(trips: int) -> str:
-    """So many trips."""
-    return "1 trip" if trips == 1 else f"{trips:,} trips"

@@ -9,8 +9,8 @@ from explorer.ir.stage import Stage
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Timed
 from widgets.draw.svg import Svg, fit, label, rect, stepped, text_width, wrapped
-from widgets.draw.table import Cell, Table, time_text
-from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at, counted, data, sentence
+from widgets.draw.table import Cell, Table, count_text, time_text
+from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at, data, sentence
 from widgets.grinder.view import LOOPS, crossing, supposed_of
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -95,7 +95,7 @@ def _as_it_is(rows: CrossingRows) -> str:
         trips = "how many trips it makes only a run tells"
     else:
         named = f" ({rows.symbol})" if rows.symbol else ""
-        trips = f"it makes {counted(rows.trips)}{named}"
+        trips = f"it makes {count_text(rows.trips, 'trip')}{named}"
     taken = f"compiled to go {way}, " if way else ""
     return f"predicted for {rows.device}; {taken}{trips}"
 
@@ -105,7 +105,7 @@ def _spent(way: WayRow) -> str:
     parts = ", ".join(f"{name} {_us(us)}" for name, us in way.terms)
     told = ""
     if way.from_trips is not None:
-        told = f"; less than on the host from {counted(way.from_trips)} on"
+        told = f"; less than on the host from {count_text(way.from_trips, 'trip')} on"
     return f"{before}{_us(way.trip_us)} a trip: {parts}{told}"
 
 
@@ -116,7 +116,7 @@ def _us(us: float) -> str:
 def timed_words(t: Timed) -> str:
     """What the clock said of a way."""
     return (
-        f"{t.label}, {counted(t.trips)}: measured {_us(t.median_us)}, 99% interval "
+        f"{t.label}, {count_text(t.trips, 'trip')}: measured {_us(t.median_us)}, 99% interval "
         f"{_us(t.low_us)} to {_us(t.high_us)}, n = {t.n}"
     )
 
@@ -148,7 +148,7 @@ def _ground(rows: CrossingRows, i: int) -> str:
     after = _x(rows.counts[i + 1]) if i + 1 < len(rows.counts) else X1 + 16
     left, right = (before + x) / 2, (x + after) / 2
     box = rect(left, RIBBON - 8, right - left, 28, "transparent", 'class="ground"')
-    name = counted(rows.counts[i])
+    name = count_text(rows.counts[i], "trip")
     return stepped(box, i, at(rows, i), name)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, stepped, text_width
-from widgets.draw.table import Table, time_text
+from widgets.draw.table import Table, count_text, time_text
 from widgets.draw.theme import family_token
 from widgets.grinder.iterations import IterationRows, Node, Shown, data, loops
 from widgets.model.brick_wall import NAMES
@@ -41,8 +41,8 @@ def caption(rows: IterationRows) -> str:
     told = f", times of the first {len(times):,}" if len(times) * rows.turn < rows.trips else ""
     middle, low, high = (time_text(f(times)) for f in (np.median, np.min, np.max))
     return (
-        f"{rows.loop}: {rows.trips:,} trips{told}; a {rows.unit} took {middle} in the median, "
-        f"{low} to {high}, measured on {rows.device}"
+        f"{rows.loop}: {count_text(rows.trips, 'trip')}{told}; a {rows.unit} took {middle} in the "
+        f"median, {low} to {high}, measured on {rows.device}"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from explorer.cached_property import cached_property
 from explorer.ir.types import Tensor
 from widgets.draw import theme
-from widgets.draw.table import Table, size_text, written
+from widgets.draw.table import Table, count_text, size_text, written
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.model.brick_wall import Call
 from widgets.model.compiled import Compiled
@@ -107,10 +107,6 @@ def program_parts(house: House) -> dict[str, Part]:
     }
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
     kernels, library = len(c.program.kernel_calls), len(c.program.library_calls)
     inputs = ", ".join(
@@ -118,9 +114,9 @@ def _about(c: Compiled, known: Sequence[Operator]) -> list[str]:
         for name, t in c.model.inputs.items()
         if isinstance(t, Tensor)
     )
-    calls = f", {_count(library, 'library call')}" if library else ""
+    calls = f", {count_text(library, 'library call')}" if library else ""
     return [
-        f"{_count(len(known), 'operator')}, {_count(kernels, 'kernel')}{calls}",
+        f"{count_text(len(known), 'operator')}, {count_text(kernels, 'kernel')}{calls}",
         f"{_device(c)}",
         inputs,
         c.model.digest[:8],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, cross, fit, label, path, rect, symbol_label, text_width, wrapped
-from widgets.draw.table import Cell, Table
+from widgets.draw.table import Cell, Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import shape_heap
@@ -51,13 +51,9 @@ def _number(slot: int | None) -> Cell:
 def caption(rows: HeapRows) -> str:
     """How much there is, in one line."""
     return (
-        f"{_many(len(rows.slots), 'slot')}, {_many(len(rows.steps), 'instruction')} in a call of "
-        f"{rows.function}, {_many(len(rows.wrong), 'wrong input')}"
+        f"{count_text(len(rows.slots), 'slot')}, {count_text(len(rows.steps), 'instruction')} "
+        f"in a call of {rows.function}, {count_text(len(rows.wrong), 'wrong input')}"
     )
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def figure(rows: HeapRows) -> Svg:

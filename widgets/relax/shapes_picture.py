@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, symbol_label
-from widgets.draw.table import Cell, Table, size_text
+from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import shapes
@@ -32,7 +32,8 @@ def table(rows: ShapeRows) -> Table:
         ("name", "is a", "annotation", "known or defined", "now", "bytes"),
         (*symbols, *values, *loops, *buffers),
         (*(() for _ in symbols), *(row.ops for part in described for row in part)),
-        f"{len(symbols)} symbols, {len(values)} values: {counted(rows)}",
+        f"{count_text(len(symbols), 'symbol')}, "
+        f"{count_text(len(values), 'value')}: {counted(rows)}",
     )
 
 
@@ -67,7 +68,7 @@ def figure(rows: ShapeRows, selected: str = "") -> Svg:
         page.rest(len(uses) - len(near), title.lower())
         if not uses:
             page.note(none)
-    title = f"Shapes of {len(rows.values)} values: {counted(rows)}"
+    title = f"Shapes of {count_text(len(rows.values), 'value')}: {counted(rows)}"
     return Svg(680, page.y + 4, "".join(page.marks), title, selected)
 
 
@@ -118,7 +119,8 @@ def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequenc
 
 
 def _symbol(s: SymbolRow, y: float) -> list[str]:
-    uses = f"{_many(s.dims, 'dim')}, {_many(s.loops, 'loop')}, {_many(s.buffers, 'buffer')}"
+    found = ((s.dims, "dim"), (s.loops, "loop"), (s.buffers, "buffer"))
+    uses = ", ".join(count_text(*of) for of in found)
     said = f"{s.name}: {s.bounds}, defined by {s.defined}, {uses}"
     now = f"{s.now:,} assumed" if s.assumed else f"{s.now:,}"
     return [
@@ -128,10 +130,6 @@ def _symbol(s: SymbolRow, y: float) -> list[str]:
         label(416, y, uses),
         label(RIGHT, y, now, "i w", anchor="end"),
     ]
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _value(v: ValueRow, y: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from widgets.draw.svg import fit, label, path, rect, wrapped
-from widgets.draw.table import time_text
+from widgets.draw.table import count_text, time_text
 from widgets.roller.rolled import Choice
 from widgets.roller.staircase import StaircaseRows
 
@@ -19,7 +19,7 @@ def choices(rows: StaircaseRows, y: float) -> tuple[list[str], float]:
         "weighed for this machine by the whole model" if rows.own else "the construction's results"
     )
     marks += [
-        label(LEFT, y + 4, f"{len(rows.choices)} tiles, {own}", "i w"),
+        label(LEFT, y + 4, f"{count_text(len(rows.choices), 'tile')}, {own}", "i w"),
         label(BAR, y + 4, "outlined: modelled, filled: measured", "q"),
         label(RIGHT, y + 4, "copies in waves", "q", anchor="end"),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.ir.stage import Stage
-from widgets.draw.table import Table
+from widgets.draw.table import Table, count_text
 from widgets.model.picture import Picture
 from widgets.roller.roofline import RooflineRows, data
 from widgets.roller.view import TILES, of_tile
@@ -37,7 +37,9 @@ def table(rows: RooflineRows) -> Table:
 def caption(rows: RooflineRows) -> str:
     """Peak, and how far the model was off where the clock ran."""
     peaks = ", ".join(f"{_number(p)} GFLOP/s of {_units(u)}" for u, p in rows.peaks)
-    text = f"{rows.kernel} on {rows.device}: {peaks}; {len(rows.points)} tiles modelled"
+    text = (
+        f"{rows.kernel} on {rows.device}: {peaks}; {count_text(len(rows.points), 'tile')} modelled"
+    )
     if not rows.errors:
         return f"{text}, none measured" + (" yet" if rows.own else "")
     low, high = min(rows.errors), max(rows.errors)

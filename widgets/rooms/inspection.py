@@ -13,7 +13,7 @@ from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling, TilingDecision
 from explorer.ir.program import Binding
-from widgets.draw.table import size_text, time_text
+from widgets.draw.table import count_text, size_text, time_text
 from widgets.memory import memory_plan
 from widgets.model import outline
 from widgets.model.brick_wall import WallRows
@@ -77,17 +77,13 @@ def _stations(
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("rTasks", f"{tasks} in {_counted(len(bricks), 'brick')}", False))
+        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'brick')}", False))
     buffer = (
         next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
     )
     if buffer is not None:
         found.append(("buffer", f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}", True))
     return found
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def short_tile(tiling: Tiling) -> str:
@@ -193,7 +189,7 @@ def _tile_sentence(
     decision: TilingDecision, legal: int, refused: int, measured: float | None
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
-    why = f", the best by its model of {_counted(legal, 'legal tile')} it kept"
+    why = f", the best by its model of {count_text(legal, 'legal tile')} it kept"
     if decision.pinned:
         why = ""
     elif decision.measured:
@@ -255,10 +251,11 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         mine = [(a, b) for u, a, b in planned if u == unit]
         tasks = sum(b - a + 1 for a, b in mine)
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
-        rows.append((f"w{unit}", _counted(tasks, "task"), ranges + (" …" if len(mine) > 6 else "")))
+        more = " …" if len(mine) > 6 else ""
+        rows.append((f"w{unit}", count_text(tasks, "task"), ranges + more))
     kind = "planned and measured" if measured is not None else "planned"
     return _section(
-        f"Rammer placed it as {_counted(len(planned), 'brick')}, {kind}.",
+        f"Rammer placed it as {count_text(len(planned), 'brick')}, {kind}.",
         ("unit", "tasks", "which"),
         rows,
     )
@@ -320,7 +317,7 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
                     or "gone: " + dict(step.after.dropped).get(op, "nothing computes it"),
                 )
             )
-    return _section(f"{_counted(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
+    return _section(f"{count_text(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
 
 
 def _lines(program: Any, op: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
-from widgets.draw.table import Cell, Table, size_text
+from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.training.backward import BackwardRows, Node, Saved, data
@@ -41,11 +41,11 @@ def caption(rows: BackwardRows) -> str:
     """The two graphs in one sentence."""
     count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in GROUNDS}
     if not count["backward"]:
-        return f"{count['forward']} forward nodes and no gradient"
+        return f"{count_text(count['forward'], 'forward node')} and no gradient"
     again = f", {count['recomputed']} recomputed" if count["recomputed"] else ""
     return (
-        f"{count['forward']} forward nodes, {count['backward']} backward{again}; "
-        f"{len(rows.saved)} values kept in between, {size_text(rows.saved_bytes)}"
+        f"{count_text(count['forward'], 'forward node')}, {count['backward']} backward{again}; "
+        f"{count_text(len(rows.saved), 'value')} kept in between, {size_text(rows.saved_bytes)}"
     )
 
 

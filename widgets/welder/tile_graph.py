@@ -12,7 +12,7 @@ from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileEdge, T
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.types import Tensor
-from widgets.draw.table import Table, size_text
+from widgets.draw.table import Table, count_text, size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def caption(groups: tuple[Group, ...]) -> str:
     """What all of Welder's work did, in one line."""
     before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
     return (
-        f"{sum(len(g.members) for g in groups)} kernels became {len(groups)}; "
+        f"{count_text(sum(len(g.members) for g in groups), 'kernel')} became {len(groups)}; "
         "modelled traffic to memory "
         f"{size_text(before)} → {size_text(after)}"
     )
