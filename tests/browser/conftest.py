@@ -44,3 +44,16 @@ def live(browser: "Browser", tmp_path: Path, request: pytest.FixtureRequest) -> 
     yield tab.page
     assert not tab.faults and not tab.outside
     tab.close()
+
+
+@pytest.fixture
+def house(
+    browser: "Browser", tmp_path: Path, session: Session, request: pytest.FixtureRequest
+) -> Iterator["Page"]:
+    """A house over the module's `session`, as wide and in the scheme that a test says."""
+    from tests.browser.over_session import house
+
+    width, scheme = getattr(request, "param", (1440, "light"))
+    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        yield page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,18 +30,6 @@ def session() -> Session:
     found = Session(explorer.compile(DATA / "tiny_bert.onnx"))
     found.run_once()
     return found
-
-
-@pytest.fixture
-def house(
-    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
-) -> Iterator[Page]:
-    from tests.browser.over_session import house
-
-    width, scheme = request.param
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
-        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
-        yield page
 
 
 def objections(page: Page, where: str = "#room") -> list[str]:

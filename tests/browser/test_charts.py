@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,18 +46,6 @@ def session() -> Session:
     found = Session(explorer.compile(model))
     found.run_once()
     return found
-
-
-@pytest.fixture
-def house(
-    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
-) -> Iterator[Page]:
-    from tests.browser.over_session import house
-
-    width, scheme = getattr(request, "param", (1440, "light"))
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
-        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
-        yield page
 
 
 def enter(page: Page, room: str) -> None:

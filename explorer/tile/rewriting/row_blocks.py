@@ -154,9 +154,7 @@ def _height(loop: For, parts: Sequence[Part], device: Device) -> int:
     size, row, near = loop.span.size, _row_bytes(parts), device.levels[0].capacity_bytes or 0
     if row is None or row * device.lanes > near:
         return 0
-    rows = device.lanes
-    if rows < ROWS_IN_FLIGHT and row * ROWS_IN_FLIGHT <= near // 2:
-        rows = ROWS_IN_FLIGHT
+    rows = max(device.lanes, ROWS_IN_FLIGHT if row * ROWS_IN_FLIGHT <= near // 2 else 0)
     if not isinstance(size, int):  # blocks end at the size, so nothing else may clip the rows
         return rows if loop.span.base == Affine() and not loop.span.clip_high else 0
     return min(rows, size) if size >= LEAST_ROWS else 0
