@@ -31,7 +31,7 @@ from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
 from explorer.forking import waits_for
 
-FORMAT = "object-code-2"
+FORMAT = "object-code-3"
 _lock = threading.RLock()
 _shelves = Shelves()
 _loaded: WeakValueDictionary[str, MachineCode] = WeakValueDictionary()

@@ -9,7 +9,6 @@ same either way.
 from __future__ import annotations
 
 import ast
-import re
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -17,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import fastmathpass
 
+from explorer.codegen.cpu.loop_marks import leave_as_it_is, with_wishes
 from explorer.codegen.cpu.math.conversions import NotTranslated, Number
 from explorer.codegen.cpu.object.translate_values import Values
 
@@ -24,11 +24,6 @@ I64 = ir.IntType(64)
 SIGNATURE = "types.void(types.int64, types.int64, types.uintp)"
 ARGUMENTS = (types.int64, types.int64, types.uint64)
 SHORT = "_r"  # iterates over the rows of one register tile in L1
-MARK = re.compile(r'^(!\d+) = !\{ !"short loop \d+" \}$', re.MULTILINE)
-AS_THEY_ARE = """
-!1000000 = !{!"llvm.loop.unroll.disable"}
-!1000001 = !{!"llvm.loop.interleave.count", i32 1}
-"""
 
 
 def translate(source: str, function: str, symbol: str) -> str:
@@ -51,12 +46,7 @@ def translate(source: str, function: str, symbol: str) -> str:
     _Statements(made, found, space).write()
     for visitor in (fastmathpass.FastFloatBinOpVisitor, fastmathpass.FastFloatCallVisitor):
         visitor(flags).visit_Function(made)
-    return _marked(str(module))
-
-
-def _marked(text: str) -> str:
-    """The text with the wish of each short loop: llvmlite cannot write what names itself."""
-    return MARK.sub(r"\1 = distinct !{\1, !1000000, !1000001}", text) + AS_THEY_ARE
+    return with_wishes(str(module))
 
 
 def _flags_of(function: ast.FunctionDef) -> list[str]:
@@ -82,7 +72,6 @@ class _Statements:
         self.values = Values(self.b, self.entry, space)
         self.again: list[Any] = []  # where `continue` goes, the innermost loop last
         self.short = 0  # loops around that are short
-        self.marks = 0
         for name, value, kind in zip(tree.args.args, made.args, ARGUMENTS, strict=True):
             self.values.assign(name.arg, Number(value, kind))
 
@@ -142,19 +131,11 @@ class _Statements:
         b.position_at_end(again)
         following = b.add(at, step, flags=["nsw"])
         at.add_incoming(following, again)
-        self.mark(b.cbranch(b.icmp_signed("<", following, last), top, after))
+        end = b.cbranch(b.icmp_signed("<", following, last), top, after)
+        if self.short:  # unrolled it would be many times the code, for few rows of few vectors
+            leave_as_it_is(b.module, end)
         self.short -= name == SHORT
         b.position_at_end(after)
-
-    def mark(self, end: Any) -> None:
-        """The end of a loop that is short, or inside one: unrolled and interleaved it would be many
-        times the code, for a few rows of a few vectors.
-        """
-        if self.short:
-            module = self.b.module
-            wish = module.add_metadata([ir.MetaDataString(module, f"short loop {self.marks}")])
-            end.set_metadata("llvm.loop", wish)
-            self.marks += 1
 
     def branch(self, test: Any, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         """`if`."""
