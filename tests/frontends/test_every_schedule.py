@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +11,8 @@ from hypothesis import HealthCheck, given, seed, settings
 import explorer
 from explorer.grinder import Options as Grinder
 from explorer.rammer import Options as Rammer
+from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import floats
-from tests.frontends.test_python_control_flow import HEAD, block, indented
 
 SCHEDULES = (
     Grinder(),
@@ -31,22 +28,10 @@ TRIALS = ((2, 0, 1.0), (2, 1, -1.0), (3, 2, 0.3), (5, 4, -0.2), (7, 9, 2.0))  # 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-def written(folder: Path, lines: list[str]) -> Callable[..., Any]:
-    """The function of these lines."""
-    path = folder / "written.py"
-    path.write_text(HEAD + "\n".join(indented([*lines, "return a, b, c"])) + "\n")
-    spec = importlib.util.spec_from_file_location("written", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    run: Callable[..., Any] = module.run
-    return run
-
-
 def agrees(folder: Path, lines: list[str]) -> None:
     """What is compiled gives what Python gives: no trip and several, either side of a branch."""
     run = written(folder, lines)
-    compiled = explorer.compile(explorer.load(run, {"n": (2, 64)}))
+    compiled = explorer.compile(explorer.load(run, BOUNDS))
     trials = []
     for n, k, scale in TRIALS:
         inputs = {"x": floats(n, 4, seed=n) * np.float32(scale), "k": np.int64(k)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import explorer
 from explorer import np as xp
 from explorer.errors import TraceError
 from explorer.frontends.trace import Traced
+from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import agrees, floats, kinds
 
 tensor = explorer.tensor
@@ -111,6 +110,23 @@ def counted(x: tensor("float32", "n", 4), k: tensor("int64")) -> Any:
 def test_ranges_and_pairs_of_what_only_a_run_knows_are_loops() -> None:
     trials = [{"x": floats(n, 4), "k": np.int64(k)} for n, k in ((3, 3), (1, 0), (8, 2), (2, -4))]
     assert kinds(agrees(counted, trials)).count("Loop") == 4
+
+
+@explorer.trace
+def between(x: tensor("float32", 4), k: tensor("int64"), small: tensor("uint8")) -> Any:
+    for i in range(k, 0, -2):
+        x = x + i * 0.125
+    for i in range(k, 5):
+        x = x * 0.5 + i
+    for i in range(small, 260):
+        x = x + i * 0.5
+    return x
+
+
+def test_a_number_of_a_range_is_pythons_wherever_the_range_begins() -> None:
+    """It yields to an array's dtype, and does not wrap at the width of the range's bounds."""
+    trials = [{"x": floats(4), "k": np.int64(k), "small": np.uint8(255)} for k in (0, 3, 7, -2)]
+    assert kinds(agrees(between, trials)).count("Loop") == 3
 
 
 @explorer.trace
@@ -274,6 +290,12 @@ def raised(x: tensor("float32", 4)) -> Any:
     return x
 
 
+def in_halves(x: tensor("float32", 4)) -> Any:
+    for i in range(x[0]):
+        x = x + i
+    return x
+
+
 def put(x: tensor("float32", 4)) -> Any:
     kept = {}
     while x.sum() > 0:
@@ -286,6 +308,7 @@ REFUSED = {
     appended: (2, "takes no call of found.append for its effect"),
     appended_rows: (2, "takes no call of found.append for its effect"),
     raised: (1, "takes no raise"),
+    in_halves: (1, "a traced range goes between whole numbers, not float32"),
     put: (2, "takes no change of elements of kept, which is a dict"),
     one_side: (1, "y has a value after one side only"),
     other_kind: (2, "name is None after one side and of type str after the other"),
@@ -307,79 +330,14 @@ def test_what_cannot_be_traced_is_refused_by_name_and_line(run: Callable[..., An
 
 # Random programs: the text run by Python on NumPy arrays, and compiled.
 
-NAMES = ("a", "b", "c")
-VECTOR = st.sampled_from(NAMES)
-EXPRESSION = st.one_of(
-    st.builds("{} * 0.5 + {}".format, VECTOR, VECTOR),
-    st.builds("{} - {}".format, VECTOR, VECTOR),
-    st.builds("xp.tanh({})".format, VECTOR),
-    st.builds("{}[::-1] * 0.75".format, VECTOR),
-)
-TEST = st.one_of(
-    st.builds("{}.sum() > {}".format, VECTOR, st.sampled_from(("-1", "0", "0.5"))),
-    st.builds("{0}[0] < {1}[1] or not {1}.max() < 0.25".format, VECTOR, VECTOR),
-    st.builds("-1 < {}[1] and k > 1".format, VECTOR),
-)
-
-
-@st.composite
-def statement(draw: Any, depth: int, loop: bool) -> list[str]:
-    assign = st.builds("{} = {}".format, VECTOR, EXPRESSION).map(lambda s: [s])
-    if depth == 0:
-        return draw(assign)
-    inner = block(depth - 1, loop)
-    kind = draw(st.sampled_from(["assign", "if", "else", "for", "rows", "while", "exit"]))
-    if kind == "exit":
-        words = ["break", "continue"] if loop else ["return a, b, c"]
-        return [f"if {draw(TEST)}:", f"    {draw(st.sampled_from(words))}"]
-    if kind in ("if", "else"):
-        lines = [f"if {draw(TEST)}:", *indented(draw(inner))]
-        return [*lines, "else:", *indented(draw(inner))] if kind == "else" else lines
-    body = draw(block(depth - 1, True))
-    name = f"i{depth}"
-    if kind == "for":
-        count = draw(st.sampled_from(["k", "3", "x.shape[0]", "1, k + 1"]))
-        return [f"for {name} in range({count}):", *indented([f"a = a + {name} * 0.125", *body])]
-    if kind == "rows":
-        return [f"for {name} in x:", *indented([f"b = b + {name} * 0.25", *body])]
-    if kind == "while":
-        more = [f"{name} = {name} + 1", *body]
-        return [f"{name} = 0", f"while {name} < k and ({draw(TEST)}):", *indented(more)]
-    return draw(assign)
-
-
-def block(depth: int, loop: bool) -> st.SearchStrategy[list[str]]:
-    several = st.lists(statement(depth, loop), min_size=1, max_size=3)
-    return several.map(lambda lists: [line for lines in lists for line in lines])
-
-
-def indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
-HEAD = """import explorer
-from explorer import np as xp
-
-@explorer.trace
-def run(x: explorer.tensor("float32", "n", 4), k: explorer.tensor("int64")):
-    a, b, c = x[0], x[1] * 0.5, x[0] - x[1]
-"""
-
 
 @settings(max_examples=40)
 @given(lines=block(2, False))
 def test_random_programs_mean_what_python_means(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
-    path = tmp_path_factory.mktemp("random") / "written.py"
-    path.write_text(HEAD + "\n".join(indented([*lines, "return a, b, c"])) + "\n")
-    spec = importlib.util.spec_from_file_location("written", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    run = module.run
-    bounds = {"n": (2, 64)}
-    program = explorer.load(run, bounds).program
+    run = written(tmp_path_factory.mktemp("random"), lines)
+    program = explorer.load(run, BOUNDS).program
     for n, k in ((2, 0), (3, 2), (5, 4)):
         inputs = {"x": floats(n, 4, seed=n), "k": np.int64(k)}
         found = explorer.evaluate(program, inputs)

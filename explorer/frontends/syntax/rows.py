@@ -70,6 +70,7 @@ def _range(*args: Any) -> Rows:
     if not isinstance(step, int) or step == 0:
         line = calling_line()
         raise TraceError(f"{line}: a traced range steps by a number that is known", where=line)
+    start, stop = _whole(start), _whole(stop)
     span = stop - start if isinstance(start, TracedArray) or start != 0 else stop
     if step != 1:
         span = (span + step - 1) // step if step > 0 else (-span - step - 1) // -step
@@ -82,10 +83,25 @@ def _range(*args: Any) -> Rows:
         count = dim if low >= 0 else TracedArray.functions.maximum(python_dim(dim), 0)
 
     def number(at: TracedArray) -> TracedArray:
-        place = _number(at) if step == 1 else _number(at) * step
-        return place if not isinstance(start, TracedArray) and start == 0 else place + start
+        place = at if step == 1 else at * step
+        from_zero = not isinstance(start, TracedArray) and start == 0
+        return _number(place if from_zero else place + start)
 
     return Rows(count, number)
+
+
+def _whole(bound: Any) -> Any:
+    """A bound of a range, as wide as Python's numbers are."""
+    if not isinstance(bound, TracedArray):
+        return bound
+    if bound.ndim or bound.dtype.kind not in "iu":
+        line = calling_line()
+        raise TraceError(
+            f"{line}: a traced range goes between whole numbers, not {bound.type}",
+            where=line,
+            try_='.astype("int64")',
+        )
+    return bound.astype("int64")
 
 
 def _number(at: TracedArray) -> TracedArray:
