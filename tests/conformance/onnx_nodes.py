@@ -44,7 +44,6 @@ REASONS = {
     "1.9e-7 where 0 is right, and doubles give 0",
     "test_image_decoder": "decodes by Pillow, which the onnx package does not bring",
     "test_not_": "of version 1 of the operator set; 7 is the first that is known",
-    "test_scan_sum": "Scan of version 8, whose batch dim later versions do not have",
 }
 
 

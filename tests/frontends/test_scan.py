@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import explorer
-from explorer.errors import BadModelFile
+from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.load import load
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
@@ -88,3 +88,51 @@ def test_a_scan_that_stacks_nothing_may_say_so_with_an_empty_list(tmp_path: Path
     feeds = {n: random.standard_normal(s).astype(np.float32) for n, s in (("s", 3), ("x", (4, 3)))}
     found = evaluate(load(saved(made, tmp_path)).program, feeds)
     np.testing.assert_allclose(found["last"], oracle(made, feeds)[0], rtol=1e-5, atol=1e-6)
+
+
+def of_a_batch(lengths: str = "", **attributes: Any) -> onnx.ModelProto:
+    """Version 8: each example has a state of its own, and its slices lie in the second dim."""
+    made = scan(num_scan_inputs=2, **attributes)
+    made.opset_import[0].version = 8
+    made.ir_version = 3
+    made.graph.node[0].input.insert(0, lengths)
+    for at in range(len(made.graph.initializer)):  # of version 3 every weight is an input too
+        made.graph.input.append(value(made.graph.initializer[at].name, [3]))
+    return made
+
+
+@pytest.mark.parametrize("directions", [None, [0, 1]], ids=str)
+@pytest.mark.parametrize("batch", [1, 2, 5])
+def test_a_scan_of_a_batch_is_one_of_each_example(
+    batch: int, directions: Any, tmp_path: Path
+) -> None:
+    made = of_a_batch(**({"directions": directions} if directions else {}))
+    random = np.random.default_rng(batch)
+    shapes = {"s": (batch, 3), "x": (batch, 4, 3), "z": (batch, 4, 3)}
+    for at, (name, shape) in enumerate(shapes.items()):
+        made.graph.input[at].CopyFrom(value(name, list(shape)))
+    feeds = {n: random.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    w = {"w": np.array([0.5, -1, 2], np.float32)}
+    imported = load(saved(made, tmp_path))
+    verify(imported.program)
+    wanted = dict(zip(("last", "rows"), by_example(**feeds, **w, directions=directions)))
+    for found in (evaluate(imported.program, feeds), explorer.compile(imported).run(feeds)):
+        for name, right in wanted.items():
+            np.testing.assert_allclose(found[name], right, rtol=1e-5, atol=1e-6)
+
+
+def by_example(s: Any, x: Any, z: Any, w: Any, directions: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What it is, example by example."""
+    last, rows = [], []
+    for state, a, b in zip(s, x, z[:, ::-1] if directions else z, strict=True):
+        states = state + np.cumsum(a * w, axis=0)
+        last.append(states[-1])
+        rows.append(states - b)
+    return np.array(last), np.array(rows)
+
+
+def test_examples_of_lengths_of_their_own_are_refused_by_name(tmp_path: Path) -> None:
+    made = of_a_batch("lengths")
+    made.graph.input.append(helper.make_tensor_value_info("lengths", onnx.TensorProto.INT64, [2]))
+    with pytest.raises(UnsupportedOperator, match="gives each example of its batch a length"):
+        load(saved(made, tmp_path))

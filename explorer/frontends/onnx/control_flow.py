@@ -9,7 +9,7 @@ import onnx
 
 from explorer.errors import BadModelFile, UnsupportedOperator
 from explorer.frontends.files.tensors import declared_type
-from explorer.frontends.onnx.scan import ScanForm
+from explorer.frontends.onnx.scan import ScanForm, of_one_example
 from explorer.frontends.onnx.scope import Scope, add, import_graph
 from explorer.ir.calls import Branch, Loop, OpCall, Var
 from explorer.ir.program import Binding, Function
@@ -64,7 +64,48 @@ def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
 def import_scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
     """A loop over the extent of the scanned inputs, whose body takes a slice of each."""
     if scope.opsets[""] < 9:
-        raise UnsupportedOperator(f"Scan at {name!r} is of a version before 9", where=name)
+        _each_of_a_batch(scope, proto, name, label)
+    else:
+        _scan(scope, proto, name, label)
+
+
+def _each_of_a_batch(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
+    """A loop over the first dim of all values, whose body scans those of one example: Scan before
+    version 9.
+    """
+    if proto.input[0]:
+        raise UnsupportedOperator(
+            f"Scan at {name!r} gives each example of its batch a length of its own, as versions "
+            "before 9 could",
+            where=name,
+        )
+    importer, origin = scope.importer, frozenset((name,))
+    trip = _extent(scope, scope.find(proto.input[1]), 0, name, label)
+    inner = Scope(importer, f"{label}.body", scope.opsets, scope, scope.depth + 1)
+    counters = importer.value(f"{label}.example"), importer.value(f"{label}.going")
+    ones = [f"{label}.{at}.one" for at in range(len(proto.input) - 1)]
+    for one, whole in zip(ones, proto.input[1:], strict=True):
+        part = OpCall("Gather", (inner.find(whole), counters[0]), (("axis", 0),))
+        inner.body.append(Binding((inner.define(one),), part, origin))
+    scan = of_one_example(proto, ones, [f"{label}.{at}.made" for at in range(len(proto.output))])
+    _scan(inner, scan, name, f"{label}.scan")
+    outputs = (counters[1], *(inner.find(n) for n in scan.output))
+    names = _captures([inner])
+    _function(inner, counters, names, outputs)
+    args = tuple(scope.find(n) for n in names)
+    form = ScanForm(scan, _graph_attribute(scan, "body", name), name)
+    last = _declared(form.body.output[: form.states])
+    rows = (*last, *(_over_each_other(r) for r in _declared(form.body.output[form.states :])))
+    loop = Loop(inner.name, trip, None, (), args, len(outputs) - 1, rows[: len(outputs) - 1])
+    add(scope, proto.output, loop, name)
+
+
+def _over_each_other(row: Tensor) -> Tensor:
+    """The type of rows over each other, where nothing says how many."""
+    return row if row.shape is None else Tensor((0, *row.dims), row.dtype)
+
+
+def _scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
     scan = ScanForm(proto, _graph_attribute(proto, "body", name), name)
     state = tuple(scope.find(i) for i in proto.input[: scan.states])
     scanned = tuple(scope.find(i) for i in proto.input[scan.states :])

@@ -70,6 +70,18 @@ class ScanForm:
         return tuple(rest)
 
 
+def of_one_example(
+    node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str]
+) -> onnx.NodeProto:
+    """A Scan of version 8 as version 9 says it, for values without a batch dim."""
+    found = onnx.helper.make_node("Scan", inputs, outputs)
+    for attribute in node.attribute:
+        kept = found.attribute.add()
+        kept.CopyFrom(attribute)
+        kept.name = {"directions": "scan_input_directions"}.get(attribute.name, attribute.name)
+    return found
+
+
 def _numbers(attribute: onnx.AttributeProto) -> list[int]:
     """The numbers of a list, which may be empty, or the one number."""
     return [attribute.i] if attribute.type == onnx.AttributeProto.INT else list(attribute.ints)
