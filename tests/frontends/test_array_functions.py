@@ -122,6 +122,19 @@ def test_the_place_of_the_extreme_is_that_of_the_first_nan() -> None:
         np.testing.assert_array_equal(found[name], wanted)
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "logsumexp"])
+def test_along_no_axes_a_reduction_leaves_what_it_is_given(name: str) -> None:
+    """Of an array and of a number, eagerly and recorded."""
+    for x in (np.arange(6, dtype=np.float32).reshape(2, 3), np.array(2.5, np.float32)):
+        for keepdims in (False, True):
+
+            def reduced(x: Any, keepdims: bool = keepdims) -> Any:
+                return getattr(xp, name)(x, axis=(), keepdims=keepdims)
+
+            check(np.asarray(reduced(x)), x, name)
+            check(of_one(reduced, x), x, name)
+
+
 def test_casts_to_bool_take_anything_but_zero_for_true() -> None:
     assert of_one(lambda x: x.astype(bool), ODD).tolist() == ODD.astype(bool).tolist()
 

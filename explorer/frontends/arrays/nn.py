@@ -66,17 +66,21 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
     return emit("LogSoftmax", *_floats(x), axis=axis_of(axis, traced(x).ndim))
 
 
+def _along(axis: Any, rank: int, keepdims: bool) -> dict[str, Any]:
+    """Attributes of a reduction; of no axes it is none, where ONNX means all of them."""
+    axes = axes_of(axis, rank)
+    return {"axes": axes, "keepdims": int(keepdims), "noop_with_empty_axes": int(not axes)}
+
+
 def _log_sum_exp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     given = numpy.asarray(x)
-    axes = axes_of(axis, given.ndim)
-    return _reference("ReduceLogSumExp", given, axes=axes, keepdims=int(keepdims))
+    return _reference("ReduceLogSumExp", given, **_along(axis, given.ndim, keepdims))
 
 
 @operation(_log_sum_exp)
 def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The logarithm of the sum of exp x along axes, without overflow."""
-    axes = axes_of(axis, traced(x).ndim)
-    return emit("ReduceLogSumExp", *_floats(x), axes=axes, keepdims=int(keepdims))
+    return emit("ReduceLogSumExp", *_floats(x), **_along(axis, traced(x).ndim, keepdims))
 
 
 def _eager_norm(op: str) -> Callable[..., Any]:

@@ -1,0 +1,1 @@
+"""Random programs over arrays of every rank: drawn once, run by NumPy, traced, and by PyTorch."""

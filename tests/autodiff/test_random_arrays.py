@@ -1,0 +1,141 @@
+"""Random programs over arrays of every rank, with slices, gathers, broadcasts, branches and loops:
+gradients against central differences and, where it is installed, against PyTorch; compiled too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import explorer
+from explorer.autodiff.rematerialisation import Options
+from tests.autodiff import test_rematerialisation as rematerialisation
+from tests.autodiff.finite import check, total
+from tests.autodiff.random_arrays.kinds import KINDS
+from tests.autodiff.random_arrays.program import NESTED, Plain, Random, drawn, run
+
+QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+SEEDS = {"seed": st.integers(0, 2**32), "count": st.integers(1, 12)}
+NEAR = 1e-9  # of the largest derivative
+
+
+class Ours(Plain):
+    """NumPy's names, and control flow that is recorded."""
+
+    cond = staticmethod(explorer.cond)
+    scan = staticmethod(explorer.scan)
+    while_loop = staticmethod(explorer.while_loop)
+
+
+def function(program: Random, np_: Any) -> Any:
+    """Its last three values in one row."""
+
+    def f(*args: Any) -> Any:
+        last = run(np_, program.lines, args)[-3:]
+        return np_.concatenate([v.reshape((-1,)) for v in last], axis=0)
+
+    return f
+
+
+def agrees_with_differences(seed: int, count: int, compiled: bool = False) -> None:
+    program = drawn(seed, count)
+    check(function(program, Ours()), *program.args, compiled=compiled)
+
+
+def agrees_with_torch(seed: int, count: int) -> None:
+    torch = pytest.importorskip("torch")
+    from tests.autodiff.random_arrays.in_torch import Torch
+
+    program = drawn(seed, count)
+    leaves = [torch.tensor(a, requires_grad=True) for a in program.args]
+    loss = total(function(program, Torch()))(*leaves)
+    wanted = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    ours = total(function(program, Ours()))
+    value, found = explorer.value_and_grad(ours, argnums=(0, 1))(*program.args)
+    np.testing.assert_allclose(value, loss.detach().numpy(), rtol=1e-10)
+    for one, other in zip(found, wanted, strict=True):
+        largest = float(other.abs().max())
+        np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=NEAR * max(largest, 1e-3))
+
+
+def agrees_when_computed_again(seed: int, count: int) -> None:
+    program = drawn(seed, count)
+
+    def loss(args: Any) -> Any:
+        return total(function(program, Ours()))(*args)
+
+    args = (list(program.args),)
+    one, other = (
+        rematerialisation.compiled(loss, args, Options(share=share)) for share in (1.0, 0.0)
+    )
+    assert rematerialisation.same_bits(one, other, args)
+
+
+def test_programs_have_all_that_they_are_meant_to_have() -> None:
+    """Of a hundred: every kind of line, loops in loops, arrays of no elements, of one, of ranks."""
+    programs = [drawn(seed, 12) for seed in range(100)]
+    kinds = {line.kind for p in programs for line in p.lines}
+    assert kinds == {*KINDS, *NESTED}
+    inner = {i.kind for p in programs for line in p.lines for i in (*line.first, *line.second)}
+    assert inner >= set(NESTED)
+    shapes = {v.shape for p in programs for v in run(Plain(), p.lines, p.args)}
+    assert {len(s) for s in shapes} >= {0, 1, 2, 3} and any(0 in s for s in shapes)
+
+
+@settings(max_examples=40, **QUIET)
+@given(**SEEDS)
+def test_gradients_are_those_of_central_differences(seed: int, count: int) -> None:
+    agrees_with_differences(seed, count)
+
+
+def test_gradients_of_a_flat_argument_beside_a_large_total() -> None:
+    """Its derivatives are 2e-4 and the other's 120: a small step shows rounding alone."""
+    agrees_with_differences(6273, 4)
+
+
+@settings(max_examples=40, **QUIET)
+@given(**SEEDS)
+def test_gradients_are_those_of_pytorch(seed: int, count: int) -> None:
+    agrees_with_torch(seed, count)
+
+
+@settings(max_examples=3, **QUIET)
+@given(**SEEDS)
+def test_code_gives_them_too(seed: int, count: int) -> None:
+    agrees_with_differences(seed, count, compiled=True)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@settings(max_examples=500, **QUIET)
+@given(**SEEDS)
+def test_five_hundred_by_central_differences(seed: int, count: int) -> None:
+    agrees_with_differences(seed, count)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@settings(max_examples=500, **QUIET)
+@given(**SEEDS)
+def test_five_hundred_by_pytorch(seed: int, count: int) -> None:
+    agrees_with_torch(seed, count)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@settings(max_examples=500, **QUIET)
+@given(**SEEDS)
+def test_five_hundred_by_code(seed: int, count: int) -> None:
+    agrees_with_differences(seed, count, compiled=True)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(7200)
+@settings(max_examples=500, **QUIET)
+@given(**SEEDS)
+def test_five_hundred_computed_again(seed: int, count: int) -> None:
+    agrees_when_computed_again(seed, count)
