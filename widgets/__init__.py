@@ -38,8 +38,9 @@ def explore(
     """The whole house: every stage, picture and knob of a compilation, linked by one selection.
 
     `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
-    takes, which is compiled here for `target` with `options`. A model whose compilation ends in an
-    error is shown as far as it came, with the error.
+    takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
+    is generated beside, before it is measured. A model whose compilation ends in an error is shown
+    as far as it came, with the error.
     """
     with rare_collections():
         from widgets.page import shell
