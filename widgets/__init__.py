@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from widgets.rooms.own_picture import Rows
     from widgets.session.session import Session
 
-__all__ = ["data", "explore", "figure", "forget_picture", "picture", "race", "show", "sweep"]
+__all__ = [
+    "data",
+    "explore",
+    "figure",
+    "forget_picture",
+    "picture",
+    "race",
+    "show",
+    "styled",
+    "sweep",
+]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without, and
@@ -157,6 +167,15 @@ def race(result: Result) -> Room:
     from widgets.page import shell
 
     return shell.race(result)
+
+
+def styled(figure: Any, title: str = "", *, theme: str = "either", height: int = 420) -> Any:
+    """A plotly figure of one's own with the paper, ink, fonts and grid of the pictures; "either" is
+    for pages of any ground, light or dark. It is the same figure.
+    """
+    from widgets.draw import plots
+
+    return plots.styled(figure, theme, title, height)
 
 
 def sweep(found: Sweep, theme: str = "either") -> Any:

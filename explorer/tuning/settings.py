@@ -71,9 +71,7 @@ def _part(whole: Any, name: str, what: str, prefix: str, flag: str) -> Any:
     raise _unknown(name, known, what, prefix, flag)
 
 
-def _unknown(
-    name: str, known: Iterable[str], what: str, prefix: str, flag: str
-) -> BadOption:
+def _unknown(name: str, known: Iterable[str], what: str, prefix: str, flag: str) -> BadOption:
     near = get_close_matches(name, list(known), n=1)
     there = ", ".join(prefix + each for each in known) or "none"
     hint = f"did you mean {prefix + near[0]!r}?" if near else f"there are {there}"
@@ -118,7 +116,8 @@ def _read(path: str, text: str, kind: Any, was: object, flag: str) -> object:
             found=shown(text),
         ) from None
     except TypeError:
-        raise BadOption(f"{flag} cannot write {path}: it holds no plain value", where=path) from None
+        said = f"{flag} cannot write {path}: it holds no plain value"
+        raise BadOption(said, where=path) from None
 
 
 def _takes_functions(kind: Any) -> bool:
@@ -134,8 +133,9 @@ def _policy(path: str, text: str, flag: str) -> object:
     found = plugins.load(text)
     if callable(found):
         return found
+    kind = article(type(found).__name__)
     raise BadOption(
-        f"{flag} {path} takes a policy, and the plug-in {text!r} is {article(type(found).__name__)}",
+        f"{flag} {path} takes a policy, and the plug-in {text!r} is {kind}",
         where=path,
         expected="a function: ./mine.py:my_policy",
         found=text,

@@ -27,6 +27,7 @@ CHARTS = {
     "roofline": "ROLLED",
     "policies": "RAMMED",
     "rtasks": "RAMMED",
+    "errors": "RAMMED",
     "memory": "PLANNED",
 }
 

@@ -338,7 +338,7 @@ class Session:
         """Time what a picture is about: the ways of its loop, or the tiles of its kernel; a run
         where it shows what control flow did.
         """
-        if picture.stage is Stage.TASKED and picture.name != "crossing":
+        if picture.of_run:
             self.run_once()
         elif picture.family is not LOOPS:
             self.time_tiles(op)
