@@ -27,7 +27,7 @@ help:
 	@echo 'make test-all the same, and the largest models of the zoo, which take minutes each'
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
-	@echo 'make bench-ui how long a reader waits in the house: knobs, a large graph, memory'
+	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from widgets.rooms.own_picture import Rows
     from widgets.session.session import Session
 
-__all__ = ["data", "explore", "figure", "forget_picture", "picture", "race", "show", "sweep"]
+__all__ = [
+    "data",
+    "explore",
+    "figure",
+    "forget_picture",
+    "picture",
+    "race",
+    "show",
+    "styled",
+    "sweep",
+]
 
 
 # Jupyter is imported by the first call that needs it, so that rows and reports do without, and
@@ -38,8 +48,9 @@ def explore(
     """The whole house: every stage, picture and knob of a compilation, linked by one selection.
 
     `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
-    takes, which is compiled here for `target` with `options`. A model whose compilation ends in an
-    error is shown as far as it came, with the error.
+    takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
+    is generated beside, before it is measured. A model whose compilation ends in an error is shown
+    as far as it came, with the error.
     """
     with rare_collections():
         from widgets.page import shell
@@ -156,6 +167,15 @@ def race(result: Result) -> Room:
     from widgets.page import shell
 
     return shell.race(result)
+
+
+def styled(figure: Any, title: str = "", *, theme: str = "either", height: int = 420) -> Any:
+    """A plotly figure of one's own with the paper, ink, fonts and grid of the pictures; "either" is
+    for pages of any ground, light or dark. It is the same figure.
+    """
+    from widgets.draw import plots
+
+    return plots.styled(figure, theme, title, height)
 
 
 def sweep(found: Sweep, theme: str = "either") -> Any:

@@ -21,28 +21,29 @@ __all__ = ["apply"]
 TRUE, FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
-def apply(options: Options, texts: Iterable[str]) -> Options:
+def apply(options: Options, texts: Iterable[str], flag: str = "--set") -> Options:
     """The options with each `group.field=value` set; a group may be a pass of one's own, by its
-    name. `BadOption` names what is unknown.
+    name. `BadOption` names what is unknown, and the `flag` that it came by.
     """
     for text in texts:
         path, equals, value = (part.strip() for part in text.partition("="))
         group, dot, field = path.partition(".")
         if not (equals and dot and group and field):
             raise BadOption(
-                f"--set takes group.field=value, not {shown(text)}",
-                where="--set",
+                f"{flag} takes group.field=value, not {shown(text)}",
+                where=flag,
                 expected="roller.top_k=10",
                 found=shown(text),
             )
-        whole = _group(options, group)
-        was = _part(whole, field, "option", f"{group}.")
-        changed = _with(whole, field, _read(path, value, _kind(whole, field), was), text)
+        whole = _group(options, group, flag)
+        was = _part(whole, field, "option", f"{group}.", flag)
+        found = _read(path, value, _kind(whole, field), was, flag)
+        changed = _with(whole, field, found, text, flag)
         options = _replaced(options, group, changed)
     return options
 
 
-def _group(options: Options, name: str) -> Any:
+def _group(options: Options, name: str, flag: str) -> Any:
     """A group of options, or a pass of one's own that has some."""
     groups = {f.name: getattr(options, f.name) for f in fields(options)}
     known: dict[str, Any] = {n: group for n, group in groups.items() if is_dataclass(group)}
@@ -50,7 +51,7 @@ def _group(options: Options, name: str) -> Any:
         known[run.name] = run.run
     if name in known:
         return known[name]
-    raise _unknown(name, known, "group of options", "")
+    raise _unknown(name, known, "group of options", "", flag)
 
 
 def _replaced(options: Options, group: str, changed: Any) -> Options:
@@ -63,20 +64,20 @@ def _replaced(options: Options, group: str, changed: Any) -> Options:
     return replace(options, passes=own)
 
 
-def _part(whole: Any, name: str, what: str, prefix: str) -> Any:
+def _part(whole: Any, name: str, what: str, prefix: str, flag: str) -> Any:
     known = [f.name for f in fields(whole)] if is_dataclass(whole) else []
     if name in known:
         return getattr(whole, name)
-    raise _unknown(name, known, what, prefix)
+    raise _unknown(name, known, what, prefix, flag)
 
 
-def _unknown(name: str, known: Iterable[str], what: str, prefix: str) -> BadOption:
+def _unknown(name: str, known: Iterable[str], what: str, prefix: str, flag: str) -> BadOption:
     near = get_close_matches(name, list(known), n=1)
     there = ", ".join(prefix + each for each in known) or "none"
     hint = f"did you mean {prefix + near[0]!r}?" if near else f"there are {there}"
     return BadOption(
         f"there is no {what} {shown(prefix + name)}; {hint}",
-        where="--set",
+        where=flag,
         expected=there,
         found=shown(prefix + name),
     )
@@ -89,40 +90,41 @@ def _kind(whole: Any, field: str) -> Any:
         return type(getattr(whole, field))
 
 
-def _with(whole: Any, name: str, value: object, text: str) -> Any:
+def _with(whole: Any, name: str, value: object, text: str, flag: str) -> Any:
     try:
         return replace(whole, **{name: value})
     except BadOption:
         raise
     except Exception as problem:  # so may what it checks them by
         raise BadOption(
-            f"--set {shown(text)}: {said(problem)}", where="--set", found=shown(text)
+            f"{flag} {shown(text)}: {said(problem)}", where=flag, found=shown(text)
         ) from None
 
 
-def _read(path: str, text: str, kind: Any, was: object) -> object:
+def _read(path: str, text: str, kind: Any, was: object, flag: str) -> object:
     """The text as a value of the field's type; a policy that goes by no name here is a plug-in."""
     if callable(was) or _takes_functions(kind):
-        return _policy(path, text)
+        return _policy(path, text, flag)
     try:
         return _value(text, kind)
     except ValueError:
         words = _words(kind)
         raise BadOption(
-            f"--set {path} takes {words}, not {shown(text)}",
+            f"{flag} {path} takes {words}, not {shown(text)}",
             where=path,
             expected=words,
             found=shown(text),
         ) from None
     except TypeError:
-        raise BadOption(f"--set cannot write {path}: it holds no plain value", where=path) from None
+        said = f"{flag} cannot write {path}: it holds no plain value"
+        raise BadOption(said, where=path) from None
 
 
 def _takes_functions(kind: Any) -> bool:
     return any(get_origin(part) is CallableType for part in get_args(kind))
 
 
-def _policy(path: str, text: str) -> object:
+def _policy(path: str, text: str, flag: str) -> object:
     """A policy's name as it stands, or the function that a plug-in or a file of Python has."""
     from explorer import plugins
 
@@ -131,8 +133,9 @@ def _policy(path: str, text: str) -> object:
     found = plugins.load(text)
     if callable(found):
         return found
+    kind = article(type(found).__name__)
     raise BadOption(
-        f"--set {path} takes a policy, and the plug-in {text!r} is {article(type(found).__name__)}",
+        f"{flag} {path} takes a policy, and the plug-in {text!r} is {kind}",
         where=path,
         expected="a function: ./mine.py:my_policy",
         found=text,

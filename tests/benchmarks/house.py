@@ -1,7 +1,10 @@
 """How long a reader waits in the house.
 
     python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4]
-                                     [--operators 50000] [--moves 200] [--parts knobs,graph]
+                                     [--operators 50000] [--moves 200] [--parts first,knobs]
+
+`first`: a fresh process on one core with an empty cache opens the first model: the seconds until
+the page has all of its first picture, from a model (planned) and from a compilation (with code).
 
 `knobs`: for each model each knob goes to some of its values, in a process that has compiled the
 model once: the time from the question to all that the page is sent, as JSON, once planned, and
@@ -14,9 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +32,39 @@ from explorer.cli.text import table
 from widgets.session.session import Session
 
 MOST_PLANNED_MS, MOST_MEASURED_MS = 300.0, 2000.0
+MOST_FIRST_SECONDS = 5.0
+FIRST = """
+import json, os, sys
+from time import perf_counter
+if hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+begin = perf_counter()
+import explorer, widgets
+import widgets.page.shell
+imported = perf_counter()
+given = sys.argv[1]
+house = widgets.explore(given if sys.argv[2] == "model" else explorer.compile(given))
+json.dumps(house.session.parts())
+print(imported - begin, perf_counter() - imported, len(house._esm) + len(house._css))
+"""
 MODELS = "tiny_bert,tiny_mobilenetv2,tiny_resnet18,tiny_lstm,tiny_gpt2"
+
+
+def first(model: str, turns: int = 3) -> None:
+    """The first picture of a model, in turns with that of its compilation."""
+    for given in ("model", "compilation") * turns:
+        with TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST, f"zoo:{model}", given],
+                env={**os.environ, "IRONWORKS_CACHE": folder},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+        imported, opened, script = map(float, done.stdout.split())
+        said = f"{imported + opened:.2f} s to the first picture (imports {imported:.2f})"
+        wanted = f"; wanted {MOST_FIRST_SECONDS:.0f}" if given == "model" else ""
+        print(f"{model}, from a {given}: {said}, script {script / 1e3:.0f} kB{wanted}", flush=True)
 
 
 def turned(session: Session, knob: str, index: int, label: str) -> tuple[float, float]:
@@ -151,10 +190,12 @@ def main() -> None:
     parser.add_argument("--values", type=int, default=3, help="values that a knob goes to")
     parser.add_argument("--operators", type=int, default=50_000)
     parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--parts", default="knobs,graph,memory")
+    parser.add_argument("--parts", default="first,knobs,graph,memory")
     parser.add_argument("--json", default="", help="a file that gets every turn")
     flags = parser.parse_args()
     models, parts = flags.models.split(","), flags.parts.split(",")
+    if "first" in parts:
+        first(models[0])
     if "knobs" in parts:
         print("model, knob  n  planned ms: median  95 %  most  measured ms: median  95 %  most")
         rows = knobs(models, flags.values)

@@ -56,6 +56,7 @@ def test_what_changes_the_least_of_a_compilation_varies_fastest() -> None:
         ({}, BadOption, "varies something"),
         ({"roller.topk": [1]}, BadOption, "roller.top_k"),
         ({"roller.top_k": [0]}, BadOption, "top_k"),
+        ({"roller.top_k": ["many"]}, BadOption, "^--vary roller.top_k takes"),
         ({"roller.top_k": 3}, BadOption, "list of values"),
         ({"seq": [0]}, BoundError, "seq"),
         ({"bind.length": [1]}, BadOption, "bind.length"),

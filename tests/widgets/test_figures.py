@@ -25,7 +25,9 @@ from widgets.rooms import gallery
 from widgets.session.session import Session
 
 CHARTS = tuple(gallery.CHARTS)
-OF_ANY = tuple(room for room in CHARTS if room != "crossing")  # that one needs a loop
+OF_ANY = tuple(
+    room for room in CHARTS if room not in ("crossing", "errors")
+)  # they need a loop, a run
 
 
 @explorer.trace
@@ -144,6 +146,34 @@ def test_rtasks_are_their_count_times_the_time_of_one(c: Any) -> None:
     assert all(ops for t in figure.data for ops in t.meta["ops"])
 
 
+def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_below() -> None:
+    c = explorer.compile(model)
+    with pytest.raises(BadOption, match="nothing has run here yet"):
+        widgets.figure(explorer.compile(model, until="planned"), "errors")
+    session = Session(c)
+    session.time_shown(gallery.named("errors"), "")
+    rows, _, table = gallery.named("errors").draw(session, "")
+    walls = session.walls
+    assert walls.planned is not None and walls.measured is not None
+    assert {r.call for r in rows.calls} == {call.name for call in walls.measured.calls}
+    for r in rows.calls:
+        for wall, us in ((walls.planned, r.planned_us), (walls.measured, r.measured_us)):
+            mine = [n for n in range(wall.bricks) if wall.calls[wall.call[n]].name == r.call]
+            assert us == pytest.approx(sum(wall.end[n] - wall.start[n] for n in mine) / len(mine))
+    figure = gallery.chart(gallery.named("errors"), session, "", "either")
+    families = {r.family for r in rows.calls}
+    above = [t for t in figure.data if t.name in families and t.yaxis == "y"]
+    below = [t for t in figure.data if t.name in families and t.yaxis == "y2"]
+    points = [pair for t in above for pair in zip(t.x, t.y, strict=True)]
+    left = [pair for t in below for pair in zip(t.x, t.y, strict=True)]
+    assert sorted(points) == sorted((r.planned_us, r.measured_us) for r in rows.calls)
+    assert sorted(left) == sorted((x, y / x) for x, y in points)
+    assert table.caption.startswith(f"{len(rows.calls)} call") and len(table.rows) == len(points)
+    assert all(ops for t in (*above, *below) for ops in t.meta["ops"])
+    assert all("(" in a.title.text for a in (figure.layout.xaxis, figure.layout.yaxis2))
+    assert widgets.figure(c, "errors", measured=True).data
+
+
 @pytest.mark.parametrize("room", OF_ANY)
 def test_a_chart_has_units_words_and_the_colours_of_its_theme(c: Any, room: str) -> None:
     for theme, tokens in SCHEMES.items():
@@ -154,6 +184,15 @@ def test_a_chart_has_units_words_and_the_colours_of_its_theme(c: Any, room: str)
         assert figure.layout.paper_bgcolor == tokens["pane"]
         for trace in figure.data:
             assert trace.hoverinfo == "skip" or len(trace.customdata) == len(trace.x)
+
+
+def test_a_figure_of_ones_own_gets_the_ground_and_ink_of_its_theme() -> None:
+    mine = go.Figure(go.Scatter(x=[1, 2], y=[3, 4], name="mine"))
+    mine.update_layout(xaxis_title="size (KiB)", yaxis_tickformat=".0%")
+    assert widgets.styled(mine, "Mine") is mine and mine.layout.title.text == "Mine"
+    assert mine.layout.paper_bgcolor == mine.layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert mine.layout.xaxis.title.text == "size (KiB)" and mine.layout.yaxis.tickformat == ".0%"
+    assert widgets.styled(mine, theme="dark").layout.paper_bgcolor == SCHEMES["dark"]["pane"]
 
 
 def test_what_has_no_chart_is_refused() -> None:

@@ -274,6 +274,15 @@ def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: 
     assert "rewrites, changed by" in rewrites.caption(rows)
 
 
+def test_a_long_line_of_a_tile_program_is_wrapped_to_its_end(session: Session) -> None:
+    words = tuple(f"word{n}" for n in range(200))
+    rows = rewrites.data(seen(session, "conv"))
+    long = replace(rows, steps=(("plain", ((" ", "    " + " ".join(words)),)),))
+    drawn = rewrites.figure(long).text().replace("\u00a0", " ")
+    assert all(f"{word} " in drawn or f"{word}<" in drawn for word in words)
+    assert rewrites.figure(long).height > 200
+
+
 def test_a_gpus_tile_is_a_thread_block_that_would_be_printed(session: Session) -> None:
     rolled = seen(session, "conv", "v100")
     rows = rewrites.data(rolled)

@@ -1,11 +1,14 @@
 """The house of a compilation that has no code: an early stage, a data sheet, an error."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import explorer
 import widgets
+from explorer.compiler import device_of
+from explorer.counters import counters
 from explorer.errors import BadModelFile, InternalFault, IronworksError
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
@@ -74,6 +77,29 @@ def test_a_model_that_fails_opens_as_far_as_it_came(monkeypatch: pytest.MonkeyPa
     assert told["failed"] and told["small"] == problem.sentence
     assert "relax" in drawn(session)
     assert document(session)["answers"]["imported"]["data"]["lines"]
+
+
+def test_a_model_opens_with_its_plan_and_its_code_comes_with_the_measurement() -> None:
+    with counters.delta() as did:
+        house = widgets.explore(BERT)
+    session = house.session
+    assert did.kernel_compiles == 0 and session.now.compiled.program.stage is Stage.PLANNED
+    assert session.walls.planned and session.walls.measured is None and session.runs
+    assert house.verdict["big"] == "not measured yet" and "runs" not in house.verdict
+    bundle: Any = house._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert data["image/png"] and "PLANNED" in data["text/plain"]
+    job = session.answer("begin_measure", {})["job"]
+    assert session.bench.jobs.wait(job, 120)["error"] is None
+    session.answer("measure", {})
+    assert session.now.compiled.program.stage is Stage.EMITTED and session.walls.measured
+    assert session.verdict()["n"] >= 20 and session.answer("kernel", {"call": 0})["lines"]
+
+
+def test_a_model_for_wider_vectors_than_there_are_opens_as_a_prediction() -> None:
+    wide = replace(device_of("this-cpu"), name="wide", lanes=64)
+    told = widgets.explore(BERT, target=wide).session.parts()["verdict"]
+    assert told["runs"] is False and "prediction" in told["small"]
 
 
 def test_what_is_no_model_is_refused_as_before() -> None:

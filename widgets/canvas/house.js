@@ -422,7 +422,7 @@ export function mount(el, host) {
   restore();
   async function restore() {
     const found = host.alive ? stateInAddress() : null;
-    if (!found) { if (runs() && !host.get("verdict")?.n) quietly(command("measure")); return; }
+    if (!found) { if (runs() && !host.get("verdict")?.n) remeasure(); return; } // code that is not there yet is generated beside
     if (await goTo(found)) taken(found);
   }
   /** Go to a state that was kept; false where it does not fit. */

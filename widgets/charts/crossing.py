@@ -41,7 +41,7 @@ def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
     styled(figure, theme, title, 520)
     powers = [10**p for p in range(7)]
     figure.update_xaxes(
-        title="trips of the loop (count)",
+        title_text="trips of the loop (count)",
         type="log",
         tickvals=[NONE, *powers],
         ticktext=["0", *(f"{n:,}" for n in powers)],

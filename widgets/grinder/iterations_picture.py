@@ -239,4 +239,5 @@ PICTURE = Picture(
     stage=Stage.TASKED,
     family=TRIPS,
     draw=_draw,
+    of_run=True,
 )

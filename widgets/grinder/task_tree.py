@@ -253,4 +253,5 @@ PICTURE = Picture(
     words="Loops, branches and calls as uTasks, each at the hardware level that runs it.",
     stage=Stage.TASKED,
     draw=_draw,
+    of_run=True,
 )

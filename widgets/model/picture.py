@@ -46,6 +46,7 @@ class Picture:
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
     form of a "tile" to try, or that of "levels" to move values to. `below` stands below it.
+    `of_run`: it shows what a run did, so that one is made before it is shown `measured`.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Picture:
     about: Literal["", "operator", "kernel"] = ""
     live: Literal["", "wall", "tile", "levels"] = ""
     below: Picture | None = None
+    of_run: bool = False
 
     def told(self) -> dict[str, str]:
         """What a page is told of it."""

@@ -1,4 +1,6 @@
-"""A model that the house is to show: compiled as far as it comes."""
+"""A model that the house is to show: planned, so that its picture comes before its code; where that
+fails, compiled as far as it comes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from widgets.model.compiled import Compiled
 def opened(
     given: Any, target: Any = "cpu", options: Options | None = None
 ) -> tuple[Compiled, IronworksError | None]:
-    """A compilation as it is given; a model compiled, and where that ends in an error the
+    """A compilation as it is given; a model planned, and where that ends in an error the
     compilation until the last stage before it, with the error.
 
     Raises BadModelFile, UnsupportedOperator or TraceError where there is no program to show.
@@ -25,7 +27,7 @@ def opened(
         return given, None
     model = given if isinstance(given, Model) else load(given)
     try:
-        return compile_model(model, target, options), None
+        return compile_model(model, target, options, until=Stage.PLANNED), None
     except Cancelled:
         raise
     except IronworksError as problem:

@@ -10,8 +10,10 @@ from typing import Any
 import anywidget
 import traitlets
 
+from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.options import Options
 from widgets.charts.race import chart
 from widgets.draw import plots
@@ -27,6 +29,7 @@ from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
 from widgets.session.session import Session
+from widgets.session.timing.comparing import has_code
 from widgets.session.timing.jobs import error_parts
 from widgets.session.wall_views import Binary
 
@@ -99,7 +102,7 @@ class House(Asked):
     locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
 
     def __init__(self, session: Session) -> None:
-        if session.runs:
+        if session.runs and has_code(session.now):
             session.run_once()
         super().__init__(**gallery.page_parts(), **_told(session))
         self.session = session
@@ -271,7 +274,10 @@ def explore(
     """The whole house. `kept` is a saved state (the text of a snapshot file)."""
     before = state.parsed(kept) if kept else state.State()
     c, failed = opened(given, target, options)
-    session = Session(c, sizes=sizes, inputs=inputs, kept=before, failed=failed)
+    beside = c is not given and failed is None and runs_on(c.device, this_cpu())
+    session = Session(
+        c, sizes=sizes, inputs=inputs, kept=before, failed=failed, coded=beside or None
+    )
     if kept:
         if before.digest != c.model.digest:
             raise BadOption(

@@ -24,7 +24,6 @@ from widgets.roller.view import TILES, of_tile
 
 WIDTH, LINE, HEAD = 780.0, 16.0, 24.0
 MOST = 40  # lines of a step that are drawn
-LONGEST = 3  # lines that one long line becomes
 ROOM = 44.0  # left of a line
 FURTHER = " " * 8  # what stands before the rest of a long line
 
@@ -153,8 +152,6 @@ def _pieces(line: str) -> list[str]:
     indent = line[: len(line) - len(line.lstrip())]
     columns = int((WIDTH - ROOM - 8) / (text_width("m" * 100, mono=True) / 100))
     found = wrap(line, columns, subsequent_indent=indent + FURTHER, drop_whitespace=False)
-    if len(found) > LONGEST:
-        found = [*found[: LONGEST - 1], f"{found[LONGEST - 1][: columns - 2]} …"]
     return [piece.replace(" ", "\u00a0") for piece in found]
 
 

@@ -10,6 +10,7 @@ from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.charts import (
     crossing,
+    errors,
     memory,
     policies,
     roofline,
@@ -31,6 +32,7 @@ from widgets.program import dataflow_picture, generated_source, program_diff, st
 from widgets.rammer import (
     accept_picture,
     brick_wall_picture,
+    errors_picture,
     policies_picture,
     rtasks_picture,
     two_layers_picture,
@@ -85,6 +87,7 @@ PICTURES: tuple[Picture, ...] = (
     accept_picture.PICTURE,
     two_layers_picture.PICTURE,
     rtasks_picture.PICTURE,
+    errors_picture.PICTURE,
     memory_picture.PICTURE,
     generated_source.PICTURE,
     backward_picture.PICTURE,
@@ -103,6 +106,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "staircase": staircase.chart,
     "waves": waves.chart,
     "rtasks": rtasks.chart,
+    "errors": errors.chart,
 }
 
 

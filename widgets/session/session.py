@@ -60,8 +60,11 @@ class Session:
         timer: Timer = timed,
         hands: Hands | None = None,
         failed: IronworksError | None = None,
+        coded: bool | None = None,
     ) -> None:
-        """`failed`: the error that a compilation came no further for."""
+        """`failed`: the error that a compilation came no further for. `coded`: whether its code is
+        generated when that is first asked for; where it is not told, only what has code has it.
+        """
         self.failed = failed
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
@@ -72,7 +75,7 @@ class Session:
         self.view = View()
         self._made: Arrays | None = None
         self.given = inputs
-        self._coded = c.program.stage is Stage.EMITTED
+        self._coded = c.program.stage is Stage.EMITTED if coded is None else coded
         first = Step(first_setting(c, sizes), "as compiled")
         self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
@@ -335,7 +338,7 @@ class Session:
         """Time what a picture is about: the ways of its loop, or the tiles of its kernel; a run
         where it shows what control flow did.
         """
-        if picture.stage is Stage.TASKED and picture.name != "crossing":
+        if picture.of_run:
             self.run_once()
         elif picture.family is not LOOPS:
             self.time_tiles(op)

@@ -101,7 +101,7 @@ def _axis(model: Model, name: str, values: Sequence[Any]) -> _Axis:
             expected=", ".join((TARGET, "group.option", *(f"{BIND}{s}" for s in symbols))),
         )
     for text in texts:
-        apply(Options().entered, [f"{name}={text}"])
+        apply(Options().entered, [f"{name}={text}"], "--vary")
     groups = [f.name for f in fields(Options)]
     group = name.partition(".")[0]
     return _Axis(name, texts, (groups.index(group) if group in groups else 0, name))

@@ -1,0 +1,128 @@
+"""The words of how well the cost model foretold each call: what a brick of it was planned to take
+beside what it took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from explorer.ir.stage import Stage
+from widgets.draw.table import Table, count_text, time_text
+from widgets.model.brick_wall import WallRows
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """A call that both walls have. Times are means over its bricks, in microseconds: a plan has
+    one trip of a loop that a run makes many of.
+    """
+
+    call: str
+    family: str
+    ops: tuple[str, ...]
+    bricks: int  # measured
+    planned_us: float
+    measured_us: float
+
+    @property
+    def ratio(self) -> float:
+        """Measured over planned: above 1 it took longer than was planned."""
+        return self.measured_us / self.planned_us
+
+    @property
+    def work_us(self) -> float:
+        """All its measured bricks, one after another."""
+        return self.bricks * self.measured_us
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRows:
+    """The calls, most measured work first."""
+
+    device: str
+    calls: tuple[ErrorRow, ...]
+
+    @property
+    def half_within(self) -> float:
+        """The factor by which half of the calls are off at most."""
+        return float(np.median([max(r.ratio, 1 / r.ratio) for r in self.calls]))
+
+    @property
+    def worst(self) -> ErrorRow:
+        """The one that is farthest off."""
+        return max(self.calls, key=lambda r: max(r.ratio, 1 / r.ratio))
+
+
+def data(planned: WallRows, measured: WallRows) -> ErrorRows:
+    """The calls with a time in both walls."""
+    before, after = _means(planned), _means(measured)
+    calls = {call.name: call for call in measured.calls}
+    rows = [
+        ErrorRow(name, calls[name].family, calls[name].ops, bricks, before[name][0], us)
+        for name, (us, bricks) in after.items()
+        if us > 0 and before.get(name, (0.0, 0))[0] > 0
+    ]
+    return ErrorRows(measured.device, tuple(sorted(rows, key=lambda r: -r.work_us)))
+
+
+def _means(wall: WallRows) -> dict[str, tuple[float, int]]:
+    """By call the mean time of its bricks, and how many there are."""
+    count = np.bincount(wall.call, minlength=len(wall.calls))
+    spent = np.bincount(wall.call, wall.end - wall.start, minlength=len(wall.calls))
+    return {
+        call.name: (float(us / n), int(n)) for call, n, us in zip(wall.calls, count, spent) if n
+    }
+
+
+def caption(rows: ErrorRows) -> str:
+    """How far off the plan was, in one line."""
+    planned = sum(r.bricks * r.planned_us for r in rows.calls)
+    measured = sum(r.work_us for r in rows.calls)
+    worst = rows.worst
+    return (
+        f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} of work planned, "
+        f"{time_text(measured)} measured ({measured / planned - 1:+.0%}); half of them within "
+        f"×{rows.half_within:.2f}, the farthest {worst.call} at ×{worst.ratio:.2f}"
+    )
+
+
+def table(rows: ErrorRows) -> Table:
+    """One row a call."""
+    columns = ("call", "family", "bricks", "planned µs", "measured µs", "measured ÷ planned")
+    found = tuple(
+        (
+            r.call,
+            r.family,
+            r.bricks,
+            round(r.planned_us, 3),
+            round(r.measured_us, 3),
+            round(r.ratio, 3),
+        )
+        for r in rows.calls
+    )
+    return Table(columns, found, tuple(r.ops for r in rows.calls), caption(rows))
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    planned, measured = s.walls.planned, s.walls.measured
+    if planned is None or measured is None:
+        words = "nothing has run here yet: what is planned is held against a run"
+        return (), None, Table(("call",), (), (), words)
+    rows = data(planned, measured)
+    if not rows.calls:
+        return (), None, Table(("call",), (), (), "no call has a time in both walls")
+    return rows, None, table(rows)
+
+
+PICTURE = Picture(
+    name="errors",
+    title="Plan and clock",
+    words="What a brick of each call was planned to take beside what it took in the run on show.",
+    stage=Stage.RAMMED,
+    draw=_draw,
+    of_run=True,
+)
