@@ -138,6 +138,25 @@ def run(wanted: Callable[[str], bool]) -> Iterator[Outcome]:
                 yield outcome(case, Path(folder))
 
 
+def one_of_each_kind(wanted: Callable[[str], bool]) -> frozenset[str]:
+    """The first wanted case of every kind: its operators, and the element types of its inputs."""
+    first: dict[tuple[frozenset[tuple[str, str]], frozenset[int]], str] = {}
+    for case in cases():
+        if wanted(case.name):
+            graph = case.model.graph
+            types = frozenset(int(i.type.tensor_type.elem_type) for i in graph.input)
+            first.setdefault((frozenset(_operators(graph)), types), str(case.name))
+    return frozenset(first.values())
+
+
+def _operators(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
+    for node in graph.node:
+        yield node.domain, node.op_type
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _operators(attribute.g)
+
+
 def without_reason(found: Sequence[Outcome]) -> list[Outcome]:
     """The cases that do not pass, and of which nothing is known."""
     return [o for o in found if o.kind != "pass" and not o.name.startswith(tuple(REASONS))]
