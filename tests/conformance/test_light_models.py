@@ -23,9 +23,9 @@ LIGHT = [
     pytest.param("squeezenet"),
     pytest.param("shufflenet"),
     pytest.param("resnet50"),
-    pytest.param("inception_v1"),
+    pytest.param("inception_v1", marks=pytest.mark.exhaustive),  # AlexNet's, SqueezeNet's Concat
     pytest.param("inception_v2", marks=pytest.mark.exhaustive),  # the operators of version 1
-    pytest.param("densenet121"),
+    pytest.param("densenet121", marks=pytest.mark.exhaustive),  # ResNet's, SqueezeNet's Concat
     pytest.param("zfnet512", marks=pytest.mark.exhaustive),  # AlexNet's operators
     pytest.param("bvlc_alexnet", marks=pytest.mark.slow),
     pytest.param("vgg19", marks=pytest.mark.exhaustive),  # AlexNet's operators, more often

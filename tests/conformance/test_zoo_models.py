@@ -26,6 +26,7 @@ EXHAUSTIVE = {  # their reduced forms are held every time
     "mobilevit",
     "nafnet",
     "nerf",
+    "vit",
 }
 LONG = ["deepspeech2", "lstm_tc", "seq2seq"]  # many steps; a race compares our answers
 BATCHES = (1, 3, 2)

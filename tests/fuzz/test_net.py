@@ -23,13 +23,19 @@ from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
 
 # Of the crashes one is a kill, one a full disk.
-TRIES = {"graph": (505, 25), "file": (510, 120), "state": (500, 100), "crash": (500, 2)}
+TRIES = {"graph": (505, 12), "file": (510, 60), "state": (500, 50), "crash": (500, 2)}
+MORE = {"graph": (517, 25), "file": (570, 120), "state": (550, 100)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", TRIES)
-def test_fixed_seeds_go_through_the_net(kind: str, tmp_path: Path) -> None:
-    seed, count = TRIES[kind]
+@pytest.mark.parametrize(
+    ("kind", "seed", "count"),
+    [
+        *((kind, *tries) for kind, tries in TRIES.items()),
+        *(pytest.param(kind, *tries, marks=pytest.mark.exhaustive) for kind, tries in MORE.items()),
+    ],
+)
+def test_fixed_seeds_go_through_the_net(kind: str, seed: int, count: int, tmp_path: Path) -> None:
     tally = cast(30, seed, tmp_path, 1, {kind: count})
     assert tally.tries[kind] == count
     assert tally.ways == {}, tally.table()
