@@ -137,7 +137,7 @@ class Session:
             self._take_code(replace(self.steps.now, setting=setting))
 
     def _take_code(self, step: Step) -> None:
-        """The same step with its code, read again where it had none; where it is A, A has it too."""
+        """The same step with its code, read again where it had none; A too, where it is that."""
         before, of_a = self.now, self.now == self.steps.pinned.setting
         self.steps = self.steps.with_now(step)
         if of_a and step.setting != before:
