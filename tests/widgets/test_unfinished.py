@@ -96,6 +96,20 @@ def test_a_model_opens_with_its_plan_and_its_code_comes_with_the_measurement() -
     assert session.verdict()["n"] >= 20 and session.answer("kernel", {"call": 0})["lines"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_knob_is_compared_with_the_model_as_it_opened(first: bool) -> None:
+    session = widgets.explore(BERT).session
+    if first:
+        session.answer("measure", {})
+    knob = next(k for k in session.knobs() if k.name == "fusion")
+    session.answer("turn", {"knob": "fusion", "index": knob.labels.index("off")})
+    session.answer("measure", {})
+    assert session.verdict()["big"].endswith("A")
+    session.answer("undo", {})
+    session.answer("measure", {})
+    assert "A" not in session.verdict()["big"] and session.history()[0]["name"] == "A"
+
+
 def test_a_model_for_wider_vectors_than_there_are_opens_as_a_prediction() -> None:
     wide = replace(device_of("this-cpu"), name="wide", lanes=64)
     told = widgets.explore(BERT, target=wide).session.parts()["verdict"]

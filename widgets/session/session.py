@@ -137,8 +137,11 @@ class Session:
             self._take_code(replace(self.steps.now, setting=setting))
 
     def _take_code(self, step: Step) -> None:
-        """The same step with its code, read again where it had none."""
-        before, self.steps = self.now, self.steps.with_now(step)
+        """The same step with its code, read again where it had none; A too, where it is that."""
+        before, of_a = self.now, self.now == self.steps.pinned.setting
+        self.steps = self.steps.with_now(step)
+        if of_a and step.setting != before:
+            self.steps = self.steps.pin(step)
         if step.setting != before:
             self.shown = shown(step.setting, more=False)
             self.revision += 1

@@ -71,7 +71,7 @@ class Comparing:
     def _compared(
         self, step: Step, base: Step, inputs: Arrays, rounds: Rounds | None = None
     ) -> Step:
-        both: tuple[Any, Any] = (step.setting.compiled, base.setting.compiled)
+        both: tuple[Any, Any] = (step.setting.compiled, with_code(base.setting).compiled)
         if rounds is not None:
             both = (Watched(both[0], rounds, 0), Watched(both[1], rounds, 1))
         found = self.compare(*both, inputs, seconds=2 * TIMING_SECONDS)
